@@ -3,12 +3,40 @@ import base from './vitest.config.ts'
 
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
 const CONCURRENT = [
-  ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
+  ...[
+    'accounts-apply',
+    'audience-import',
+    'backup',
+    'backup-dump',
+    'compression',
+    'console-browser-actions',
+    'console-browser',
+  ],
   ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
   ...['console-day', 'console-markup', 'console-notifications', 'console-pages', 'console-search'],
   ...['console-sso', 'console-tasks', 'database-hosts', 'demo', 'embedded-database', 'embedded-lifecycle'],
-  ...['embedded-upgrade', 'fuzz', 'idle-connections', 'import-followers', 'loss', 'nginx', 'notifications'],
-  ...['pgbouncer', 'plans', 'prove', 'replicas', 'retention', 'simulate', 'tracking-browsers', 'upgrade'],
+  ...[
+    'embedded-upgrade',
+    'encryption',
+    'erasure-ledger',
+    'fuzz',
+    'idle-connections',
+    'import-followers',
+    'loss',
+    'nginx',
+    'notifications',
+  ],
+  ...[
+    'pgbouncer',
+    'plans',
+    'prove',
+    'replicas',
+    'restore-drill',
+    'retention',
+    'simulate',
+    'tracking-browsers',
+    'upgrade',
+  ],
   'workers',
 ].map((name) => `test/faults/${name}.test.ts`)
 

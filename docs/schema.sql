@@ -971,7 +971,9 @@ end $function$;
 --   queue_fan_outs: flush.sql
 --   raise_change_offset: change-numbers.sql
 --   raise_member_ids: restores.sql
+--   record_restore: restores.sql
 --   release_sending: flush.sql
+--   skip_lost_changes: change-numbers.sql
 --   skip_member_ids: restores.sql
 --   track_activity: flush.sql
 --   versions_of_bot: flush.sql

@@ -1131,6 +1131,15 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
+      /** @description The database was restored from a backup that is older than `updatedSince`. Read the whole audience again. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
       /** @description Too many requests, or another stream of the API key is open. */
       429: {
         headers: {

@@ -31,6 +31,8 @@ export const ERROR_MESSAGES = {
   invalid_input: 'The input is invalid',
   bad_signature: 'The signature is missing or wrong',
   external_id_taken: 'Another member of this scope has this externalId',
+  database_restored:
+    'The database was restored from a backup, and changes that you have read are lost. Read the whole audience again without updatedSince, then continue with the time of that walk.',
   stale_version: 'The member has changed since the version named in If-Match',
   body_too_large: 'The body is larger than 1 MiB',
   unsupported_encoding: 'Compressed bodies are not accepted; send the body as it is',

@@ -36,3 +36,21 @@ begin
                  newest + 3 - newest % 3 - 3 * txid_snapshot_xmin(txid_current_snapshot()));
   return true;
 end $$;
+
+-- Raises change_offset beyond every number that a lost server can have given since a backup, because clients and endpoints may have
+-- read them. `lost_from` is the limit of the numbers in the backup. A physical copy continues with the transaction ids of the backup.
+-- PostgreSQL assigns fewer than a million transaction ids per second. A day is added for clocks that differ.
+create or replace function skip_lost_changes(lost_since timestamptz, lost_from bigint) returns void language plpgsql as $$
+declare
+  ids_per_second constant bigint := 1000000;
+  margin_seconds constant bigint := 86400;
+  seconds bigint := margin_seconds + greatest(0, extract(epoch from clock_timestamp() - lost_since)::bigint);
+  newest bigint;
+begin
+  -- Also locks out concurrent replacements until the end of the transaction.
+  perform raise_change_offset();
+  newest := greatest(lost_from, change_limit()) + 3 * ids_per_second * seconds;
+  execute format('create or replace function change_offset() returns bigint language sql immutable parallel safe
+                  return %s::bigint',
+                 newest + 3 - newest % 3 - 3 * txid_snapshot_xmin(txid_current_snapshot()));
+end $$;

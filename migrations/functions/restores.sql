@@ -63,3 +63,22 @@ begin
     perform raise_change_offset();
   end if;
 end $$;
+
+-- Records that a backup was restored. It runs before any service uses the database. What was committed at or after `lost_since` may be
+-- lost, and `lost_from` is the limit of the change numbers in the backup. Returns the time of the restore.
+--
+-- Delta feeds refuse times between the two (src/audience/feed-statement.ts). A client that begins again may continue with the newest
+-- time in its copy, so no time of a member may remain in that range.
+create or replace function record_restore(lost_since timestamptz, lost_from bigint) returns timestamptz language plpgsql as $$
+declare
+  -- Clients read times in milliseconds.
+  restored constant timestamptz := date_trunc('milliseconds', clock_timestamp());
+begin
+  perform skip_lost_changes(lost_since, lost_from);
+  insert into database_restore (backup_at, restored_at) values (lost_since, restored);
+  update audience_member set updated_at = restored, change = next_change()
+   where updated_at >= lost_since - interval '60 seconds';
+  update erased_member set deleted_at = restored, change = next_change() + 1
+   where deleted_at >= lost_since - interval '60 seconds';
+  return restored;
+end $$;

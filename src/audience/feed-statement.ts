@@ -12,7 +12,8 @@
  * a checkpoint that is not above the horizon of this walk. The client requests it with the latest time in this walk. So changes above
  * the horizon that were made after the first page are left to the next walk.
  *
- * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over).
+ * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over). `is_lost`: the client
+ * may have read changes that a restore of the database has lost, so it must begin again.
  */
 
 import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
@@ -50,6 +51,14 @@ const FEED_START = `coalesce($10::bigint,
 
 /** The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time. */
 const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
+
+/** The time whose changes the client has read: of the first page, or updatedSince. */
+const READ_UNTIL = `coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
+                             timestamptz 'epoch' + $14::bigint * interval '1 millisecond')`
+
+/** Joined to each page instead of cached, because the table has a row per restore and is empty in most installations (decision 59). */
+const IS_LOST = `exists (select from database_restore
+                          where backup_at - interval '60 seconds' <= ${READ_UNTIL} and restored_at > ${READ_UNTIL})`
 
 const isOfWalk = (change: string, at: string) => `(${change} < (select horizon from range)
                                 or ${at} <= timestamptz 'epoch' + (select began_us from range) * interval '1 microsecond')`
@@ -105,7 +114,8 @@ const pageOf = (rows: string, separator: string) => `
     select string_agg(line, ${separator} order by position) filter (where position < $4) as lines,
            (count(line) filter (where position < $4))::int as members,
            max(id) filter (where ends_page) as id, max(change) filter (where ends_page) as change,
-           max(until_change) as until_change, max(horizon) as horizon, max(began_us) as began_us
+           max(until_change) as until_change, max(horizon) as horizon, max(began_us) as began_us,
+           ${IS_LOST} as is_lost
       from (select *, case when has_more then position = $4 - 1 else is_last end as ends_page
               from (select *, row_number() over (order by change, id) as position, count(*) over () = $4 as has_more
                       from (${rows}) found) numbered) ended`

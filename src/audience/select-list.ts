@@ -1,5 +1,6 @@
 /** Chooses the statement for a list of members and reads a page with it. */
 import type { Scope } from '../access/scope.ts'
+import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
 import { listByChange } from './feed-statement.ts'
@@ -50,6 +51,7 @@ interface PageRow extends Row {
   until_change?: bigint | null
   horizon?: bigint | null
   began_us?: bigint | null
+  is_lost?: boolean
 }
 
 /** Characters. Shorter texts are not indexed, because most names contain them. */
@@ -63,7 +65,7 @@ export interface Page {
   next: Position | null
 }
 
-/** Reads up to `limit` members after a position. */
+/** Reads up to `limit` members after a position. Throws `database_restored` if a delta feed must begin again. */
 export async function readPage(
   database: Queryable,
   scope: Scope,
@@ -74,6 +76,7 @@ export async function readPage(
 ): Promise<Page> {
   const list = listFor(filters, position)
   const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
+  if (row?.is_lost) throw new AppError('database_restored')
   return {
     lines: row?.lines ?? '',
     members: row?.members ?? 0,

@@ -27,6 +27,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
+  backup: async () => (await import('./backup-commands.ts')).backupCommand,
+  restore: async () => (await import('./backup-commands.ts')).restoreCommand,
   secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
@@ -106,7 +108,7 @@ function migrateCommand(program: Command): void {
     })
 }
 
-const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs']
+const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
 
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {

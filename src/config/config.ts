@@ -195,6 +195,12 @@ export function environmentOfPrograms(): Record<string, string> {
   return { PATH, HOME }
 }
 
+/** For pg_dump and pg_restore. The variables of libpq, such as PGSSLROOTCERT, also apply to the connections of this process. */
+export function environmentOfPostgresPrograms(): Record<string, string> {
+  const ofLibpq = Object.entries(process.env).filter(([name]) => name.startsWith('PG'))
+  return { ...environmentOfPrograms(), ...(Object.fromEntries(ofLibpq) as Record<string, string>) }
+}
+
 /** The variables as a table for `oa-audience --help`. */
 export function describeVariables(): string {
   const rows = Object.values(VARIABLES).map(({ name, shownDefault, help }) => ({ name, shownDefault, help }))

@@ -110,7 +110,7 @@ interface Host {
 /** `host` and `port` of the query replace those before the path, as in libpq. */
 function readHosts(authority: string, options: Map<string, string>): Host[] {
   const named = authority.split(',').map((part) => /^(\[[^\]]*\]|[^:]*):?(.*)$/.exec(part) ?? [])
-  const hosts = options.get('host')?.split(',') ?? named.map(([, host = '']) => decode(host))
+  const hosts = options.get('host')?.split(',') ?? named.map(([, host = '']) => decodeHost(host))
   const ports = options.get('port')?.split(',') ?? named.map(([, , port = '']) => port)
   if (ports.length !== 1 && ports.length !== hosts.length) {
     throw new Error('names more ports than hosts, or fewer: give one port for all hosts, or one for each')
@@ -122,9 +122,13 @@ function readHosts(authority: string, options: Map<string, string>): Host[] {
   })
 }
 
-function decode(host: string): string {
+function decodeHost(host: string): string {
+  return decode(host.replace(/^\[(.*)\]$/, '$1'))
+}
+
+function decode(text: string): string {
   try {
-    return decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1'))
+    return decodeURIComponent(text)
   } catch {
     throw new Error(FORM)
   }
@@ -138,4 +142,16 @@ function requireUsable(url: string): string {
     throw new Error(FORM)
   }
   return url
+}
+
+/** For libpq's programs: the URL without its password, which belongs into PGPASSWORD. */
+export function splitPassword(url: string): { address: string; password: string | null } {
+  const [, scheme = '', login = '', end = ''] = /^(postgres(?:ql)?:\/\/)([^/?#]*@)?(.*)$/.exec(url) ?? []
+  const [, user = '', ofLogin] = /^([^:]*):?(.*)@$/.exec(login) ?? []
+  const [authority = '', query = ''] = end.split('?', 2)
+  const parameters = new URLSearchParams(query)
+  const password = parameters.get('password') ?? (ofLogin ? decode(ofLogin) : null)
+  parameters.delete('password')
+  const options = parameters.size === 0 ? '' : `?${parameters}`
+  return { address: `${scheme}${user === '' ? '' : `${user}@`}${authority}${options}`, password }
 }

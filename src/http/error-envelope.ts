@@ -33,6 +33,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   invalid_input: 400,
   bad_signature: 403,
   external_id_taken: 409,
+  database_restored: 410,
   stale_version: 412,
   body_too_large: 413,
   unsupported_encoding: 415,

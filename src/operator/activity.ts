@@ -63,6 +63,7 @@ export const ACTIONS = [
   'notifications.tested',
   'job.started',
   'job.cancelled',
+  'database.restored',
   'secrets.rotated',
   'secrets.decrypted',
 ] as const
@@ -79,6 +80,7 @@ export type ObjectKind =
   | 'operator'
   | 'notification_channel'
   | 'job'
+  | 'database'
   | 'secrets'
 
 /**

@@ -34,7 +34,12 @@ it('exits with 0 after the steps, also on the data of an earlier run', () => {
 })
 
 it('prints its steps as JSON lines with --json', () => {
-  const { status, stdout } = runProgram(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
+  const { status, stdout } = runProgram(['demo', '--once', '--json'], {
+    DATA_DIR: temporaryDirectory(),
+    // Of the real service, which the demo leaves alone.
+    SECRETS_KEYS: `2026a:${Buffer.alloc(32).toString('base64')}`,
+    ERASURE_LEDGER: '/nowhere',
+  })
   expect(status).toBe(0)
   const lines = stdout.trim().split('\n')
   const steps = lines.map((line) => JSON.parse(line))

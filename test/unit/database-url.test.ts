@@ -1,7 +1,7 @@
 /** DATABASE_URL names one server, or several in libpq's form. */
 import { parse } from 'pg-connection-string'
 import { describe, expect, it } from 'vitest'
-import { parseDatabaseUrl, parseReplicasUrl } from '../../src/config/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl, splitPassword } from '../../src/config/database-url.ts'
 
 const serversOf = (text: string) =>
   parseDatabaseUrl(text).servers.map(({ name, url }) => {
@@ -84,5 +84,20 @@ describe('a URL of replicas', () => {
     ['postgres://a,/oa', /an empty host/],
   ])('is refused: %s', (text, reason) => {
     expect(() => parseReplicasUrl(text)).toThrow(reason)
+  })
+})
+
+describe('the arguments of pg_dump', () => {
+  it.each([
+    ['postgres://me:p%40ss@db:5432/oa', 'postgres://me@db:5432/oa', 'p@ss'],
+    [
+      'postgres://me:a:b%2F@a,b:1/oa?target_session_attrs=any',
+      'postgres://me@a,b:1/oa?target_session_attrs=any',
+      'a:b/',
+    ],
+    ['postgresql:///oa?user=me&password=x%26y&host=%2Frun', 'postgresql:///oa?user=me&host=%2Frun', 'x&y'],
+    ['postgres://db/oa', 'postgres://db/oa', null],
+  ])('have no password: %s', (url, address, password) => {
+    expect(splitPassword(url)).toEqual({ address, password })
   })
 })

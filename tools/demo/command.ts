@@ -105,9 +105,10 @@ async function startDemoService(
     database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
     lineApiUrl: platform.url,
     publicUrl: null,
-    // Nothing leaves the machine, and a watchdog of the real service must not hear from the demo.
+    // Nothing leaves the machine, and neither the watchdog nor the ledger of the real service may hear from the demo.
     smtpUrl: null,
     heartbeatUrl: null,
+    erasureLedger: null,
     // No warnings: this run's platform refuses the tokens of accounts that an earlier run added.
     logLevel: 'error',
     // The real service may already use that port.

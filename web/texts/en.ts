@@ -222,6 +222,7 @@ export const en = {
       operator: 'Operators',
       notifications: 'Notifications',
       job: 'Long tasks',
+      database: 'Database',
     },
     objects: {
       organization: 'organization',
@@ -234,6 +235,7 @@ export const en = {
       operator: 'operator',
       notification_channel: 'notification channel',
       job: 'task',
+      database: 'database',
       secrets: 'secrets',
     },
     actions: {
@@ -292,6 +294,7 @@ export const en = {
       'notifications.tested': 'Notifications tested',
       'job.started': 'Task started',
       'job.cancelled': 'Task cancelled',
+      'database.restored': 'Database restored',
       'secrets.rotated': 'Secrets encrypted under the first key',
       'secrets.decrypted': 'Secrets decrypted to plain text',
     } as Record<Action, string>,

@@ -252,6 +252,7 @@ export const ja: Texts = {
       operator: 'オペレーター',
       notifications: '通知',
       job: '長時間の処理',
+      database: 'データベース',
     },
     objects: {
       organization: '組織',
@@ -264,6 +265,7 @@ export const ja: Texts = {
       operator: 'オペレーター',
       notification_channel: '通知先',
       job: '処理',
+      database: 'データベース',
       secrets: 'シークレット',
     },
     actions: {
@@ -322,6 +324,7 @@ export const ja: Texts = {
       'notifications.tested': '通知をテスト',
       'job.started': '処理を開始',
       'job.cancelled': '処理を中止',
+      'database.restored': 'データベースを復元',
       'secrets.rotated': 'シークレットを先頭のキーで再暗号化',
       'secrets.decrypted': 'シークレットを平文に復号',
     },

@@ -242,6 +242,7 @@ export const th: Texts = {
       operator: 'ผู้ปฏิบัติงาน',
       notifications: 'การแจ้งเตือน',
       job: 'งานที่ใช้เวลานาน',
+      database: 'ฐานข้อมูล',
     },
     objects: {
       organization: 'องค์กร',
@@ -254,6 +255,7 @@ export const th: Texts = {
       operator: 'ผู้ปฏิบัติงาน',
       notification_channel: 'ช่องทางแจ้งเตือน',
       job: 'งาน',
+      database: 'ฐานข้อมูล',
       secrets: 'ข้อมูลลับ',
     },
     actions: {
@@ -312,6 +314,7 @@ export const th: Texts = {
       'notifications.tested': 'ทดสอบการแจ้งเตือน',
       'job.started': 'เริ่มงาน',
       'job.cancelled': 'ยกเลิกงาน',
+      'database.restored': 'กู้คืนฐานข้อมูล',
       'secrets.rotated': 'เข้ารหัสข้อมูลลับใหม่ด้วยคีย์แรก',
       'secrets.decrypted': 'ถอดรหัสข้อมูลลับเป็นข้อความธรรมดา',
     },

@@ -242,6 +242,7 @@ export const zh: Texts = {
       operator: '操作人員',
       notifications: '通知',
       job: '長時間工作',
+      database: '資料庫',
     },
     objects: {
       organization: '組織',
@@ -254,6 +255,7 @@ export const zh: Texts = {
       operator: '操作人員',
       notification_channel: '通知管道',
       job: '工作',
+      database: '資料庫',
       secrets: '密鑰',
     },
     actions: {
@@ -312,6 +314,7 @@ export const zh: Texts = {
       'notifications.tested': '測試通知',
       'job.started': '開始工作',
       'job.cancelled': '取消工作',
+      'database.restored': '還原資料庫',
       'secrets.rotated': '密鑰已用第一把金鑰重新加密',
       'secrets.decrypted': '密鑰已解密為明文',
     },

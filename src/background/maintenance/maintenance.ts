@@ -3,6 +3,7 @@
 import { LINE_DAY_START, LINE_TODAY } from '../../line-api/line-day.ts'
 import type { Database } from '../../postgres/database.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
+import { refuseUnfinishedRestore } from '../../postgres/schema/unfinished-restore.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { createKeyPartitions } from './key-partitions.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
@@ -39,6 +40,7 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
 
 /** Prepares the schema for a service. Returns the names of the applied migrations. */
 export async function prepareSchema(database: Database): Promise<string[]> {
+  await refuseUnfinishedRestore(database)
   const applied = await migrate(database)
   await database.session(makePartitions)
   return applied

@@ -58,17 +58,22 @@ function createCluster(dataDir: string, directory: string, binaries: Binaries): 
   // Node's recursive mkdir does not terminate below /proc.
   run('mkdir', ['-p', dataDir])
   const made = mkdtempSync(join(dataDir, 'postgres.new-'))
-  const { uid, gid } = statSync(dataDir)
-  const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`
   try {
     // Unlike the server, initdb needs a user in /etc/passwd.
     if (isRoot) run('chown', ['-h', 'nobody:', made])
     initdb(made, binaries)
-    if (isRoot) run('chown', ['-hR', owner, made])
+    giveToServer(dataDir, made)
     renameSync(made, directory)
   } finally {
     rmSync(made, { recursive: true, force: true })
   }
+}
+
+/** Root gives the files in a directory to the user who runs the server of DATA_DIR. */
+export function giveToServer(dataDir: string, directory: string): void {
+  const { uid, gid } = statSync(dataDir)
+  const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`
+  if (isRoot) run('chown', ['-hR', owner, directory])
 }
 
 function initdb(directory: string, binaries: Binaries): void {

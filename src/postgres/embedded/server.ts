@@ -90,8 +90,8 @@ export class EmbeddedServer {
   }
 
   /** For a command. Starts the server unless it runs, and prevents other commands from stopping it. */
-  async use(): Promise<void> {
-    this.#client = await this.#connectOrStart()
+  async use(startTimeoutMs = START_TIMEOUT_MS): Promise<void> {
+    this.#client = await this.#connectOrStart(startTimeoutMs)
   }
 
   /** For a finished command. Stops the server unless a service or another command uses it. */
@@ -159,9 +159,9 @@ export class EmbeddedServer {
     )
   }
 
-  /** Connects, and starts the server if it does not run. Retries until START_TIMEOUT_MS. */
-  async #connectOrStart(): Promise<pg.Client> {
-    const deadline = Date.now() + START_TIMEOUT_MS
+  /** Connects, and starts the server if it does not run. Retries until the time limit. */
+  async #connectOrStart(timeoutMs = START_TIMEOUT_MS): Promise<pg.Client> {
+    const deadline = Date.now() + timeoutMs
     for (;;) {
       try {
         return await this.#connect()

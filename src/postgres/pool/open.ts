@@ -8,6 +8,7 @@ import { EmbeddedServer } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
 import type { ReplicaServers } from '../replication/reads.ts'
 import { migrate, requireMigrated } from '../schema/migrate.ts'
+import { refuseUnfinishedRestore } from '../schema/unfinished-restore.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 
 export interface OpenDatabase {
@@ -71,7 +72,12 @@ export async function withDatabase<T>(
   work: (database: PostgresDatabase) => Promise<T>,
 ): Promise<T> {
   requireDatabase(choice)
-  return withOpened(choice, requireMigrated, work)
+  return withOpened(choice, requireUsable, work)
+}
+
+async function requireUsable(database: PostgresDatabase): Promise<void> {
+  await refuseUnfinishedRestore(database)
+  await requireMigrated(database)
 }
 
 /** Without this check, a command in the wrong folder would create a second database. Throws a FatalError. */
@@ -95,11 +101,16 @@ export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
   return withOpened(choice, migrate, async (_, applied) => applied)
 }
 
-/** @param prepare checks or changes the schema before any other query runs */
-async function withOpened<P, T>(
+/**
+ * For commands that change the schema.
+ * @param prepare checks or changes the schema before any other query runs
+ * @param startTimeoutMs for an embedded server that has to recover
+ */
+export async function withOpened<P, T>(
   choice: DatabaseChoice,
   prepare: (database: PostgresDatabase) => Promise<P>,
   work: (database: PostgresDatabase, prepared: P) => Promise<T>,
+  startTimeoutMs?: number,
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
@@ -107,7 +118,7 @@ async function withOpened<P, T>(
   // Without these listeners, Ctrl-C would not run the exit listener that stops the embedded server.
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
-    await server?.use()
+    await server?.use(startTimeoutMs)
     const database = new PostgresDatabase(
       targetOf(choice, server),
       () => undefined,

@@ -1,0 +1,159 @@
+/** `oa-audience backup` and `oa-audience restore`. */
+import { constants, setPriority } from 'node:os'
+import { resolve } from 'node:path'
+import type { Command } from 'commander'
+import { type Config, readConfig } from '../config/config.ts'
+import { FatalError } from '../errors.ts'
+import { backUpServer } from '../operator/backups/base-backup.ts'
+import { backUpByDump, restoreDump } from '../operator/backups/dump.ts'
+import { bytesOf, type Manifest, readManifest, verifyFiles } from '../operator/backups/manifest.ts'
+import { type Restored, requireLaterClock } from '../operator/backups/record-restore.ts'
+import { requireRestorable, restoreServer } from '../operator/backups/restore-server.ts'
+import { withDatabase } from '../postgres/pool/open.ts'
+import { withJson } from './input.ts'
+import { io, print, printError, printJson, printOne } from './io.ts'
+import { Progress } from './progress.ts'
+
+const MIB = 1024 * 1024
+
+export function backupCommand(program: Command): void {
+  withJson(program.command('backup'))
+    .description('back up the database to a new directory, while the service runs or not')
+    .argument('<directory>', 'new or empty directory')
+    .action(async (directory: string, { json }: { json?: boolean }) => {
+      const startedMs = performance.now()
+      const manifest = await writable(() => backUp(readConfig(io.env), resolve(directory)))
+      const { kind, backupAt, files } = manifest
+      const seconds = secondsSince(startedMs)
+      printOne(
+        {
+          directory: resolve(directory),
+          kind,
+          backupAt,
+          files: files.length,
+          bytes: bytesOf(manifest),
+          seconds,
+        },
+        json === true,
+      )
+    })
+}
+
+async function backUp({ database: choice }: Config, directory: string): Promise<Manifest> {
+  return withDatabase(choice, async (database) => {
+    // Requests of the service have the processor first. A server that this command has started keeps its priority.
+    setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
+    if (choice.kind === 'url') return backUpByDump(database, choice.url, directory)
+    if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+    const bytes = new ByteProgress()
+    try {
+      return await backUpServer(database, choice.dataDir, directory, {
+        onTotal: (total) => bytes.start('MiB copied', total),
+        onBytes: bytes.add,
+        onWarning: (text) => printError(`oa-audience: ${text}`),
+      })
+    } finally {
+      bytes.end()
+    }
+  })
+}
+
+export function restoreCommand(program: Command): void {
+  withJson(program.command('restore'))
+    .description('verify a backup and restore it into DATA_DIR, or into the empty database of DATABASE_URL')
+    .argument('<directory>', 'directory that `backup` has written')
+    .action(async (directory: string, { json }: { json?: boolean }) => {
+      const startedMs = performance.now()
+      const config = readConfig(io.env)
+      const manifest = await readManifest(resolve(directory))
+      const restored = await writable(() => restore(config, resolve(directory), manifest))
+      const result = {
+        backupAt: manifest.backupAt,
+        restoredAt: restored.restoredAt,
+        bytes: bytesOf(manifest),
+      }
+      const seconds = secondsSince(startedMs)
+      if (json) return printJson({ ...result, seconds, membersEndpoints: restored.membersEndpoints })
+      printOne({ ...result, seconds }, false)
+      printNextSteps(restored)
+    })
+}
+
+async function restore(
+  { database: choice }: Config,
+  directory: string,
+  manifest: Manifest,
+): Promise<Restored> {
+  requireLaterClock(manifest)
+  requireKind(choice.kind, manifest)
+  if (choice.kind === 'embedded') requireRestorable(choice, manifest)
+  const bytes = new ByteProgress()
+  try {
+    bytes.start('MiB verified', bytesOf(manifest))
+    await verifyFiles(directory, manifest, bytes.add)
+    bytes.end()
+    if (choice.kind === 'url') return await restoreDump(choice, directory, manifest)
+    if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+    bytes.start('MiB copied', bytesOf(manifest))
+    return await restoreServer(choice, directory, manifest, bytes.add)
+  } finally {
+    bytes.end()
+  }
+}
+
+function requireKind(target: Config['database']['kind'], { kind }: Manifest): void {
+  if (kind === 'base' && target === 'url')
+    throw new FatalError(
+      'this is a backup of an embedded server. Unset DATABASE_URL to restore it into DATA_DIR.',
+    )
+  if (kind === 'dump' && target === 'embedded')
+    throw new FatalError(
+      'this is a dump of a PostgreSQL of your own. Set DATABASE_URL to an empty database to restore it.',
+    )
+}
+
+function printNextSteps({ membersEndpoints }: Restored): void {
+  print('\nThe database is restored. Now:')
+  print(
+    '1. If ERASURE_LEDGER is set: "oa-audience erasures reapply" erases those again who were erased since the backup.',
+  )
+  print('2. Start the service.')
+  print(
+    '3. Receivers of members endpoints may have states that are lost. Have them empty their copies, then run:',
+  )
+  for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
+  if (membersEndpoints.length === 0) print('   (there are none)')
+  print('4. "oa-audience accounts verify ID" checks the webhook of each account.')
+}
+
+/** A full disk or a directory without permission is not a bug. */
+async function writable<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const { syscall, message } = error as NodeJS.ErrnoException
+    throw syscall === undefined ? error : new FatalError(message)
+  }
+}
+
+class ByteProgress {
+  #progress: Progress | null = null
+  #bytes = 0
+
+  start(unit: string, total: number): void {
+    this.#bytes = 0
+    this.#progress = new Progress(unit, Math.max(1, Math.floor(total / MIB)))
+  }
+
+  readonly add = (bytes: number): void => {
+    this.#bytes += bytes
+    this.#progress?.show(Math.floor(this.#bytes / MIB))
+  }
+
+  end(): void {
+    this.#progress?.end()
+    this.#progress = null
+  }
+}
+
+const secondsSince = (startedMs: number) => Number(((performance.now() - startedMs) / 1000).toFixed(1))

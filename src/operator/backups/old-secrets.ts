@@ -1,0 +1,86 @@
+/**
+ * Removes secrets in plain text from the files of the embedded server. Another program may have inserted a secret before the service
+ * encrypted it. The old row stays in the file until its space is used again, and samples of the column stay in pg_statistic.
+ * VACUUM FULL writes new files with the present rows only. Encrypted tables are small, so it takes milliseconds.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
+import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
+
+/** Flushes queue behind our lock request, and wait for 600 ms at most. */
+const LOCK_TIMEOUT_MS = 300
+/** With the pauses, 2 s per table. */
+const LOCK_ATTEMPTS_MAX = 5
+const LOCK_PAUSE_MS = 100
+/** VACUUM keeps old rows for a transaction that began before they were replaced. */
+const OLD_TRANSACTIONS_MAX_MS = 5_000
+const POLL_MS = 50
+
+const limitLockWait = statement('limit-lock-wait-of-backup')`set lock_timeout = ${LOCK_TIMEOUT_MS}`
+const removeLimit = statement('remove-lock-limit-of-backup')`set lock_timeout = 0`
+
+const countPlain = statement('count-plain-secrets-for-backup')`
+    select (select count(*) from official_account where is_plain_secret(channel_secret)
+                or is_plain_secret(channel_access_token) or is_plain_secret(chat_secret))
+         + (select count(*) from endpoint where is_plain_secret(secret) or is_plain_secret(previous_secret))
+         + (select count(*) from notification_channel where is_plain_secret(target) or is_plain_secret(secret)) as rows`
+
+const selectNextId = statement('select-next-transaction-for-backup')`
+    select pg_snapshot_xmax(pg_current_snapshot())::text as id`
+
+/** $1 xid8: whether a transaction that began before this one still sees old rows. */
+const selectOldTransaction = statement('select-old-transaction-for-backup')`
+    select exists (select from pg_stat_activity
+                    where pid <> pg_backend_pid()
+                      and greatest(age(backend_xmin), age(backend_xid)) > age($1::xid8::xid)) as is_open`
+
+/** ANALYZE replaces the samples before the rewrite of pg_statistic drops the old ones. */
+const REWRITES: Array<[table: string, rewrite: Statement]> = [
+  ['official_account', statement('rewrite-accounts')`vacuum (full, analyze) official_account`],
+  ['endpoint', statement('rewrite-endpoints')`vacuum (full, analyze) endpoint`],
+  ['notification_channel', statement('rewrite-channels')`vacuum (full, analyze) notification_channel`],
+  ['pg_statistic', statement('rewrite-statistics')`vacuum full pg_statistic`],
+]
+
+export async function removeOldSecrets(session: Queryable, warn: (text: string) => void): Promise<void> {
+  const [plain] = await session.query<{ rows: bigint }>(countPlain)
+  if (plain !== undefined && plain.rows > 0n) {
+    warn(
+      `${plain.rows} rows contain secrets in plain text. Run "oa-audience secrets rotate" before the backup.`,
+    )
+  }
+  if (!(await haveOldTransactionsEnded(session)))
+    warn(
+      'a transaction has been open for more than 5 s, so the files may contain secrets that were replaced since it began',
+    )
+  await session.query(limitLockWait)
+  for (const [table, rewrite] of REWRITES) {
+    if (!(await hasRewritten(session, rewrite)))
+      warn(`${table} is locked by another program, so its file may contain secrets that were replaced`)
+  }
+  await session.query(removeLimit)
+}
+
+async function hasRewritten(session: Queryable, rewrite: Statement): Promise<boolean> {
+  for (let attempt = 1; attempt <= LOCK_ATTEMPTS_MAX; attempt += 1) {
+    try {
+      await session.query(rewrite)
+      return true
+    } catch (error) {
+      if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
+      await sleep(LOCK_PAUSE_MS)
+    }
+  }
+  return false
+}
+
+async function haveOldTransactionsEnded(session: Queryable): Promise<boolean> {
+  const [next] = await session.query<{ id: string }>(selectNextId)
+  const deadline = performance.now() + OLD_TRANSACTIONS_MAX_MS
+  while (performance.now() < deadline) {
+    const [old] = await session.query<{ is_open: boolean }>(selectOldTransaction, [next?.id])
+    if (old?.is_open !== true) return true
+    await sleep(POLL_MS)
+  }
+  return false
+}

@@ -1,0 +1,93 @@
+/**
+ * Restores a base backup into DATA_DIR/postgres. The server recovers in another directory, which is renamed when the restore is
+ * recorded. So no service can start on a database that is not complete.
+ */
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { SecretKeys } from '../../config/secret-keys.ts'
+import { FatalError } from '../../errors.ts'
+import { findBinaries } from '../../postgres/embedded/binaries.ts'
+import { giveToServer } from '../../postgres/embedded/cluster.ts'
+import { findServer } from '../../postgres/embedded/postmaster.ts'
+import { withOpened } from '../../postgres/pool/open.ts'
+import { migrate } from '../../postgres/schema/migrate.ts'
+import { copyFile, inParallel, type OnBytes, syncDirectory } from './files.ts'
+import { damaged, dataOf, type Manifest } from './manifest.ts'
+import { type Restored, recordRestore } from './record-restore.ts'
+
+/** Recovery reads the log that was written during the backup, which takes about as long as writing it did. */
+const RECOVERY_MAX_MS = 3_600_000
+/** Time for the checkpoint of the restored server. */
+const STOP_MAX_MS = 600_000
+const POLL_MS = 20
+
+export interface EmbeddedTarget {
+  dataDir: string
+  secretKeys?: SecretKeys
+}
+
+/** Throws a FatalError if the backup cannot be restored there. Writes nothing. */
+export function requireRestorable({ dataDir }: EmbeddedTarget, { postgresMajor }: Manifest): void {
+  if (existsSync(join(dataDir, 'postgres'))) {
+    throw new FatalError(
+      `${join(dataDir, 'postgres')} exists. Stop the service and move the directory away, or set DATA_DIR to another one.`,
+    )
+  }
+  const { major } = findBinaries()
+  if (major !== String(postgresMajor)) {
+    throw new FatalError(
+      `the backup is of PostgreSQL ${postgresMajor}, but this version of oa-audience runs PostgreSQL ${major}. ` +
+        'Restore it with the version that made it, then follow "Upgrade the embedded PostgreSQL" in docs/operations.md.',
+    )
+  }
+}
+
+export async function restoreServer(
+  target: EmbeddedTarget,
+  directory: string,
+  manifest: Manifest,
+  onBytes: OnBytes,
+): Promise<Restored> {
+  const { dataDir } = target
+  mkdirSync(dataDir, { recursive: true })
+  const staging = mkdtempSync(join(dataDir, 'restore-'))
+  try {
+    const server = join(staging, 'postgres')
+    await copyData(dataOf(directory), server, manifest, onBytes)
+    // The owner of the staging directory is who runs its server.
+    giveToServer(dataDir, staging)
+    const restored = await withOpened(
+      { kind: 'embedded', ...target, dataDir: staging },
+      migrate,
+      (database) => recordRestore(database, manifest),
+      RECOVERY_MAX_MS,
+    )
+    await stops(server)
+    renameSync(server, join(dataDir, 'postgres'))
+    await syncDirectory(dataDir)
+    return restored
+  } finally {
+    rmSync(staging, { recursive: true, force: true })
+  }
+}
+
+async function copyData(from: string, to: string, manifest: Manifest, onBytes: OnBytes): Promise<void> {
+  mkdirSync(to, { mode: 0o700 })
+  for (const path of manifest.directories) mkdirSync(join(to, path), { mode: 0o700 })
+  await inParallel(manifest.files, async ({ path, sha256 }) => {
+    // Before a server recovers, it syncs every file of its data directory.
+    const copied = await copyFile(join(from, path), join(to, path), { mustSync: false }, onBytes)
+    if (copied.sha256 !== sha256) throw damaged(join(from, path))
+  })
+}
+
+/** The command that used the server stops it, but waits for a few seconds only. */
+async function stops(server: string): Promise<void> {
+  const deadline = Date.now() + STOP_MAX_MS
+  while (findServer(server) !== null) {
+    if (Date.now() > deadline)
+      throw new FatalError('the restored server does not stop. Stop it, then run the restore again.')
+    await sleep(POLL_MS)
+  }
+}

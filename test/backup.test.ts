@@ -1,0 +1,141 @@
+/** What `oa-audience backup` and `restore` refuse. test/faults/backup.test.ts has complete backups. */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { writeSynced } from '../src/operator/backups/files.ts'
+import {
+  createBackupDirectory,
+  dataOf,
+  type Manifest,
+  writeManifest,
+} from '../src/operator/backups/manifest.ts'
+import { findBinaries } from '../src/postgres/embedded/binaries.ts'
+import { runCommand } from './support/command.ts'
+import { createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { runProgramAsync, temporaryDirectory } from './support/process.ts'
+
+const MINIMAL: Manifest = {
+  kind: 'base',
+  version: '0.2.0',
+  schemaVersion: 12,
+  postgresMajor: Number(findBinaries().major),
+  systemIdentifier: '1',
+  backupAt: '2026-01-01T00:00:00.000000Z',
+  changeLimit: '3',
+  log: null,
+  directories: [],
+  files: [],
+}
+
+/** A directory that looks like a backup, with one file. */
+async function makeBackup(changes: Partial<Manifest> = {}) {
+  const directory = join(temporaryDirectory(), 'backup')
+  createBackupDirectory(directory)
+  const file = join(dataOf(directory), 'PG_VERSION')
+  const checksum = await writeSynced(file, 'eighteen')
+  await writeManifest(directory, { ...MINIMAL, files: [{ path: 'PG_VERSION', ...checksum }], ...changes })
+  const dataDir = join(temporaryDirectory(), 'data')
+  const restore = (env: Record<string, string> = { DATA_DIR: dataDir }) =>
+    runCommand(['restore', directory], env)
+  return { directory, file, dataDir, restore, manifest: join(directory, 'manifest.json') }
+}
+
+const lastLine = (text: string) => text.trim().split('\n').at(-1)
+
+describe('restore refuses', () => {
+  it('a backup with a flipped byte, before it writes anything', async () => {
+    const { file, dataDir, restore } = await makeBackup()
+    writeFileSync(file, 'eightean')
+    const { status, stderr } = await restore()
+    expect([status, lastLine(stderr)]).toEqual([
+      1,
+      `oa-audience: ${file} is damaged: its checksum does not match. Use another backup.`,
+    ])
+    expect(() => readdirSync(dataDir)).toThrow('ENOENT')
+  })
+
+  it('a backup without one of its files', async () => {
+    const { file, restore } = await makeBackup()
+    rmSync(file)
+    expect(lastLine((await restore()).stderr)).toBe(
+      `oa-audience: ${file} is missing from the backup. Use another backup.`,
+    )
+  })
+
+  it('a manifest that was changed, or that names files elsewhere', async () => {
+    const { manifest, restore } = await makeBackup()
+    writeFileSync(manifest, readFileSync(manifest, 'utf8').replace('2026-01-01', '2026-01-02'))
+    const expected = /^oa-audience: .+manifest\.json is damaged/
+    expect((await restore()).stderr).toMatch(expected)
+    writeFileSync(manifest, '{')
+    expect((await restore()).stderr).toMatch(expected)
+    const elsewhere = await makeBackup({ files: [{ path: '../../x', size: 0, sha256: '' }] })
+    expect((await elsewhere.restore()).stderr).toMatch(expected)
+  })
+
+  it('a backup that was interrupted', async () => {
+    const { directory, manifest, restore } = await makeBackup()
+    rmSync(manifest)
+    expect((await restore()).stderr).toBe(
+      `oa-audience: ${directory} has no manifest.json: it is not a backup, or the backup was interrupted.\n`,
+    )
+  })
+
+  it('a backup of another major version, of the future, or for another kind of database', async () => {
+    const older = await makeBackup({ postgresMajor: 17 })
+    expect((await older.restore()).stderr).toContain('the backup is of PostgreSQL 17, but this version')
+    const future = await makeBackup({ backupAt: '2999-01-01T00:00:00.000000Z' })
+    expect((await future.restore()).stderr).toContain('Set the clock of this machine')
+    const { env } = await createTestDatabase()
+    const base = await makeBackup()
+    expect((await base.restore(env)).stderr).toContain('Unset DATABASE_URL to restore it into DATA_DIR.')
+    const dump = await makeBackup({ kind: 'dump' })
+    expect((await dump.restore()).stderr).toContain('Set DATABASE_URL to an empty database')
+  })
+
+  it('a DATA_DIR with a database, and a database that is not empty', async () => {
+    const { dataDir, restore } = await makeBackup()
+    createBackupDirectory(join(dataDir, 'postgres'))
+    expect((await restore()).stderr).toContain(`${join(dataDir, 'postgres')} exists. Stop the service`)
+    const { env } = await createTestDatabase()
+    const dump = await makeBackup({ kind: 'dump' })
+    expect(lastLine((await dump.restore(env)).stderr)).toBe(
+      'oa-audience: the database of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
+    )
+  })
+})
+
+it('backup refuses a directory with contents, and a pg_dump that is missing or older than the server', async () => {
+  const { env } = await createTestDatabase()
+  const directory = temporaryDirectory()
+  const bin = temporaryDirectory()
+  const backUp = () =>
+    runProgramAsync(['backup', join(directory, 'new')], { ...env, PATH: `${bin}` }).then(
+      ({ stderr }) => stderr,
+    )
+  expect(await backUp()).toMatch(
+    /^oa-audience: pg_dump is not in the PATH\. Install .+ docs\/operations\.md .+\n$/,
+  )
+  writeFileSync(join(bin, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 14.1"\n', { mode: 0o755 })
+  expect(await backUp()).toMatch(
+    /^oa-audience: pg_dump of PostgreSQL 14 cannot read a server of PostgreSQL 18\./,
+  )
+  expect(readdirSync(directory)).toEqual([])
+  writeFileSync(join(bin, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 99"\n', { mode: 0o755 })
+  writeFileSync(join(directory, 'file'), '')
+  const refused = await runProgramAsync(['backup', directory], { ...env, PATH: bin })
+  expect(refused.stderr).toBe(
+    `oa-audience: ${directory} is not empty. Choose a new directory for each backup.\n`,
+  )
+})
+
+it('no command and no service uses a database whose restore was interrupted', async () => {
+  const { database, env } = await createTestDatabase()
+  await load(database, 'create table unfinished_restore ()')
+  const expected = /^oa-audience: a restore into this database was interrupted or still runs\. .+\n$/
+  expect((await runCommand(['organizations', 'list'], env)).stderr).toMatch(expected)
+  const service = await runProgramAsync(['serve'], env)
+  expect(service.status).toBe(1)
+  expect(service.stderr).toMatch(/a restore into this database was interrupted/)
+})

@@ -1,0 +1,210 @@
+/** Complete backups and restores. test/backup.test.ts has what both refuse. */
+import { execFileSync, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { findServer } from '../../src/postgres/embedded/postmaster.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { setUpDataDirectories, withServer } from '../support/data-directory.ts'
+import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
+import { NO_LIMITS } from '../support/failover-load.ts'
+import {
+  becomesWell,
+  environment,
+  MAIN,
+  runProgramAsync,
+  spawnService,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+const createDataDirectory = setUpDataDirectories()
+
+async function run(args: string[], env: Record<string, string>) {
+  const { status, stdout, stderr } = await runProgramAsync([...args, '--json'], env)
+  expect(status, stderr).toBe(0)
+  return { result: JSON.parse(stdout), stderr }
+}
+
+/** Members that follow until `stop` is called. */
+function startFollowing(url: string, tenant: Tenant) {
+  const acknowledged: string[] = []
+  let isStopped = false
+  const follow = async () => {
+    while (!isStopped) {
+      const userId = randomUserId()
+      const { path, init } = signedDelivery(tenant, [lineEvent('follow', userId)])
+      const status = await fetch(url + path, init).then(
+        (response) => response.status,
+        () => 0,
+      )
+      if (status === 200) acknowledged.push(userId)
+    }
+  }
+  const loops = [follow(), follow(), follow(), follow()]
+  const stop = async () => {
+    isStopped = true
+    await Promise.all(loops)
+  }
+  return { acknowledged, stop }
+}
+
+const userIdsIn = (dataDir: string) =>
+  withServer(dataDir, async (database) => {
+    const rows = await database.query<{ user_id: string }>('select user_id from audience_member')
+    return new Set(rows.map(({ user_id }) => user_id))
+  })
+
+const embedded = (dataDir: string) => ({
+  host: join(dataDir, 'postgres'),
+  port: 5432,
+  user: 'postgres',
+  database: 'oa_audience',
+})
+
+it('a backup beside a running service has all that was acknowledged before it, and can be restored repeatedly', async () => {
+  const dataDir = createDataDirectory()
+  const service = await spawnService({ DATA_DIR: dataDir, ...NO_LIMITS })
+  await becomesWell(service.url)
+  const database = openDatabase(embedded(dataDir))
+  const tenant = await addTenant(database)
+  const load = startFollowing(service.url, tenant)
+  await expect.poll(() => load.acknowledged.length).toBeGreaterThan(200)
+  const before = [...load.acknowledged]
+  const backup = join(temporaryDirectory(), 'backup')
+  await run(['backup', backup], { DATA_DIR: dataDir })
+  const duringBackup = load.acknowledged.length - before.length
+  await load.stop()
+  expect(duringBackup).toBeGreaterThan(0)
+  expect(await database.query('select from pg_replication_slots')).toEqual([])
+  await database.close()
+  service.child.kill('SIGINT')
+  await service.exited
+
+  const counts: number[] = []
+  let source = backup
+  // The last one is a backup of a restored database.
+  for (const no of [1, 2, 3]) {
+    const restored = join(temporaryDirectory(), 'data')
+    await run(['restore', source], { DATA_DIR: restored })
+    expect(readdirSync(restored)).toEqual(['postgres'])
+    const running = await spawnService({ DATA_DIR: restored })
+    await becomesWell(running.url)
+    const found = await userIdsIn(restored)
+    expect(before.filter((userId) => !found.has(userId))).toEqual([])
+    counts.push(found.size)
+    if (no === 2) {
+      source = join(temporaryDirectory(), 'again')
+      await run(['backup', source], { DATA_DIR: restored })
+    }
+    running.child.kill('SIGINT')
+    await running.exited
+  }
+  expect(new Set(counts).size).toBe(1)
+})
+
+it.each(['PG_VERSION', 'postmaster.pid'])(
+  'a restore that is killed when %s exists leaves no database on which a service could start',
+  async (file) => {
+    const dataDir = createDataDirectory()
+    const backup = join(temporaryDirectory(), 'backup')
+    await run(['backup', backup], { DATA_DIR: dataDir })
+    const target = temporaryDirectory()
+    const restoring = spawn(process.execPath, [MAIN, 'restore', backup], {
+      env: environment({ DATA_DIR: target }),
+    })
+    const ended = new Promise((resolve) => restoring.once('exit', resolve))
+    const staged = () => readdirSync(target).map((name) => join(target, name, 'postgres'))
+    await expect.poll(() => staged().some((server) => existsSync(join(server, file)))).toBe(true)
+    restoring.kill('SIGKILL')
+    await ended
+    expect(existsSync(join(target, 'postgres'))).toBe(false)
+    for (const server of staged()) {
+      const pid = findServer(server)
+      if (pid !== null) process.kill(pid, 'SIGQUIT')
+      await expect.poll(() => findServer(server)).toBe(null)
+    }
+    await run(['restore', backup], { DATA_DIR: target })
+    expect(existsSync(join(target, 'postgres'))).toBe(true)
+  },
+)
+
+it('a backup has no secret in plain text, not even one that was encrypted after another program inserted it', async () => {
+  const dataDir = createDataDirectory()
+  const env = { DATA_DIR: dataDir, SECRETS_KEYS: `a:${randomBytes(32).toString('base64')}`, ...NO_LIMITS }
+  const service = await spawnService(env)
+  await becomesWell(service.url)
+  const database = openDatabase(embedded(dataDir))
+  const tenant = await addTenant(database)
+  const secrets = Array.from({ length: 40 }, () => `plain${randomBytes(12).toString('hex')}`)
+  // Its samples are in pg_statistic.
+  for (const secret of secrets) {
+    const [row] = await database.query<{ id: bigint }>(
+      `insert into official_account (organization_id, name, channel_secret, channel_access_token, chat_secret)
+       values ($1, 'x', $2, $2 || 't', $2 || 'c') returning id`,
+      [tenant.organizationId, secret],
+    )
+    await database.query(
+      `insert into endpoint (channel_oa_id, url, format, secret) values ($1, 'https://example.com', 'members', $2)`,
+      [row?.id, secret],
+    )
+  }
+  await database.session((session) => session.query('analyze'))
+  await run(['secrets', 'rotate'], env)
+  const files = (directory: string) =>
+    readdirSync(directory, { recursive: true, encoding: 'utf8' })
+      .map((name) => join(directory, name))
+      .filter((path) => statSync(path).isFile())
+  const leaks = (directory: string) =>
+    files(directory).filter((path) => {
+      const content = readFileSync(path)
+      return [...secrets, tenant.channelSecret].some((secret) => content.includes(secret))
+    })
+  // The server's own files have them, so the search works.
+  await database.session((session) => session.query('checkpoint'))
+  expect(leaks(join(dataDir, 'postgres')).length).toBeGreaterThan(2)
+  const load = startFollowing(service.url, tenant)
+  const backup = join(temporaryDirectory(), 'backup')
+  const { stderr } = await run(['backup', backup], env)
+  await load.stop()
+  expect(stderr).not.toContain('plain text')
+  expect(leaks(backup)).toEqual([])
+  for (const path of files(backup)) expect(statSync(path).mode & 0o077).toBe(0)
+
+  const locked = await database.session(async (session) => {
+    await session.query('begin transaction isolation level repeatable read')
+    await session.query('select from endpoint')
+    await database.query('update organization set name = name')
+    return run(['backup', join(temporaryDirectory(), 'locked')], env)
+  })
+  expect(locked.stderr).toMatch(/^oa-audience: a transaction has been open for more than 5 s/m)
+  expect(locked.stderr).toMatch(/^oa-audience: endpoint is locked by another program/m)
+})
+
+const NOBODY = 65_534
+
+it.runIf(process.getuid?.() === 0)(
+  'an ordinary user can back up and restore, and root can do it for them',
+  () => {
+    const home = temporaryDirectory()
+    chownSync(home, NOBODY, NOBODY)
+    const user = { uid: NOBODY, gid: NOBODY }
+    const runAs = (args: string[], dataDir: string, identity = {}) =>
+      execFileSync(process.execPath, [MAIN, ...args], {
+        env: environment({ DATA_DIR: join(home, dataDir) }),
+        encoding: 'utf8',
+        stdio: 'pipe',
+        ...identity,
+      })
+    const account = ['--name', 'x', '--channel-id', '1', '--channel-secret', randomBytes(16).toString('hex')]
+    runAs(['setup', '--organization-name', 'Corner Coffee', ...account], 'data', user)
+    runAs(['backup', join(home, 'first')], 'data', user)
+    runAs(['restore', join(home, 'first')], 'restored', user)
+    runAs(['backup', join(home, 'second')], 'restored')
+    mkdirSync(join(home, 'again'))
+    chownSync(join(home, 'again'), NOBODY, NOBODY)
+    runAs(['restore', join(home, 'second')], 'again')
+    expect(runAs(['organizations', 'list'], 'again', user)).toContain('Corner Coffee')
+  },
+)
