@@ -295,6 +295,7 @@ async function useLedger({ database, direct, tenant }: Users): Promise<void> {
   await database.session((session) => isOtherLedger(session, directory))
   await eraseUser(database.forTenant(scope), ledger, scope, 'U8', Date.now)
   await eraseUser(database.forTenant(scope), null, scope, 'U9', Date.now)
+  await ledger.recordMember(database.forTenant(scope), tenant.accountId, 1n)
   await ledger.recordAll(database)
   await ledger.close()
   await database.session((session) => requireLedgerErasures(session, directory, () => undefined))
