@@ -248,3 +248,18 @@ it('members erase erases nobody while the ledger directory is missing', async ()
   ])
   expect(await service.member(tenant, userId)).toBeDefined()
 })
+
+// Root may write to every directory, but files cannot be created in /proc.
+it.runIf(process.getuid?.() === 0)('members erase reports who was erased but not recorded', async () => {
+  const { status, stderr } = await runCommand(
+    ['members', 'erase', '--account', String(accountId), '--user-id', 'Uunrecorded'],
+    { ...env, ERASURE_LEDGER: '/proc' },
+  )
+  expect([status, stderr]).toEqual([
+    1,
+    expect.stringMatching(
+      /user id 1 of 1 was erased, but not recorded \(ERASURE_LEDGER cannot be written \(\w+\)\)\./,
+    ),
+  ])
+  expect(await stored()).toMatchObject([{ in_ledger: false }])
+})
