@@ -202,7 +202,7 @@ create table erased_person (
   in_ledger boolean default false not null,
   constraint erased_person_pkey PRIMARY KEY (channel_oa_id, person_hash)
 );
-CREATE INDEX erased_person_not_in_ledger ON erased_person USING btree (channel_oa_id, person_hash) WHERE NOT in_ledger;
+CREATE INDEX erased_person_not_in_ledger ON erased_person USING btree (channel_oa_id, member_id) WHERE NOT in_ledger;
 CREATE INDEX erased_person_ledger_backlog ON erased_person USING btree (erased_at) WHERE NOT in_ledger;
 
 create table pending_erasure (

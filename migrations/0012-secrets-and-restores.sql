@@ -64,7 +64,8 @@ alter table api_client add column previous_client_secret text;
 alter table erased_person add column member_id bigint;
 -- Whether the erasure is on disk in ERASURE_LEDGER.
 alter table erased_person add column in_ledger boolean not null default false;
-create index erased_person_not_in_ledger on erased_person (channel_oa_id, person_hash) where not in_ledger;
+-- A repeated DELETE looks up the erasure of its member.
+create index erased_person_not_in_ledger on erased_person (channel_oa_id, member_id) where not in_ledger;
 -- The pass of each minute records erasures in the order of their times, in which a restore loses them.
 create index erased_person_ledger_backlog on erased_person (erased_at) where not in_ledger;
 

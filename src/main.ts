@@ -144,7 +144,9 @@ async function openDatabase(
   notices: Notices,
 ): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, (preparing) => prepare(preparing, erasureLedger))
+  const opened = await openForService(database, notices, (preparing) =>
+    prepare(preparing, erasureLedger, notices),
+  )
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
@@ -154,11 +156,15 @@ async function openDatabase(
  * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
  * ledger.
  */
-async function prepare(database: PostgresDatabase, erasureLedger: string | null): Promise<string[]> {
+async function prepare(
+  database: PostgresDatabase,
+  erasureLedger: string | null,
+  { warn }: Notices,
+): Promise<string[]> {
   const applied = await prepareSchema(database)
   await database.session(async (session) => {
     await requireReadableSecrets(session)
-    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger)
+    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)
   })
   return applied
 }

@@ -68,8 +68,12 @@ describe('restore refuses', () => {
     writeFileSync(manifest, readFileSync(manifest, 'utf8').replace('2026-01-01', '2026-01-02'))
     const expected = /^oa-audience: .+manifest\.json is damaged/
     expect((await restore()).stderr).toMatch(expected)
-    writeFileSync(manifest, '{')
-    expect((await restore()).stderr).toMatch(expected)
+    for (const text of ['{', '', 'null', '[]', '"text"']) {
+      writeFileSync(manifest, text)
+      expect((await restore()).stderr).toMatch(expected)
+    }
+    const incomplete = await makeBackup({ directories: undefined as unknown as string[] })
+    expect((await incomplete.restore()).stderr).toMatch(expected)
     const elsewhere = await makeBackup({ files: [{ path: '../../x', size: 0, sha256: '' }] })
     expect((await elsewhere.restore()).stderr).toMatch(expected)
   })

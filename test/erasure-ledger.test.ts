@@ -1,9 +1,12 @@
 /** ERASURE_LEDGER: each erasure is on disk outside of the database before it is confirmed. */
-import { mkdirSync, rmSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { closeSync, mkdirSync, openSync, rmSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
 import { listLedgerFiles, readLedgerFile } from '../src/audience/ledger-files.ts'
+import { findNewestUnknown, requireLedgerErasures } from '../src/audience/unknown-erasures.ts'
 import { readConfig } from '../src/config/config.ts'
 import { startService } from '../src/main.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
@@ -46,6 +49,26 @@ const stored = () =>
     `select encode(person_hash, 'hex') as hash, member_id, in_ledger, extract(epoch from erased_at) * 1000 as erased_at
        from erased_person order by erased_at`,
   )
+
+/** Erasures from before the ledger was set up. */
+const storeOldErasures = (count: number) =>
+  load(
+    database,
+    `insert into erased_person (channel_oa_id, person_hash, erased_at)
+     select $1, sha256(n::text::bytea), now() - interval '1 day' - n * interval '1 second' from generate_series(1, $2::int) n`,
+    [accountId, count],
+  )
+
+/** Occupies all threads in which Node accesses files, as a network file system does whose server is unreachable. */
+function hangFileSystem(): () => Promise<void> {
+  const fifo = join(temporaryDirectory(), 'fifo')
+  spawnSync('mkfifo', [fifo])
+  const threads = Array.from({ length: Number(process.env.UV_THREADPOOL_SIZE ?? 4) }, () => open(fifo, 'r'))
+  return async () => {
+    closeSync(openSync(fifo, 'w'))
+    for (const file of await Promise.all(threads)) await file.close()
+  }
+}
 
 type Service = Awaited<ReturnType<typeof openService>>
 
@@ -103,6 +126,38 @@ describe('a DELETE', () => {
     expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
   })
 
+  it('does not wait for the erasures from before the ledger was set up', async () => {
+    const service = await openService()
+    const ids = [await follow(service), await follow(service)] as const
+    await storeOldErasures(2_500)
+    expect((await service.erase(tenant, ids[0])).status).toBe(204)
+    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0]])
+    // The state after a kill between the commit and the write: the repetition's 404 confirms the erasure.
+    expect((await service.erase(tenant, ids[1])).status).toBe(204)
+    await load(database, 'update erased_person set in_ledger = false where member_id = $1', [ids[1]])
+    expect((await service.erase(tenant, ids[1])).status).toBe(404)
+    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
+  })
+
+  it('is Step 3 if the disk of the ledger hangs', async () => {
+    const ledger = new ErasureLedger(directory, 200)
+    atEnd(() => ledger.close())
+    const service = await startApp(database, { erasureLedger: ledger })
+    const id = await follow(service)
+    const release = hangFileSystem()
+    try {
+      expect((await service.erase(tenant, id)).status).toBe(500)
+      expect((await service.erase(tenant, id)).status).toBe(500)
+    } finally {
+      await release()
+    }
+    await eventually(
+      () => service.erase(tenant, id),
+      ({ status }) => status === 404,
+    )
+    expect(await stored()).toMatchObject([{ in_ledger: true }])
+  })
+
   it('records a person who came back and is erased again with the new time and member', async () => {
     const service = await openService()
     const userId = randomUserId()
@@ -146,6 +201,34 @@ it('what a command without ERASURE_LEDGER erased is recorded by the service, the
   expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
 })
 
+it('a start notices that an erasure is lost which was recorded while older ones were being recorded', async () => {
+  const ledger = openLedger()
+  const service = await startApp(database, { erasureLedger: ledger })
+  const id = await follow(service)
+  await storeOldErasures(2_500)
+  expect((await service.erase(tenant, id)).status).toBe(204)
+  await ledger.recordAll(database)
+  expect(await recorded()).toHaveLength(2_501)
+  const countUnknown = () => database.session((session) => findNewestUnknown(session, directory))
+  expect(await countUnknown()).toBe(0)
+  await load(database, 'delete from erased_person where member_id = $1', [id])
+  expect(await countUnknown()).toBe(1)
+})
+
+it('a start warns about an empty ledger beside a database with recorded erasures', async () => {
+  const service = await openService()
+  expect((await service.erase(tenant, await follow(service))).status).toBe(204)
+  const warnings = async (path: string) => {
+    const found: string[] = []
+    await database.session((session) => requireLedgerErasures(session, path, (text) => void found.push(text)))
+    return found
+  }
+  expect(await warnings(directory)).toEqual([])
+  expect(await warnings(temporaryDirectory())).toEqual([
+    expect.stringMatching(/ is empty, but erasures were recorded/),
+  ])
+})
+
 it('a service whose ledger directory is missing does not start', async () => {
   const config = readConfig({ ...env, PORT: '0', ERASURE_LEDGER: join(directory, 'missing') })
   await expect(startService(config)).rejects.toThrow(/^ERASURE_LEDGER \S+ cannot be used \(ENOENT\)\./)
@@ -164,4 +247,19 @@ it('members erase erases nobody while the ledger directory is missing', async ()
     expect.stringMatching(/^oa-audience: ERASURE_LEDGER \S+ cannot be used/),
   ])
   expect(await service.member(tenant, userId)).toBeDefined()
+})
+
+// Root may write to every directory, but files cannot be created in /proc.
+it.runIf(process.getuid?.() === 0)('members erase reports who was erased but not recorded', async () => {
+  const { status, stderr } = await runCommand(
+    ['members', 'erase', '--account', String(accountId), '--user-id', 'Uunrecorded'],
+    { ...env, ERASURE_LEDGER: '/proc' },
+  )
+  expect([status, stderr]).toEqual([
+    1,
+    expect.stringMatching(
+      /user id 1 of 1 was erased, but not recorded \(ERASURE_LEDGER cannot be written \(\w+\)\)\./,
+    ),
+  ])
+  expect(await stored()).toMatchObject([{ in_ledger: false }])
 })

@@ -230,6 +230,10 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
   expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
     /^error: the database does not know 4 or more .*"oa-audience erasures reapply"\.$/,
   )
+  const mistyped = temporaryDirectory()
+  expect(await found({ ...backup.env, ERASURE_LEDGER: mistyped })).toMatch(
+    /^warning: ERASURE_LEDGER .* is empty/,
+  )
   expect(await found({ ...env, ERASURE_LEDGER: `${directory}/missing` })).toMatch(
     /^error: ERASURE_LEDGER .* cannot be used/,
   )

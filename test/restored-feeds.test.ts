@@ -45,7 +45,8 @@ it('refuses a time between the backup and its restore with 410, in pages and in 
 })
 
 it('refuses the cursor of a walk that began between the backup and its restore', async () => {
-  const { service, tenant, follow, restore } = await setUpRestored(3_600)
+  const { service, tenant, follow, restore, statusSince } = await setUpRestored(3_600)
+  const beganMs = Date.now()
   for (let count = 0; count < 3; count += 1) await follow()
   const first = await listPage(service, tenant, 'limit=1&updatedSince=2020-01-01T00:00:00Z')
   const { nextCursor } = first.json
@@ -58,6 +59,8 @@ it('refuses the cursor of a walk that began between the backup and its restore',
   )
   expect(next.status).toBe(410)
   expect((await listPage(service, tenant, `limit=1&cursor=${whole}`)).status).toBe(200)
+  // The newest time of the whole walk would be that of the restore, although its first page is from before.
+  expect(await statusSince(tenant, beganMs)).toBe(410)
 })
 
 it('lets a client continue that has read the whole audience again, even if nothing changed after the backup', async () => {

@@ -44,7 +44,7 @@ export type OnErased = (transaction: Queryable, memberId: bigint | null) => Prom
  * Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`.
  *
  * An erasure commits first, and is then written to the ledger. So the ledger has no erasure that the database lacks, unless the
- * database was restored. If the write fails, a repetition finds no member, and writes what the ledger lacks.
+ * database was restored. If the write fails, a repetition finds no member, and writes the erasure again.
  * @param ledger null: none is configured
  * @param onErased runs in the same transaction
  */
@@ -63,7 +63,7 @@ export async function erasePerson(
       if (erased !== 'unknown') await onErased(transaction, id)
       return erased
     })
-    await ledger?.recordAccount(tenant, scope.accountId)
+    await ledger?.recordMember(tenant, scope.accountId, id)
     if (erasure === 'unknown') return false
     if (erasure !== 'complete') await finishErasure(tenant, erasure)
     return true
@@ -129,7 +129,7 @@ export async function eraseUser(
     if (wasMember) return eraseMember(transaction, scope, person.member_id, now)
     return eraseTraces(transaction, scope, person, now)
   })
-  await ledger?.recordAccount(tenant, accountId)
+  await ledger?.recordPerson(tenant, accountId, userId)
   if (typeof erasure === 'object') await finishErasure(tenant, erasure)
   return wasMember
 }

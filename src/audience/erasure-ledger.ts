@@ -4,7 +4,13 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
-import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
+import {
+  type Queryable,
+  type Row,
+  type Statement,
+  statement,
+  type Transactions,
+} from '../postgres/statement.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 
@@ -16,27 +22,31 @@ const RECORD_LOCK = 7_301_007
 
 export class ErasureLedger {
   readonly #writer: LedgerWriter
-  /** Each account has one run at a time. Callers during that run share the next one, which begins after their commits. */
-  readonly #running = new Map<AccountId, Promise<void>>()
-  readonly #next = new Map<AccountId, Promise<void>>()
+  /**
+   * Another file. Erasures do not wait for its writes, and both files end with their newest erasures, which a start compares with the
+   * database.
+   */
+  readonly #backlogWriter: LedgerWriter
 
   /** @param directory null: none is configured */
   static of(directory: string | null): ErasureLedger | null {
     return directory === null ? null : new ErasureLedger(directory)
   }
 
-  constructor(directory: string) {
-    this.#writer = new LedgerWriter(directory)
+  /** @param writeTimeoutMs of an erasure; by default that of LedgerWriter */
+  constructor(directory: string, writeTimeoutMs?: number) {
+    this.#writer = new LedgerWriter(directory, writeTimeoutMs)
+    this.#backlogWriter = new LedgerWriter(directory, writeTimeoutMs)
   }
 
-  /** Resolves when every erasure of the account that was committed before this call is on disk in the ledger. */
-  recordAccount(database: Transactions, accountId: AccountId): Promise<void> {
-    const running = this.#running.get(accountId)
-    if (running === undefined) return this.#run(database, accountId)
-    const next =
-      this.#next.get(accountId) ?? running.catch(() => undefined).then(() => this.#run(database, accountId))
-    this.#next.set(accountId, next)
-    return next
+  /** Resolves when the committed erasure of the member is on disk in the ledger. */
+  recordMember(database: Transactions, accountId: AccountId, memberId: bigint): Promise<void> {
+    return this.#record(database, selectUnrecordedMember, [accountId, memberId])
+  }
+
+  /** Resolves when the committed erasure of the person, who need not have been a member, is on disk in the ledger. */
+  recordPerson(database: Transactions, accountId: AccountId, userId: string): Promise<void> {
+    return this.#record(database, selectUnrecordedPerson, [accountId, userId])
   }
 
   /** Records all erasures that are left over, the oldest first, unless another instance is doing it. */
@@ -44,37 +54,21 @@ export class ErasureLedger {
     while (await database.transaction((transaction) => this.#recordOldest(transaction)));
   }
 
-  close(): Promise<void> {
-    return this.#writer.close()
+  async close(): Promise<void> {
+    await Promise.all([this.#writer.close(), this.#backlogWriter.close()])
   }
 
-  #run(database: Transactions, accountId: AccountId): Promise<void> {
-    this.#next.delete(accountId)
-    const run = this.#recordAccount(database, accountId).finally(() => this.#running.delete(accountId))
-    this.#running.set(accountId, run)
-    return run
-  }
-
-  async #recordAccount(database: Transactions, accountId: AccountId): Promise<void> {
-    for (let afterHash = ''; ; ) {
-      const rows = await database.query<Unrecorded>(selectUnrecorded, [
-        accountId,
-        afterHash,
-        ERASURES_PER_WRITE,
+  async #record(database: Transactions, select: Statement, values: unknown[]): Promise<void> {
+    const rows = await database.query<Unrecorded>(select, values)
+    if (rows.length === 0) return
+    await this.#writer.append(rows.map(toErasure))
+    // If the rows cannot be marked, they are recorded again, which does not matter.
+    await database
+      .pipeline([
+        { statement: doNotWaitForDisk, values: [] },
+        { statement: markRecorded, values: markValues(rows) },
       ])
-      const last = rows.at(-1)
-      if (last === undefined) return
-      await this.#writer.append(rows.map(toErasure))
-      // If the rows cannot be marked, they are recorded again, which does not matter.
-      await database
-        .pipeline([
-          { statement: doNotWaitForDisk, values: [] },
-          { statement: markRecorded, values: markValues(rows) },
-        ])
-        .catch(() => undefined)
-      if (rows.length < ERASURES_PER_WRITE) return
-      afterHash = last.hash
-    }
+      .catch(() => undefined)
   }
 
   /** Returns whether there may be more. */
@@ -83,7 +77,7 @@ export class ErasureLedger {
     if (lock?.is_ours !== true) return false
     const rows = await transaction.query<Unrecorded>(selectOldestUnrecorded, [ERASURES_PER_WRITE])
     if (rows.length === 0) return false
-    await this.#writer.append(rows.map(toErasure))
+    await this.#backlogWriter.append(rows.map(toErasure))
     await transaction.query(doNotWaitForDisk)
     await transaction.query(markRecorded, markValues(rows))
     return rows.length === ERASURES_PER_WRITE
@@ -111,13 +105,19 @@ const markValues = (rows: Unrecorded[]) => [
   int8Array(rows.map(({ member_id }) => member_id)),
 ]
 
-/** $1 bigint: account; $2 text: the rows after this hash in hexadecimal digits; $3 int: limit. */
-const selectUnrecorded = statement('select-unrecorded-erasures')`
+/** $1 bigint: account; $2 bigint: member. */
+const selectUnrecordedMember = statement('select-unrecorded-erasure-of-member')`
     select channel_oa_id, encode(person_hash, 'hex') as hash, floor(extract(epoch from erased_at) * 1000)::bigint as erased_at_ms,
            member_id
-      from erased_person
-     where channel_oa_id = $1 and not in_ledger and person_hash > decode($2, 'hex')
-     order by person_hash limit $3`
+      from erased_person where channel_oa_id = $1 and member_id = $2 and not in_ledger`
+
+/** $1 bigint: account; $2 text: user id. */
+const selectUnrecordedPerson = statement('select-unrecorded-erasure-of-person')`
+    select e.channel_oa_id, encode(e.person_hash, 'hex') as hash,
+           floor(extract(epoch from e.erased_at) * 1000)::bigint as erased_at_ms, e.member_id
+      from official_account a
+      join erased_person e on e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, $2)
+     where a.id = $1 and not e.in_ledger`
 
 /** $1 int: limit. The order of the times lets the check at a start read only the ends of the files. */
 const selectOldestUnrecorded = statement('select-oldest-unrecorded-erasures')`

@@ -1,4 +1,4 @@
-/** Reads an erasure ledger: a directory with one append-only file of each process that has erased people. */
+/** Reads an erasure ledger: a directory with append-only files of each process that has erased people. */
 import { constants, createReadStream } from 'node:fs'
 import { access, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -3,16 +3,22 @@ import { randomBytes } from 'node:crypto'
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LEDGER_FILE_SUFFIX } from './ledger-files.ts'
 import { formatLedgerLine, LEDGER_HEADER, type LedgerErasure } from './ledger-line.ts'
 
 /** Only the service's user may read which hashes were erased. */
 const FILE_MODE = 0o600
 
+/** A network file system whose server is unreachable may not respond for hours. A write and an fsync of a busy disk take less. */
+const WRITE_TIMEOUT_MS = 10_000
+
 /** The message has the system's error code, but nothing of a person. */
 export class LedgerUnwritable extends Error {
   override readonly name = 'LedgerUnwritable'
 }
+
+const unwritable = (reason: string) => new LedgerUnwritable(`ERASURE_LEDGER cannot be written (${reason})`)
 
 interface Waiting {
   erasures: LedgerErasure[]
@@ -23,6 +29,7 @@ interface Waiting {
 /** Erasures of concurrent callers share one write and one fsync. */
 export class LedgerWriter {
   readonly #directory: string
+  readonly #timeoutMs: number
   #waiting: Waiting[] = []
   #writing: Promise<void> | null = null
   /** null before the first write, and after a failed one */
@@ -30,23 +37,34 @@ export class LedgerWriter {
   #path = ''
   #lastNumber = 0
 
-  constructor(directory: string) {
+  constructor(directory: string, timeoutMs = WRITE_TIMEOUT_MS) {
     this.#directory = directory
+    this.#timeoutMs = timeoutMs
   }
 
-  /** Resolves when the erasures are on disk. */
-  append(erasures: LedgerErasure[]): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ erasures, resolve, reject })
+  /** Resolves when the erasures are on disk. After a time limit it rejects, and a write that has begun continues. */
+  async append(erasures: LedgerErasure[]): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const written = new Promise<void>((resolve, reject) => {
+      const waiting = { erasures, resolve, reject }
+      timer = setTimeout(() => {
+        // Otherwise the waiting erasures of a disk that hangs for hours would fill the memory.
+        this.#waiting = this.#waiting.filter((other) => other !== waiting)
+        reject(unwritable('ETIMEDOUT'))
+      }, this.#timeoutMs)
+      this.#waiting.push(waiting)
       this.#writing ??= this.#writeWaiting().finally(() => {
         this.#writing = null
       })
     })
+    await written.finally(() => clearTimeout(timer))
   }
 
+  /** Leaves a write that hangs to the end of the process. */
   async close(): Promise<void> {
-    await this.#writing
-    await this.#closeFile()
+    const writing = this.#writing
+    if (writing !== null) await Promise.race([writing, sleep(this.#timeoutMs, undefined, { ref: false })])
+    if (this.#writing === null) await this.#closeFile()
   }
 
   async #writeWaiting(): Promise<void> {
@@ -58,8 +76,7 @@ export class LedgerWriter {
       } catch (error) {
         await this.#abandonFile()
         const { code, message } = error as Error & { code?: string }
-        const failure = new LedgerUnwritable(`ERASURE_LEDGER cannot be written (${code ?? message})`)
-        for (const { reject } of batch) reject(failure)
+        for (const { reject } of batch) reject(unwritable(code ?? message))
       }
     }
   }

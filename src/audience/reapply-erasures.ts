@@ -10,8 +10,10 @@
  * A batch that has committed is known to the database. So an interrupted run is continued by running it again.
  */
 import type { AccountId } from '../accounts/account.ts'
+import { FatalError } from '../errors.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
+import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { begin, commit, type Queryable, statement } from '../postgres/statement.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import type { LedgerErasure } from './ledger-line.ts'
@@ -93,7 +95,13 @@ function groupByAccount(erasures: LedgerErasure[]): Map<AccountId, LedgerErasure
  */
 async function holdAccount(session: Queryable, accountId: AccountId): Promise<void> {
   await session.query(begin)
-  await session.query(lockOutSendersAndFlushes, [accountId])
+  await session.query(lockOutSendersAndFlushes, [accountId]).catch((error) => {
+    if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
+    throw new FatalError(
+      `account ${accountId} is in use by another process that does not release it, such as another "erasures reapply". Stop all ` +
+        'services, then run the command again.',
+    )
+  })
   await session.query(keepLocks, [accountId])
   await session.query(commit)
 }

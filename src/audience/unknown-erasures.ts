@@ -15,8 +15,16 @@ const LINES_PER_FILE_AT_START = 1_000
 /** About 0.1 s and 1.5 MB. */
 const LINES_PER_STATEMENT = 10_000
 
-/** Throws a FatalError of one line if the database lacks erasures at the end of the ledger. */
-export async function requireLedgerErasures(database: Queryable, directory: string): Promise<void> {
+/**
+ * Throws a FatalError of one line if the database lacks erasures at the end of the ledger. Warns about an empty ledger, because a new
+ * machine may have a directory of its own.
+ */
+export async function requireLedgerErasures(
+  database: Queryable,
+  directory: string,
+  onWarning: (message: string) => void,
+): Promise<void> {
+  if (await isOtherLedger(database, directory)) onWarning(explainOtherLedger(directory))
   if ((await findNewestUnknown(database, directory)) === 0) return
   throw new FatalError(
     'The database does not know all erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
@@ -33,6 +41,16 @@ export async function findNewestUnknown(database: Queryable, directory: string):
   }
   return unknown
 }
+
+/** Whether the directory has no files, although erasures were recorded: the path is wrong, a volume is not mounted, or files are lost. */
+export async function isOtherLedger(database: Queryable, directory: string): Promise<boolean> {
+  if ((await listLedgerFiles(directory)).length > 0) return false
+  return (await database.query(selectRecorded)).length > 0
+}
+
+export const explainOtherLedger = (directory: string) =>
+  `ERASURE_LEDGER ${directory} is empty, but erasures were recorded in a ledger. Check the path and the volume. If the files are lost, ` +
+  'run "update erased_person set in_ledger = false".'
 
 /** By their last lines, because a copy of a file may have another time of modification. */
 async function listNewestFiles(directory: string): Promise<string[]> {
@@ -91,3 +109,5 @@ const selectUnknownErasures = statement('select-unknown-erasures')`
                         where e.channel_oa_id = line.account_id and e.person_hash = decode(line.hash, 'hex')
                           and e.erased_at >= line.erased_at)
      order by line.position`
+
+const selectRecorded = statement('select-recorded-erasure')`select from erased_person where in_ledger limit 1`

@@ -121,9 +121,12 @@ async function erase(database: Database, account: bigint, userIds: string[]) {
     for (const [erased, userId] of userIds.entries()) {
       const wasMember = await eraseByUserId(database, ledger, commandActor(), of, userId, Date.now).catch(
         (error: Error) => {
-          const reason = error instanceof LedgerUnwritable ? error.message : error.name
+          const outcome =
+            error instanceof LedgerUnwritable
+              ? `was erased, but not recorded (${error.message})`
+              : `was not erased (${error.name})`
           throw new FatalError(
-            `user id ${erased + 1} of ${userIds.length} was not erased (${reason}). Run the command again.`,
+            `user id ${erased + 1} of ${userIds.length} ${outcome}. Run the command again.`,
           )
         },
       )

@@ -1,7 +1,12 @@
 /** The erasure ledger as operators see it: its status, and erasing again after a restore. */
 import { requireLedger } from '../audience/ledger-files.ts'
 import { type Reapplied, reapplyErasures } from '../audience/reapply-erasures.ts'
-import { compareLedger, findNewestUnknown } from '../audience/unknown-erasures.ts'
+import {
+  compareLedger,
+  explainOtherLedger,
+  findNewestUnknown,
+  isOtherLedger,
+} from '../audience/unknown-erasures.ts'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -61,6 +66,8 @@ export async function examineLedger(
   try {
     await requireLedger(directory)
     const unknown = await database.session((session) => findNewestUnknown(session, directory))
+    const isOther = await database.session((session) => isOtherLedger(session, directory))
+    if (isOther) return { severity: 'warning', message: explainOtherLedger(directory) }
     const { notRecorded } = await countErasures(database)
     if (unknown > 0) {
       const message = `the database does not know ${unknown} or more erasures of ERASURE_LEDGER. Run "oa-audience erasures reapply".`

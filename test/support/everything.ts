@@ -10,7 +10,7 @@ import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, storePending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { readIds } from '../../src/audience/select-list.ts'
-import { requireLedgerErasures } from '../../src/audience/unknown-erasures.ts'
+import { isOtherLedger, requireLedgerErasures } from '../../src/audience/unknown-erasures.ts'
 import { refreshDueFigures } from '../../src/background/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
@@ -292,11 +292,13 @@ async function useLedger({ database, direct, tenant }: Users): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'ledger-'))
   const ledger = new ErasureLedger(directory)
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
+  await database.session((session) => isOtherLedger(session, directory))
   await eraseUser(database.forTenant(scope), ledger, scope, 'U8', Date.now)
   await eraseUser(database.forTenant(scope), null, scope, 'U9', Date.now)
+  await ledger.recordMember(database.forTenant(scope), tenant.accountId, 1n)
   await ledger.recordAll(database)
   await ledger.close()
-  await database.session((session) => requireLedgerErasures(session, directory))
+  await database.session((session) => requireLedgerErasures(session, directory, () => undefined))
   await load(direct, 'delete from erased_person where channel_oa_id = $1', [tenant.accountId])
   await reapplyLedger(database, commandActor(), directory)
   await readLedgerStatus(database, directory)

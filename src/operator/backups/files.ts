@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { type FileHandle, open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { FatalError } from '../../errors.ts'
 
 /** Read and written at once, for each of PARALLEL_MAX files. */
 const PIECE_BYTES = 1024 * 1024
@@ -115,7 +116,10 @@ export async function inParallel<T>(items: T[], work: (item: T) => Promise<unkno
   for (const result of settled) if (result.status === 'rejected') throw result.reason
 }
 
-/** The directories and regular files below a directory, as relative paths. Parents come before their contents. */
+/**
+ * The directories and regular files below a directory, as relative paths. Parents come before their contents. Throws a FatalError if
+ * there is a symbolic link: a backup without what it points to could not be restored.
+ */
 export async function listTree(
   root: string,
   isWanted: (path: string) => boolean = () => true,
@@ -127,6 +131,8 @@ export async function listTree(
     for (const entry of await entriesOf(join(root, parent))) {
       const path = join(parent, entry.name)
       if (!isWanted(path)) continue
+      if (entry.isSymbolicLink())
+        throw new FatalError(`${join(root, path)} is a symbolic link, which a backup does not follow.`)
       if (entry.isDirectory()) pending.push(path)
       if (entry.isDirectory()) directories.push(path)
       else if (entry.isFile()) files.push(path)

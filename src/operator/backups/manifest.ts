@@ -80,7 +80,8 @@ export async function readManifest(directory: string): Promise<Manifest> {
     throw new FatalError(
       `${directory} has another format (${format}). Restore it with the version that made it.`,
     )
-  if (sha256 !== checksumOfJson({ format, ...manifest })) throw damaged(join(directory, NAME))
+  const isComplete = Array.isArray(manifest.files) && Array.isArray(manifest.directories)
+  if (sha256 !== checksumOfJson({ format, ...manifest }) || !isComplete) throw damaged(join(directory, NAME))
   for (const path of [...manifest.directories, ...manifest.files.map((file) => file.path)]) {
     if (isAbsolute(path) || normalize(path) !== path || path.split(sep).includes('..'))
       throw damaged(join(directory, NAME))
@@ -90,7 +91,7 @@ export async function readManifest(directory: string): Promise<Manifest> {
 
 function parse(text: string): Manifest & { format?: number; sha256?: string } {
   try {
-    return JSON.parse(text)
+    return JSON.parse(text) ?? {}
   } catch {
     return {} as Manifest
   }

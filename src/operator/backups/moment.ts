@@ -3,8 +3,8 @@ import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { Manifest } from './manifest.ts'
 
 /**
- * Whatever is not in the backup was written by a transaction that is in progress now, or begins later. Its rows have no time before
- * its beginning.
+ * Every change that the backup lacks belongs to a transaction that is in progress now or begins later. Its rows have no time before its
+ * beginning.
  */
 const selectMoment = statement('select-backup-moment')`
     select to_char(least(clock_timestamp(), (select min(xact_start) from pg_stat_activity
