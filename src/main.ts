@@ -9,15 +9,15 @@ import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
 import { ErasureLedger } from './audience/erasure-ledger.ts'
 import { requireLedger } from './audience/ledger-files.ts'
-import { requireLedgerErasures } from './audience/unknown-erasures.ts'
 import { Background } from './background/background.ts'
-import { prepareSchema } from './background/maintenance/maintenance.ts'
+import { openDatabase } from './background/open-database.ts'
 import type { Config } from './config/config.ts'
 import { serviceName, serviceVersion } from './config/package.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
+import { listen } from './http/listen.ts'
 import { localUrl } from './http/local-url.ts'
 import { deliveryPaths } from './intake/line/line-signature.ts'
 import { SOURCES } from './intake/sources.ts'
@@ -25,15 +25,13 @@ import { LineApi } from './line-api/client.ts'
 import { logConsoleLines, openLog } from './observability/log.ts'
 import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
+import { Notices } from './observability/notices.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
 import { openNotificationSender } from './operator/notifications/send.ts'
 import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
-import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
-import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
-import { requireReadableSecrets } from './secrets/examine-secrets.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -139,36 +137,6 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
-async function openDatabase(
-  { database, erasureLedger }: Config,
-  notices: Notices,
-): Promise<OpenDatabase | null> {
-  if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, (preparing) =>
-    prepare(preparing, erasureLedger, notices),
-  )
-  // `ready` may reject before it is awaited.
-  opened.ready.catch(() => undefined)
-  return opened
-}
-
-/**
- * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
- * ledger.
- */
-async function prepare(
-  database: PostgresDatabase,
-  erasureLedger: string | null,
-  { warn }: Notices,
-): Promise<string[]> {
-  const applied = await prepareSchema(database)
-  await database.session(async (session) => {
-    await requireReadableSecrets(session)
-    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)
-  })
-  return applied
-}
-
 /** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */
 async function requireSignIn({ console }: Config, database: Database | null): Promise<void> {
   if (console === null || console.token !== null || database === null || (await hasOwner(database.console)))
@@ -185,15 +153,6 @@ function openExporter(notices: Notices): ReturnType<typeof startExporter> {
   )
 }
 
-/** Throws a FatalError if the port cannot be used. */
-async function listen(app: FastifyInstance, config: Config): Promise<void> {
-  const { host, port } = config
-  const listenTextResolver = (address: string) => `listening on ${address}`
-  await app.listen({ port, host, listenTextResolver }).catch((error) => {
-    throw explainListen(error, config)
-  })
-}
-
 async function listenForMetrics(
   metrics: Metrics,
   { host, metricsPort }: Config,
@@ -208,25 +167,6 @@ async function listenForMetrics(
   const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0, log)
   log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
   return server
-}
-
-/** The database is opened before the app exists, and already logs. */
-class Notices {
-  readonly #waiting: Array<(log: FastifyInstance['log']) => void> = []
-  #log: FastifyInstance['log'] | null = null
-
-  readonly info = (message: string) => this.#write((log) => log.info(message))
-  readonly warn = (message: string) => this.#write((log) => log.warn(message))
-
-  sendTo(log: FastifyInstance['log']): void {
-    this.#log = log
-    for (const write of this.#waiting.splice(0)) write(log)
-  }
-
-  #write(write: (log: FastifyInstance['log']) => void): void {
-    if (this.#log === null) this.#waiting.push(write)
-    else write(this.#log)
-  }
 }
 
 /** Closes connections when they become idle, and cuts the others at the limit. */
@@ -283,16 +223,4 @@ function ownUrls(app: FastifyInstance, { publicUrl, host }: Config): URL[] {
 function urlOf(app: FastifyInstance, { host }: Config): string {
   const { port } = app.server.address() as AddressInfo
   return localUrl(host, port)
-}
-
-export class PortTaken extends FatalError {}
-
-function explainListen(error: Error & { code?: string }, { host, port }: Config): FatalError {
-  if (error.code === 'EADDRINUSE') {
-    return new PortTaken(`PORT ${port} on ${host} is already in use. Stop the other process or set PORT.`)
-  }
-  if (error.code === 'EACCES') {
-    return new FatalError(`PORT ${port} may not be used by this user. Set PORT to 1024 or more.`)
-  }
-  return new FatalError(`cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`)
 }

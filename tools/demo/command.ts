@@ -8,6 +8,7 @@ import { styled } from '../../src/cli/io.ts'
 import { type Config, readConfig } from '../../src/config/config.ts'
 import { Secret } from '../../src/config/secret.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
+import { PortTaken } from '../../src/http/listen.ts'
 import type { RunningService } from '../../src/main.ts'
 import { listOrganizations, removeOrganization } from '../../src/operator/accounts/organizations.ts'
 import { removeAccount } from '../../src/operator/accounts/remove-account.ts'
@@ -116,7 +117,7 @@ async function startDemoService(
     console: token && { port: config.console?.port ?? 0, token, userHeader: null },
   }
   // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
-  const { PortTaken, startService } = await import('../../src/main.ts')
+  const { startService } = await import('../../src/main.ts')
   // Standard output holds the steps alone, so that --json can be parsed.
   const log = { write: (line: string) => void process.stderr.write(line) }
   try {

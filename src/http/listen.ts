@@ -1,0 +1,28 @@
+/** Listens for requests, and says what to do if the port cannot be used. */
+import type { FastifyInstance } from 'fastify'
+import type { Config } from '../config/config.ts'
+import { FatalError } from '../errors.ts'
+
+export class PortTaken extends FatalError {}
+
+/** Throws a FatalError if the port cannot be used. */
+export async function listen(app: FastifyInstance, config: Pick<Config, 'host' | 'port'>): Promise<void> {
+  const { host, port } = config
+  const listenTextResolver = (address: string) => `listening on ${address}`
+  await app.listen({ port, host, listenTextResolver }).catch((error) => {
+    throw explainListen(error, config)
+  })
+}
+
+function explainListen(
+  error: Error & { code?: string },
+  { host, port }: Pick<Config, 'host' | 'port'>,
+): FatalError {
+  if (error.code === 'EADDRINUSE') {
+    return new PortTaken(`PORT ${port} on ${host} is already in use. Stop the other process or set PORT.`)
+  }
+  if (error.code === 'EACCES') {
+    return new FatalError(`PORT ${port} may not be used by this user. Set PORT to 1024 or more.`)
+  }
+  return new FatalError(`cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`)
+}
