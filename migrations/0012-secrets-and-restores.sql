@@ -3,7 +3,7 @@
 
 -- Encrypted secrets ---------------------------------------------------------------------------------------------------
 
--- An encrypted value begins with enc:v1: (src/config/secret-keys.ts). Other programs insert plain text. A blank value is no secret.
+-- An encrypted value begins with enc:v1: (src/config/secret-keys.ts). Other programs insert plain text. A blank value is not a secret.
 create function is_plain_secret(value text) returns boolean language sql immutable parallel safe
   return value ~ '\S' and value not like 'enc:v1:%';
 
@@ -49,13 +49,13 @@ create trigger official_account_credentials_changed after update of channel_id, 
 
 -- API credentials -----------------------------------------------------------------------------------------------------
 
--- Null: never.
+-- Null: the credential never expires.
 alter table api_client add column expires_at timestamptz;
 alter table api_key add column expires_at timestamptz;
 -- Written at most once an hour.
 alter table api_client add column last_used_at timestamptz;
 alter table api_key add column last_used_at timestamptz;
--- Also valid while the client changes to the new secret.
+-- Valid beside client_secret until the rotation is finished.
 alter table api_client add column previous_client_secret text;
 
 -- Erasures and restores -----------------------------------------------------------------------------------------------
@@ -66,10 +66,10 @@ alter table erased_person add column member_id bigint;
 alter table erased_person add column in_ledger boolean not null default false;
 -- A repeated DELETE looks up the erasure of its member.
 create index erased_person_not_in_ledger on erased_person (channel_oa_id, member_id) where not in_ledger;
--- The pass of each minute records erasures in the order of their times, in which a restore loses them.
+-- Each minute, one instance records these erasures in the order of their times. A restore loses the newest ones.
 create index erased_person_ledger_backlog on erased_person (erased_at) where not in_ledger;
 
--- Restored backups. What was committed between the two times is lost, and clients may have read it.
+-- Restored backups. Changes that were committed between the two times are lost, but clients may have read them.
 create table database_restore (
   backup_at timestamptz not null,
   restored_at timestamptz not null default now(),
