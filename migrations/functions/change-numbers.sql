@@ -37,9 +37,9 @@ begin
   return true;
 end $$;
 
--- Raises change_offset beyond every number that a lost server can have given since a backup, because clients and endpoints may have
--- read them. `lost_from` is the limit of the numbers in the backup. A physical copy continues with the transaction ids of the backup.
--- PostgreSQL assigns fewer than a million transaction ids per second. A day is added for clocks that differ.
+-- Raises change_offset beyond every number that a lost server can have assigned since a backup, because clients and endpoints may have
+-- read these numbers. `lost_from` is the limit of the numbers in the backup. A physical copy continues with the transaction ids of the backup.
+-- PostgreSQL assigns fewer than a million transaction ids per second. A day is added, because the clocks of the two servers may differ.
 create or replace function skip_lost_changes(lost_since timestamptz, lost_from bigint) returns void language plpgsql as $$
 declare
   ids_per_second constant bigint := 1000000;

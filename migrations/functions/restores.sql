@@ -64,8 +64,8 @@ begin
   end if;
 end $$;
 
--- Records that a backup was restored. It runs before any service uses the database. What was committed at or after `lost_since` may be
--- lost, and `lost_from` is the limit of the change numbers in the backup. Returns the time of the restore.
+-- Records that a backup was restored. Call it before any service uses the database. Changes since `lost_since` may be lost,
+-- and `lost_from` is the limit of the change numbers in the backup. Returns the time of the restore.
 --
 -- Delta feeds refuse times between the two (src/audience/feed-statement.ts). A client that begins again may continue with the newest
 -- time in its copy, so no time of a member may remain in that range.
