@@ -1131,7 +1131,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description The database was restored from a backup that is older than `updatedSince`. Read the whole audience again. */
+      /** @description `updatedSince`, or the first page of the cursor, is from between a backup and its restore. Read the whole audience again. */
       410: {
         headers: {
           [name: string]: unknown

@@ -52,11 +52,11 @@ const FEED_START = `coalesce($10::bigint,
 /** The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time. */
 const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
 
-/** The time whose changes the client has read: of the first page, or updatedSince. */
+/** The client has read changes up to this time: that of the first page, or updatedSince. */
 const READ_UNTIL = `coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
                              timestamptz 'epoch' + $14::bigint * interval '1 millisecond')`
 
-/** Joined to each page instead of cached, because the table has a row per restore and is empty in most installations (decision 59). */
+/** Evaluated for each page instead of cached, because a restore changes it. The table has one row per restore (decision 59). */
 const IS_LOST = `exists (select from database_restore
                           where backup_at - interval '60 seconds' <= ${READ_UNTIL} and restored_at > ${READ_UNTIL})`
 

@@ -52,7 +52,7 @@ With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams ever
       ...failures({
         ...CLIENT_FAILURES,
         400: 'A query parameter is invalid or unknown. `details` identifies it.',
-        410: 'The database was restored from a backup that is older than `updatedSince`. Read the whole audience again.',
+        410: '`updatedSince`, or the first page of the cursor, is from between a backup and its restore. Read the whole audience again.',
         429: 'Too many requests, or another stream of the API key is open.',
         503: 'The database is unavailable, or too many streams are open.',
       }),
