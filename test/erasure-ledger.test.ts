@@ -59,7 +59,7 @@ const storeOldErasures = (count: number) =>
     [accountId, count],
   )
 
-/** Occupies all threads in which Node accesses files, as a network file system does whose server is unreachable. */
+/** Occupies all threads in which Node accesses files, like a network file system whose server is unreachable. */
 function hangFileSystem(): () => Promise<void> {
   const fifo = join(temporaryDirectory(), 'fifo')
   spawnSync('mkfifo', [fifo])
@@ -79,7 +79,7 @@ async function follow(service: Service, userId = randomUserId()): Promise<string
 }
 
 describe('a DELETE', () => {
-  it('is answered when the ledger has the account, the member, the hash and the time', async () => {
+  it('gets its response after the ledger has the account, the member, the hash and the time', async () => {
     const service = await openService()
     const id = await follow(service)
     expect((await service.erase(tenant, id)).status).toBe(204)
@@ -91,7 +91,7 @@ describe('a DELETE', () => {
     expect(row?.in_ledger).toBe(true)
   })
 
-  it('is Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
+  it('fails with Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
     const path = join(directory, 'ledger')
     const service = await openService(path)
     const id = await follow(service)
@@ -107,7 +107,7 @@ describe('a DELETE', () => {
     expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
   })
 
-  it('opens a new file if somebody deleted the one that is written', async () => {
+  it('opens a new file if the current one was deleted', async () => {
     const service = await openService()
     const ids = [await follow(service), await follow(service)]
     expect((await service.erase(tenant, ids[0])).status).toBe(204)
@@ -139,7 +139,7 @@ describe('a DELETE', () => {
     expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
   })
 
-  it('is Step 3 if the disk of the ledger hangs', async () => {
+  it('fails with Step 3 if the disk of the ledger hangs', async () => {
     const ledger = new ErasureLedger(directory, 200)
     atEnd(() => ledger.close())
     const service = await startApp(database, { erasureLedger: ledger })
@@ -185,7 +185,7 @@ it('the console and the command record erasures, also of people who are not memb
   expect((await recorded()).map(({ memberId }) => memberId).sort()).toEqual([BigInt(id), null].sort())
 })
 
-it('what a command without ERASURE_LEDGER erased is recorded by the service, the oldest first', async () => {
+it('the service records erasures of a command without ERASURE_LEDGER, the oldest first', async () => {
   const service = await startApp(database)
   const ids = [await follow(service), await follow(service), await follow(service)]
   for (const id of ids) await service.erase(tenant, id)
@@ -201,7 +201,7 @@ it('what a command without ERASURE_LEDGER erased is recorded by the service, the
   expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
 })
 
-it('a start notices that an erasure is lost which was recorded while older ones were being recorded', async () => {
+it('a start notices the loss of an erasure that was recorded while older ones were being recorded', async () => {
   const ledger = openLedger()
   const service = await startApp(database, { erasureLedger: ledger })
   const id = await follow(service)
@@ -215,7 +215,7 @@ it('a start notices that an erasure is lost which was recorded while older ones 
   expect(await countUnknown()).toBe(1)
 })
 
-it('a start warns about an empty ledger beside a database with recorded erasures', async () => {
+it('a start warns about an empty ledger if the database has recorded erasures', async () => {
   const service = await openService()
   expect((await service.erase(tenant, await follow(service))).status).toBe(204)
   const warnings = async (path: string) => {

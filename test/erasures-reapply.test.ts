@@ -90,7 +90,7 @@ describe('after a restore', () => {
   it('the service starts only when the erased people are erased again, and nothing brings them back', async () => {
     const { tenant, directory, history, backup, erased, erasedBefore } = await loseErasures()
     await expect(start(backup.env, directory)).rejects.toThrow(
-      /^The database does not know all erasures of ERASURE_LEDGER.*"oa-audience erasures reapply".*$/,
+      /^The database lacks erasures of ERASURE_LEDGER.*"oa-audience erasures reapply".*$/,
     )
     expect(await erasures('status', backup.env, directory)).toEqual({
       ...{ ledger: 5, database: 1, notRecorded: 0, unknown: 4 },
@@ -117,7 +117,7 @@ describe('after a restore', () => {
     expect(tombstones.map(({ id }) => id).sort()).toEqual([erasedBefore, ...erased].sort())
   })
 
-  it('endpoints receive member.erased again, also for a member that the backup never had', async () => {
+  it('endpoints receive member.erased again, also for a member who was added after the backup', async () => {
     const { tenant, directory, backup, erased } = await loseErasures()
     const restored = backup.open()
     const { url, received } = await startReceiver()
@@ -145,7 +145,7 @@ describe('after a restore', () => {
     expect((await service.members(tenant)).map(({ userId }) => userId).sort()).toEqual(['Uanna', 'Ucarl'])
   })
 
-  it('reapplying twice changes nothing, and one row of activity has the numbers', async () => {
+  it('reapplying a second time changes nothing, and one row of activity has the numbers', async () => {
     const { directory, backup } = await loseErasures()
     await erasures('reapply', backup.env, directory)
     const restored = backup.open()
@@ -162,7 +162,7 @@ describe('after a restore', () => {
     expect(await erasures('status', backup.env, directory)).toMatchObject({ unknown: 0, notRecorded: 0 })
   })
 
-  it('an account that the backup does not have keeps nobody from starting', async () => {
+  it('erasures of an account that the backup does not have do not prevent the start', async () => {
     const { service, database, connection, directory } = await setUp()
     const backup = await copyDatabase(connection)
     const tenant = await addTenant(database)
@@ -173,7 +173,7 @@ describe('after a restore', () => {
   })
 })
 
-it('erases again what was dumped before the erasure and restored into a new database', async () => {
+it('erases a person again whose data was dumped before the erasure and restored into a new database', async () => {
   const { service, database, tenant, directory } = await setUp()
   await service.deliver(tenant, [
     lineEvent('follow', 'Uanna', PAST),
@@ -195,7 +195,7 @@ it('erases again what was dumped before the erasure and restored into a new data
   expect(await readEverything(target.database)).not.toMatch(/Uanna|Ubert/)
 })
 
-it('a member whom the ledger does not name stays, even with the id of a line', async () => {
+it('a member whose user id was not erased stays, even with the member id of a line', async () => {
   const { service, database, tenant, env, directory } = await setUp()
   await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST), lineEvent('follow', 'Ubert', PAST)])
   await erase(service, tenant, 'Uanna')
@@ -228,7 +228,7 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
     /^warning: 1 erasures are not in ERASURE_LEDGER yet\./,
   )
   expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
-    /^error: the database does not know 4 or more .*"oa-audience erasures reapply"\.$/,
+    /^error: the database lacks 4 or more .*"oa-audience erasures reapply"\.$/,
   )
   const mistyped = temporaryDirectory()
   expect(await found({ ...backup.env, ERASURE_LEDGER: mistyped })).toMatch(

@@ -1,6 +1,6 @@
 /**
- * Records committed erasures in the erasure ledger (decision 58). A row of erased_person with `in_ledger = false` is not yet recorded,
- * because its process is about to, was killed, could not write, or had no ledger.
+ * Records committed erasures in the erasure ledger (decision 58). A row of erased_person with `in_ledger = false` is not yet recorded:
+ * its process is about to record it, was killed, could not write, or had no ledger.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
@@ -14,17 +14,17 @@ import {
 import type { LedgerErasure } from './ledger-line.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 
-/** 1,000 × 149 bytes are one write of 0.15 MB. */
+/** 1,000 lines × 149 bytes = 0.15 MB per write. */
 const ERASURES_PER_WRITE = 1_000
 
-/** Arbitrary but fixed. This advisory lock lets one instance at a time record what is left over. */
+/** Arbitrary but fixed. This advisory lock lets one instance at a time record left-over erasures. */
 const RECORD_LOCK = 7_301_007
 
 export class ErasureLedger {
   readonly #writer: LedgerWriter
   /**
-   * Another file. Erasures do not wait for its writes, and both files end with their newest erasures, which a start compares with the
-   * database.
+   * Writes to a separate file. So erasures do not wait for its writes, and both files end with their newest erasures, which a start
+   * compares with the database.
    */
   readonly #backlogWriter: LedgerWriter
 
@@ -33,7 +33,7 @@ export class ErasureLedger {
     return directory === null ? null : new ErasureLedger(directory)
   }
 
-  /** @param writeTimeoutMs of an erasure; by default that of LedgerWriter */
+  /** @param writeTimeoutMs limit of one append; by default that of LedgerWriter */
   constructor(directory: string, writeTimeoutMs?: number) {
     this.#writer = new LedgerWriter(directory, writeTimeoutMs)
     this.#backlogWriter = new LedgerWriter(directory, writeTimeoutMs)
@@ -49,7 +49,7 @@ export class ErasureLedger {
     return this.#record(database, selectUnrecordedPerson, [accountId, userId])
   }
 
-  /** Records all erasures that are left over, the oldest first, unless another instance is doing it. */
+  /** Records all left-over erasures, the oldest first, unless another instance is doing it. */
   async recordAll(database: Transactions): Promise<void> {
     while (await database.transaction((transaction) => this.#recordOldest(transaction)));
   }
@@ -62,7 +62,7 @@ export class ErasureLedger {
     const rows = await database.query<Unrecorded>(select, values)
     if (rows.length === 0) return
     await this.#writer.append(rows.map(toErasure))
-    // If the rows cannot be marked, they are recorded again, which does not matter.
+    // If the rows cannot be marked, they are recorded again. A second line changes nothing.
     await database
       .pipeline([
         { statement: doNotWaitForDisk, values: [] },
@@ -135,7 +135,7 @@ const markRecorded = statement('mark-recorded-erasures')`
      where e.channel_oa_id = line.account_id and e.person_hash = decode(line.hash, 'hex')
        and date_trunc('milliseconds', e.erased_at) = line.erased_at and e.member_id is not distinct from line.member_id`
 
-/** A mark that a crash loses is only made again. */
+/** If a crash loses the update, the erasure is only recorded again. */
 const doNotWaitForDisk = statement('mark-without-waiting-for-disk')`set local synchronous_commit = off`
 
 /** $1 bigint: RECORD_LOCK */

@@ -1,4 +1,4 @@
-/** Reads an erasure ledger: a directory with append-only files of each process that has erased people. */
+/** Reads an erasure ledger: a directory in which each process that erases people has its own append-only files. */
 import { constants, createReadStream } from 'node:fs'
 import { access, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { LEDGER_HEADER, LEDGER_LINE_MAX_BYTES, type LedgerLine, parseLedgerLine 
 /** Other files of the directory are ignored. */
 export const LEDGER_FILE_SUFFIX = '.ledger'
 
-/** An append that a power failure interrupted may leave zeros at the end. More than this is damage of another kind. */
+/** 1 MiB. A power failure during an append may leave zeros at the end. A longer end without a line feed is other damage. */
 const UNTERMINATED_MAX_CHARACTERS = 1024 * 1024
 
 type SystemError = Error & { code?: string }

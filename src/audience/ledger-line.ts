@@ -1,10 +1,11 @@
 /**
- * The lines of an erasure ledger. A file begins with HEADER. Each further line is one erasure:
+ * The lines of an erasure ledger. A file begins with LEDGER_HEADER. Each further line is one erasure:
  *
  *   number account member hash time
  *   1 7 25413876123456 5f…(64 hexadecimal digits)…0a 2026-11-23T17:09:41.123Z
  *
- * Numbers of a file are consecutive. The member is `-` if the person was not a member. The hash is keyed with the account's person_key.
+ * Numbers of a file are consecutive. The member is `-` if the person was not a member, or if the id is unknown. The hash is keyed with
+ * the account's person_key.
  */
 import { parsePathId } from '../http/path-id.ts'
 

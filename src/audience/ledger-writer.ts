@@ -7,13 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LEDGER_FILE_SUFFIX } from './ledger-files.ts'
 import { formatLedgerLine, LEDGER_HEADER, type LedgerErasure } from './ledger-line.ts'
 
-/** Only the service's user may read which hashes were erased. */
+/** Only the service's user may read the hashes of erased people. */
 const FILE_MODE = 0o600
 
-/** A network file system whose server is unreachable may not respond for hours. A write and an fsync of a busy disk take less. */
+/** A network file system whose server is unreachable may not respond for hours. A write and an fsync take less even on a busy disk. */
 const WRITE_TIMEOUT_MS = 10_000
 
-/** The message has the system's error code, but nothing of a person. */
+/** The message contains the system's error code, and no personal data. */
 export class LedgerUnwritable extends Error {
   override readonly name = 'LedgerUnwritable'
 }
@@ -42,13 +42,13 @@ export class LedgerWriter {
     this.#timeoutMs = timeoutMs
   }
 
-  /** Resolves when the erasures are on disk. After a time limit it rejects, and a write that has begun continues. */
+  /** Resolves when the erasures are on disk. Rejects with LedgerUnwritable after the time limit, but a write that has begun continues. */
   async append(erasures: LedgerErasure[]): Promise<void> {
     let timer: NodeJS.Timeout | undefined
     const written = new Promise<void>((resolve, reject) => {
       const waiting = { erasures, resolve, reject }
       timer = setTimeout(() => {
-        // Otherwise the waiting erasures of a disk that hangs for hours would fill the memory.
+        // Otherwise waiting erasures would fill the memory while the disk hangs for hours.
         this.#waiting = this.#waiting.filter((other) => other !== waiting)
         reject(unwritable('ETIMEDOUT'))
       }, this.#timeoutMs)
@@ -60,7 +60,7 @@ export class LedgerWriter {
     await written.finally(() => clearTimeout(timer))
   }
 
-  /** Leaves a write that hangs to the end of the process. */
+  /** Waits for a running write up to the time limit. A write that still hangs ends with the process. */
   async close(): Promise<void> {
     const writing = this.#writing
     if (writing !== null) await Promise.race([writing, sleep(this.#timeoutMs, undefined, { ref: false })])
@@ -89,7 +89,7 @@ export class LedgerWriter {
       this.#file = await open(this.#path, 'ax', FILE_MODE)
     }
     const file = this.#file
-    // Nobody would find a line of a file that was deleted.
+    // Readers would not find lines in a deleted file.
     if ((await file.stat()).nlink === 0) throw new Error('the file was deleted')
     const lines = erasures.map((erasure, at) =>
       formatLedgerLine({ ...erasure, number: this.#lastNumber + at + 1 }),

@@ -1,13 +1,13 @@
 /**
- * Erases again what a restored database does not know, by the lines of the erasure ledger:
+ * Repeats the erasures of the ledger that a restored database lacks:
  *
  * 1. Lines that the database lacks are collected, up to ERASURES_PER_ROUND.
- * 2. For each of their accounts, flushes, senders and erasures are locked out until step 4 ends. The hashes are compared with those of
- *    all user ids that the account's rows contain.
+ * 2. For each of their accounts, flushes, senders and erasures are locked out until step 4 ends. The hashes of the lines
+ *    are compared with those of all user ids in the account's rows.
  * 3. A transaction per batch erases the people as a DELETE does, and stores the erasures with the times of the ledger.
  * 4. The locks are released.
  *
- * A batch that has committed is known to the database. So an interrupted run is continued by running it again.
+ * The database has the erasures of each committed batch. So the next run continues an interrupted one.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
@@ -19,9 +19,9 @@ import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 import { compareLedger } from './unknown-erasures.ts'
 
-/** About 60 MB. All rows of an account are read once per round. */
+/** Limits the memory to about 60 MB. All rows of an account are read once per round. */
 const ERASURES_PER_ROUND = 250_000
-/** Erasures of one transaction. */
+/** Erasures per transaction. */
 const ERASURES_PER_BATCH = 5_000
 
 export interface Reapplied {
@@ -29,7 +29,7 @@ export interface Reapplied {
   lines: number
   /** erasures that the database lacked */
   erasures: number
-  /** people of whom the database had something */
+  /** people about whom the database had data */
   people: number
   /** of them, members */
   members: number
@@ -106,7 +106,7 @@ async function holdAccount(session: Queryable, accountId: AccountId): Promise<vo
   await session.query(commit)
 }
 
-/** Returns the user ids by hash. People of whom the database has nothing are not among them. */
+/** Returns the user ids by hash, of the people about whom the database has data. */
 async function findUserIds(
   session: Queryable,
   accountId: AccountId,

@@ -5,19 +5,19 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { listLedgerFiles, readLastLines, readLedgerFile } from './ledger-files.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 
-/** Files that a start compares, those with the newest erasures. Each start of a process adds one, and a comparison takes up to 40 ms. */
+/** A start compares the files with the newest erasures. Each process adds one or two. 100 files × 40 ms = 4 s at worst. */
 const FILES_AT_START = 100
 /**
- * Lines of each of these files that a start compares. A restore loses the newest erasures, and lines are appended almost in the order of the
- * commits.
+ * A start compares this many lines at the end of each of these files. A restore loses the newest erasures, and lines are appended almost in
+ * the order of the commits.
  */
 const LINES_PER_FILE_AT_START = 1_000
-/** About 0.1 s and 1.5 MB. */
+/** Takes about 0.1 s. 10,000 × 149 bytes = 1.5 MB. */
 const LINES_PER_STATEMENT = 10_000
 
 /**
- * Throws a FatalError of one line if the database lacks erasures at the end of the ledger. Warns about an empty ledger, because a new
- * machine may have a directory of its own.
+ * Throws a FatalError of one line if the database lacks erasures at the end of the ledger. An empty ledger only causes a warning, because
+ * the directory of a new machine is empty.
  */
 export async function requireLedgerErasures(
   database: Queryable,
@@ -27,7 +27,7 @@ export async function requireLedgerErasures(
   if (await isOtherLedger(database, directory)) onWarning(explainOtherLedger(directory))
   if ((await findNewestUnknown(database, directory)) === 0) return
   throw new FatalError(
-    'The database does not know all erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
+    'The database lacks erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
       '"oa-audience erasures reapply", then start the service again.',
   )
 }
@@ -52,7 +52,7 @@ export const explainOtherLedger = (directory: string) =>
   `ERASURE_LEDGER ${directory} is empty, but erasures were recorded in a ledger. Check the path and the volume. If the files are lost, ` +
   'run "update erased_person set in_ledger = false".'
 
-/** By their last lines, because a copy of a file may have another time of modification. */
+/** Sorts by the times of the last lines, because copies of files may have other modification times. */
 async function listNewestFiles(directory: string): Promise<string[]> {
   const files = []
   for (const path of await listLedgerFiles(directory)) {

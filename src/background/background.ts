@@ -93,7 +93,7 @@ export class Background {
       erasureLedger?.recordAll(database).catch((error: Error) => {
         if (this.#isStopped) return
         const reason = error instanceof LedgerUnwritable ? error.message : error.name
-        log.error(`erasures are not recorded (${reason}); they are tried again in a minute`)
+        log.error(`erasures could not be recorded in the ledger (${reason}); the next attempt is in a minute`)
       })
     }
     const start = () => {

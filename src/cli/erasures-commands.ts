@@ -23,7 +23,7 @@ export function erasuresCommand(program: Command): void {
     })
 
   withJson(group.command('reapply'))
-    .description('erase again what a restored database does not know; can be interrupted and repeated')
+    .description('repeat the erasures that a restored database lacks; can be interrupted and repeated')
     .action(async ({ json }: { json?: boolean }) => {
       const directory = await ledgerDirectory()
       printOne({ ...(await reapplyWithProgress(directory)) }, json === true)
@@ -44,7 +44,7 @@ async function reapplyWithProgress(directory: string): Promise<Reapplied> {
 async function ledgerDirectory(): Promise<string> {
   const { erasureLedger } = readConfig(io.env)
   if (erasureLedger === null)
-    throw new FatalError('ERASURE_LEDGER is not set. Set it to the directory of the service.')
+    throw new FatalError('ERASURE_LEDGER is not set. Set it to the same directory as for the service.')
   await requireLedger(erasureLedger)
   return erasureLedger
 }

@@ -14,7 +14,7 @@ import { recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 import type { Severity } from './endpoints/endpoint-health.ts'
 
-/** Erases again what a restored database does not know. An interrupted run is continued by the next one. */
+/** Repeats the erasures that a restored database lacks. The next run continues an interrupted one. */
 export async function reapplyLedger(
   database: Database,
   actor: Actor,
@@ -70,7 +70,7 @@ export async function examineLedger(
     if (isOther) return { severity: 'warning', message: explainOtherLedger(directory) }
     const { notRecorded } = await countErasures(database)
     if (unknown > 0) {
-      const message = `the database does not know ${unknown} or more erasures of ERASURE_LEDGER. Run "oa-audience erasures reapply".`
+      const message = `the database lacks ${unknown} or more erasures of ERASURE_LEDGER. Run "oa-audience erasures reapply".`
       return { severity: 'error', message }
     }
     if (notRecorded > 0) {

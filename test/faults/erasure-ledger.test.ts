@@ -64,7 +64,7 @@ const memberIds = async (database: Parameters<typeof load>[0]) =>
     String(id),
   )
 
-it('the ledger has each confirmed erasure of two processes, one of which is killed, and the other records the rest', async () => {
+it('the ledger has each confirmed erasure of two processes, one of which is killed, and the other records its unrecorded erasures', async () => {
   const directory = temporaryDirectory()
   const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)
@@ -139,7 +139,7 @@ it('erasures reapply continues after it was killed', async () => {
   ])
 })
 
-it('erasures reapply names an account that another process holds, and erases nobody', async () => {
+it('erasures reapply names an account that another process has locked, and erases nobody', async () => {
   const directory = temporaryDirectory()
   const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)

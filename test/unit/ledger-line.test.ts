@@ -37,7 +37,7 @@ async function linesOf(path: string) {
   return lines
 }
 
-/** Writes a file of the ledger as it is. Returns its path. */
+/** Writes the text as a file of a ledger. Returns its path. */
 function ledgerFile(text: string): string {
   const path = join(temporaryDirectory(), 'one.ledger')
   writeFileSync(path, text)
@@ -133,7 +133,7 @@ describe('a file of the erasure ledger', () => {
     await expect(readLastLines(path, 1_000)).rejects.toThrow(message)
   })
 
-  it('is read from its end without the lines before', async () => {
+  it('is read from its end without reading the earlier lines', async () => {
     const lines = Array.from({ length: 500 }, (_, at) => lineOf(at + 1))
     const path = ledgerFile(`${LEDGER_HEADER}damaged\n${lines.join('')}`)
     expect((await readLastLines(path, 20)).map(({ number }) => number)).toEqual(
