@@ -1,4 +1,4 @@
-/** What `oa-audience backup` and `restore` refuse. test/faults/backup.test.ts has complete backups. */
+/** Refusals of `oa-audience backup` and `restore`. test/faults/backup.test.ts has complete backups. */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -86,7 +86,7 @@ describe('restore refuses', () => {
     )
   })
 
-  it('a backup of another major version, of the future, or for another kind of database', async () => {
+  it('a backup of another major version, with a future time, or for another kind of database', async () => {
     const older = await makeBackup({ postgresMajor: 17 })
     expect((await older.restore()).stderr).toContain('the backup is of PostgreSQL 17, but this version')
     const future = await makeBackup({ backupAt: '2999-01-01T00:00:00.000000Z' })
@@ -134,7 +134,7 @@ it('backup refuses a directory with contents, and a pg_dump that is missing or o
   )
 })
 
-it('no command and no service uses a database whose restore was interrupted', async () => {
+it('commands and the service refuse a database whose restore was interrupted', async () => {
   const { database, env } = await createTestDatabase()
   await load(database, 'create table unfinished_restore ()')
   const expected = /^oa-audience: a restore into this database was interrupted or still runs\. .+\n$/

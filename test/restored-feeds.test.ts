@@ -63,7 +63,7 @@ it('refuses the cursor of a walk that began between the backup and its restore',
   expect(await statusSince(tenant, beganMs)).toBe(410)
 })
 
-it('lets a client continue that has read the whole audience again, even if nothing changed after the backup', async () => {
+it('accepts the time of a client that has read the whole audience again, even if nothing changed after the backup', async () => {
   const { service, tenant, follow, restore, statusSince } = await setUpRestored(0)
   const userId = randomUserId()
   await follow(userId)
@@ -74,7 +74,7 @@ it('lets a client continue that has read the whole audience again, even if nothi
   expect(await walk(service, tenant, `updatedSince=${member?.updatedAt}`)).toHaveLength(2)
 })
 
-it('gives changes after a restore higher numbers than any that the lost server can have given', async () => {
+it('gives changes after a restore higher numbers than any that the lost server can have assigned', async () => {
   const { database, follow, restore } = await setUpRestored(3_600)
   await follow()
   const numbers = () =>

@@ -18,7 +18,7 @@ const MIB = 1024 * 1024
 
 export function backupCommand(program: Command): void {
   withJson(program.command('backup'))
-    .description('back up the database to a new directory, while the service runs or not')
+    .description('back up the database to a new directory; the service may keep running')
     .argument('<directory>', 'new or empty directory')
     .action(async (directory: string, { json }: { json?: boolean }) => {
       const startedMs = performance.now()
@@ -41,7 +41,7 @@ export function backupCommand(program: Command): void {
 
 async function backUp({ database: choice }: Config, directory: string): Promise<Manifest> {
   return withDatabase(choice, async (database) => {
-    // Requests of the service have the processor first. A server that this command has started keeps its priority.
+    // The service's requests take precedence. A server that this command has started keeps its priority.
     setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
     if (choice.kind === 'url') return backUpByDump(database, choice.url, directory)
     if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
@@ -115,18 +115,18 @@ function requireKind(target: Config['database']['kind'], { kind }: Manifest): vo
 function printNextSteps({ membersEndpoints }: Restored): void {
   print('\nThe database is restored. Now:')
   print(
-    '1. If ERASURE_LEDGER is set: "oa-audience erasures reapply" erases those again who were erased since the backup.',
+    '1. If ERASURE_LEDGER is set, run "oa-audience erasures reapply". It erases the people again who were erased since the backup.',
   )
   print('2. Start the service.')
   print(
-    '3. Receivers of members endpoints may have states that are lost. Have them empty their copies, then run:',
+    '3. Receivers of members endpoints may have lost states. Ask their owners to empty their copies before step 2. Then run:',
   )
   for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
   if (membersEndpoints.length === 0) print('   (there are none)')
   print('4. "oa-audience accounts verify ID" checks the webhook of each account.')
 }
 
-/** A full disk or a directory without permission is not a bug. */
+/** Reports a full disk or a missing permission in one line, because it is not a bug. */
 async function writable<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

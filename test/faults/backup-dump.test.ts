@@ -23,7 +23,7 @@ async function startServer(): Promise<ReplicatedPostgres> {
 }
 
 it.runIf(tools !== null)(
-  'a dump is restored into another server, and numbers go on beyond those of the lost one',
+  'a dump is restored into another server, whose change numbers continue beyond those of the lost one',
   async () => {
     const [lost, fresh] = [await startServer(), await startServer()]
     const PATH = `${tools}:${process.env.PATH}`

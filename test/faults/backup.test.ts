@@ -1,4 +1,4 @@
-/** Complete backups and restores. test/backup.test.ts has what both refuse. */
+/** Complete backups and restores. test/backup.test.ts has their refusals. */
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
@@ -63,7 +63,7 @@ const embedded = (dataDir: string) => ({
   database: 'oa_audience',
 })
 
-it('a backup beside a running service has all that was acknowledged before it, and can be restored repeatedly', async () => {
+it('a backup of a running service has everything that was acknowledged before it, and can be restored repeatedly', async () => {
   const dataDir = createDataDirectory()
   const service = await spawnService({ DATA_DIR: dataDir, ...NO_LIMITS })
   await becomesWell(service.url)
@@ -130,7 +130,7 @@ it.each(['PG_VERSION', 'postmaster.pid'])(
   },
 )
 
-it('a backup has no secret in plain text, not even one that was encrypted after another program inserted it', async () => {
+it('a backup has no platform secret in plain text, not even one that was encrypted after another program inserted it', async () => {
   const dataDir = createDataDirectory()
   const env = { DATA_DIR: dataDir, SECRETS_KEYS: `a:${randomBytes(32).toString('base64')}`, ...NO_LIMITS }
   const service = await spawnService(env)

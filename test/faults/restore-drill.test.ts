@@ -12,7 +12,7 @@ import { copyOfReceiver, RestoreBooks } from '../support/restore-books.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
-it('a restored database misses nothing from before the backup, shows nobody who was erased, and its clients agree with it', async () => {
+it('a restored database has everything from before the backup and no erased person, and the copies of its clients agree with it', async () => {
   const directory = temporaryDirectory()
   const ledger = join(directory, 'erasures')
   mkdirSync(ledger)

@@ -1,4 +1,4 @@
-/** What the clients, the endpoint and the people of one account know, before and after its database is lost. */
+/** Records what clients, people and the endpoint of one account have seen, and compares it with the database after a restore. */
 import { expect } from 'vitest'
 import type { Member } from '../../src/audience/member.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -6,7 +6,7 @@ import type { Tenant } from './database.ts'
 import type { Received } from './endpoints.ts'
 import { signedDelivery } from './service.ts'
 
-/** One of so many people is erased. */
+/** One person in six is erased. */
 const ERASED_ONE_IN = 6
 const LOOPS = 4
 
@@ -27,7 +27,7 @@ export class RestoreBooks {
   /** id → user id */
   readonly ids = new Map<string, string>()
   readonly idsGivenTwice: string[] = []
-  /** of the client that follows the delta feed */
+  /** copy of the client that follows the delta feed */
   readonly copy: Copy = new Map()
   restarts = 0
   #since = '2020-01-01T00:00:00.000Z'

@@ -2,10 +2,10 @@
  * Backs up the embedded server while it runs, like pg_basebackup, which its package does not contain:
  *
  * 1. With SECRETS_KEYS, tables with secrets are rewritten, because freed space may hold secrets in plain text (old-secrets.ts).
- * 2. A temporary replication slot keeps the write-ahead log from now on. It ends with the session.
- * 3. pg_backup_start makes a checkpoint. The files are copied while they change.
- * 4. pg_backup_stop returns backup_label. Recovery replays the log from its position, which repairs what changed during the copy.
- * 5. The log between the two is copied. Both calls begin a new segment, so these segments contain nothing older.
+ * 2. A temporary replication slot keeps the write-ahead log (WAL) from now on. It ends with the session.
+ * 3. pg_backup_start performs a checkpoint. The files are copied while they change.
+ * 4. pg_backup_stop returns backup_label. Recovery replays the WAL from its position, which repairs files that changed during the copy.
+ * 5. The WAL between the two calls is copied. Both calls begin a new segment, so these segments contain nothing older.
  */
 import { mkdirSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
@@ -28,7 +28,7 @@ import { type BackupFile, createBackupDirectory, dataOf, type Manifest, writeMan
 import { readMoment } from './moment.ts'
 import { removeOldSecrets } from './old-secrets.ts'
 
-/** Directories whose contents a server creates when it starts. The log is copied at the end. */
+/** Directories whose contents a server creates when it starts. The WAL is copied at the end. */
 const EMPTY = [
   'pg_wal',
   'pg_replslot',
@@ -94,7 +94,9 @@ async function copyServer(
   progress: BackupProgress,
 ): Promise<Manifest> {
   if ((await readdir(join(server, 'pg_tblspc'))).length > 0)
-    throw new FatalError('the database has tablespaces, which this command does not back up.')
+    throw new FatalError(
+      'The database has tablespaces, which this command does not back up. Use pg_basebackup.',
+    )
   await session.query(keepLog, [`oa_audience_backup_${process.pid}`])
   const [start] = await session.query<{ lsn: string }>(startBackup)
   const tree = await listTree(server, isCopied)
@@ -139,7 +141,7 @@ async function sizeOf(server: string, files: string[]): Promise<number> {
   return bytes
 }
 
-/** A table that is dropped meanwhile is not needed: the log contains its removal. */
+/** The file of a table that is dropped meanwhile is not needed, because the WAL contains its removal. */
 async function copyUnlessDropped(
   server: string,
   target: string,
@@ -155,7 +157,7 @@ async function copyUnlessDropped(
   }
 }
 
-/** The server may write the file while it is read, so it is read until two reads are equal. */
+/** The server may write the file during a read, so it is read again until two reads are equal. */
 async function copyControl(server: string, target: string) {
   const read = () => withFile(join(server, CONTROL), (file) => file.readFile())
   let [before, content] = [await read(), await read()]

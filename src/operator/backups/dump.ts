@@ -1,4 +1,4 @@
-/** Backs up and restores a PostgreSQL of DATABASE_URL with pg_dump and pg_restore, which its packages contain. */
+/** Backs up and restores the database of DATABASE_URL with PostgreSQL's client programs pg_dump and pg_restore. */
 import { spawn } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
@@ -23,7 +23,7 @@ const PROCEDURE =
   "Install the client programs of the server's version, or back the server up as docs/operations.md says (pg_basebackup, snapshots)."
 
 export async function backUpByDump(database: Database, url: Secret, directory: string): Promise<Manifest> {
-  // Before the snapshot of pg_dump.
+  // Read before the snapshot of pg_dump, so that every change that the dump lacks is later.
   const moment = await database.session(readMoment)
   await requireProgram('pg_dump', moment.postgresMajor)
   createBackupDirectory(directory)

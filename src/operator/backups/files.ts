@@ -5,7 +5,7 @@ import { type FileHandle, open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 
-/** Read and written at once, for each of PARALLEL_MAX files. */
+/** Size of a read and a write. 4 parallel files × 1 MiB = 4 MiB of memory. */
 const PIECE_BYTES = 1024 * 1024
 /** A data directory has a thousand small files, whose syncs overlap. Node's thread pool has four threads. */
 const PARALLEL_MAX = 4
@@ -38,7 +38,7 @@ export async function withFile<T>(
   }
 }
 
-/** Copies the bytes that a file had when it was opened. The target must not exist. */
+/** Copies a file up to the size that it had when it was opened. The target must not exist. */
 export function copyFile(
   from: string,
   to: string,
@@ -65,7 +65,7 @@ export const checksumOf = (path: string, onBytes: OnBytes): Promise<Checksum> =>
   withFile(path, (file) => readPieces(file, async (piece) => onBytes(piece.length)))
 
 async function readPieces(source: FileHandle, use: (piece: Buffer) => Promise<unknown>): Promise<Checksum> {
-  // The file may grow meanwhile. What is added is in the write-ahead log.
+  // The file may grow meanwhile. The write-ahead log contains the added pages.
   const { size } = await source.stat()
   const buffer = Buffer.allocUnsafe(Math.max(1, Math.min(size, PIECE_BYTES)))
   const hash = createHash('sha256')
@@ -82,7 +82,7 @@ async function readPieces(source: FileHandle, use: (piece: Buffer) => Promise<un
   return { size: done, sha256: hash.digest('hex') }
 }
 
-/** Creates a file with this content on disk. */
+/** Creates a file with this content, and syncs it. */
 export async function writeSynced(path: string, content: string | Buffer): Promise<Checksum> {
   await withFile(
     path,
@@ -118,7 +118,7 @@ export async function inParallel<T>(items: T[], work: (item: T) => Promise<unkno
 
 /**
  * The directories and regular files below a directory, as relative paths. Parents come before their contents. Throws a FatalError if
- * there is a symbolic link: a backup without what it points to could not be restored.
+ * there is a symbolic link, because a backup without its target could not be restored.
  */
 export async function listTree(
   root: string,

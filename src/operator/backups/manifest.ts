@@ -17,7 +17,7 @@ import {
   writeSynced,
 } from './files.ts'
 
-/** Of the manifest. A reader refuses any other. */
+/** Version of the manifest's format. A reader refuses any other. */
 const FORMAT = 1
 const NAME = 'manifest.json'
 
@@ -35,11 +35,11 @@ export interface Manifest {
   schemaVersion: number
   postgresMajor: number
   systemIdentifier: string
-  /** Everything that is not in the backup was changed at or after this time, by the database's clock. */
+  /** Every change that the backup lacks was made at or after this time, by the database's clock. */
   backupAt: string
   /** The limit of the change numbers in the backup. */
   changeLimit: string
-  /** Where recovery begins and ends; null: not needed. */
+  /** WAL positions where recovery begins and ends; null for a dump */
   log: { start: string; stop: string } | null
   directories: string[]
   files: BackupFile[]

@@ -1,10 +1,10 @@
-/** What a manifest says about the server and the time of its backup. */
+/** The facts of a manifest about the server and the time of the backup. */
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { Manifest } from './manifest.ts'
 
 /**
- * Every change that the backup lacks belongs to a transaction that is in progress now or begins later. Its rows have no time before its
- * beginning.
+ * Every change that the backup lacks belongs to a transaction that is in progress now or begins later. The times in its rows are not
+ * before its beginning.
  */
 const selectMoment = statement('select-backup-moment')`
     select to_char(least(clock_timestamp(), (select min(xact_start) from pg_stat_activity

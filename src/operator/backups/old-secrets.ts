@@ -1,18 +1,18 @@
 /**
  * Removes secrets in plain text from the files of the embedded server. Another program may have inserted a secret before the service
  * encrypted it. The old row stays in the file until its space is used again, and samples of the column stay in pg_statistic.
- * VACUUM FULL writes new files with the present rows only. Encrypted tables are small, so it takes milliseconds.
+ * VACUUM FULL writes new files with the current rows only. The tables with secrets are small, so it takes milliseconds.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 
-/** Flushes queue behind our lock request, and wait for 600 ms at most. */
+/** Flushes queue behind our lock request, and their own lock_timeout is 600 ms. So our request must end earlier. */
 const LOCK_TIMEOUT_MS = 300
-/** With the pauses, 2 s per table. */
+/** 5 attempts × (300 ms + 100 ms pause) = 2 s per table. */
 const LOCK_ATTEMPTS_MAX = 5
 const LOCK_PAUSE_MS = 100
-/** VACUUM keeps old rows for a transaction that began before they were replaced. */
+/** VACUUM keeps replaced rows that an older transaction may still read, so wait for such transactions. */
 const OLD_TRANSACTIONS_MAX_MS = 5_000
 const POLL_MS = 50
 
@@ -28,7 +28,7 @@ const countPlain = statement('count-plain-secrets-for-backup')`
 const selectNextId = statement('select-next-transaction-for-backup')`
     select pg_snapshot_xmax(pg_current_snapshot())::text as id`
 
-/** $1 xid8: whether a transaction that began before this one still sees old rows. */
+/** $1 xid8: next transaction id. Returns whether an older transaction may still read replaced rows. */
 const selectOldTransaction = statement('select-old-transaction-for-backup')`
     select exists (select from pg_stat_activity
                     where pid <> pg_backend_pid()

@@ -1,4 +1,4 @@
-/** What a restored database needs before any service uses it. */
+/** Completes a restored database before any service uses it. */
 import { FatalError } from '../../errors.ts'
 import type { Database } from '../../postgres/database.ts'
 import { begin, commit, type Queryable, statement } from '../../postgres/statement.ts'
@@ -6,7 +6,7 @@ import { recordActivity } from '../activity.ts'
 import { commandActor } from '../actor.ts'
 import type { Manifest } from './manifest.ts'
 
-/** $1 timestamptz: everything lost was changed at or after it; $2 bigint: limit of the change numbers in the backup */
+/** $1 timestamptz: all lost changes were made at or after it; $2 bigint: limit of the change numbers in the backup */
 const recordRestoreOf = statement('record-restore')`
     select to_char(record_restore($1, $2), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "restoredAt"`
 
@@ -17,11 +17,11 @@ const selectMembersEndpoints = statement('select-members-endpoints')`
 
 export interface Restored {
   restoredAt: string
-  /** endpoints whose receivers have states that the restored database does not have */
+  /** endpoints whose receivers may have states that the restored database lacks */
   membersEndpoints: bigint[]
 }
 
-/** Throws a FatalError if this machine's clock is before the backup. New times would be among those that clients have read. */
+/** Throws a FatalError if this machine's clock is before the backup, because clients may already have read these times. */
 export function requireLaterClock({ backupAt }: Manifest): void {
   if (Date.now() >= Date.parse(backupAt)) return
   throw new FatalError(
@@ -29,7 +29,7 @@ export function requireLaterClock({ backupAt }: Manifest): void {
   )
 }
 
-/** One transaction: a service starts on all of it or is refused. */
+/** Uses one transaction, so a service finds either a complete restore or the marker that refuses it. */
 export function recordRestore(
   database: Database,
   { backupAt, changeLimit, ...manifest }: Manifest,

@@ -1,6 +1,6 @@
 /**
- * Restores a base backup into DATA_DIR/postgres. The server recovers in another directory, which is renamed when the restore is
- * recorded. So no service can start on a database that is not complete.
+ * Restores a base backup into DATA_DIR/postgres. The server recovers in another directory, which is renamed after the restore is
+ * recorded. So no service can start on an incomplete database.
  */
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,9 +16,9 @@ import { copyFile, inParallel, type OnBytes, syncDirectory } from './files.ts'
 import { damaged, dataOf, type Manifest } from './manifest.ts'
 import { type Restored, recordRestore } from './record-restore.ts'
 
-/** Recovery reads the log that was written during the backup, which takes about as long as writing it did. */
+/** One hour. Recovery replays the WAL of the backup, which takes about as long as the backup took. */
 const RECOVERY_MAX_MS = 3_600_000
-/** Time for the checkpoint of the restored server. */
+/** Ten minutes for the checkpoint of the restored server. */
 const STOP_MAX_MS = 600_000
 const POLL_MS = 20
 
@@ -55,7 +55,7 @@ export async function restoreServer(
   try {
     const server = join(staging, 'postgres')
     await copyData(dataOf(directory), server, manifest, onBytes)
-    // The owner of the staging directory is who runs its server.
+    // The server of the staging directory runs as the user who owns it.
     giveToServer(dataDir, staging)
     const restored = await withOpened(
       { kind: 'embedded', ...target, dataDir: staging },
@@ -82,7 +82,7 @@ async function copyData(from: string, to: string, manifest: Manifest, onBytes: O
   })
 }
 
-/** The command that used the server stops it, but waits for a few seconds only. */
+/** withOpened stops the server, but waits only a few seconds until it has stopped. */
 async function stops(server: string): Promise<void> {
   const deadline = Date.now() + STOP_MAX_MS
   while (findServer(server) !== null) {

@@ -69,7 +69,7 @@ function createCluster(dataDir: string, directory: string, binaries: Binaries): 
   }
 }
 
-/** Root gives the files in a directory to the user who runs the server of DATA_DIR. */
+/** If this process runs as root, gives the files in a directory to the user who runs the server of DATA_DIR. */
 export function giveToServer(dataDir: string, directory: string): void {
   const { uid, gid } = statSync(dataDir)
   const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`

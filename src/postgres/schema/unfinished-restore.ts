@@ -1,4 +1,4 @@
-/** Refuses a database to which `oa-audience restore` was copying a dump when it was interrupted. */
+/** Refuses a database in which `oa-audience restore` was interrupted while it copied a dump. */
 import { FatalError } from '../../errors.ts'
 import type { Database } from '../database.ts'
 import { statement } from '../statement.ts'
