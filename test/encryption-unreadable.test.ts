@@ -1,4 +1,4 @@
-/** A stored secret that no key reads: only the work of its account fails, is retried, and says why. */
+/** A stored secret that no key reads: only the work of its account fails, with a reason, and is retried. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
@@ -78,7 +78,7 @@ describe('an account with an unreadable secret', () => {
     expect((await deliver(broken)).status).toBe(200)
   })
 
-  it('keeps its check from LINE and says why, and others are checked', async () => {
+  it('is not checked with LINE, which the result explains, and others are checked', async () => {
     await copySecret(healthy, broken)
     await load(plain, 'update account_check set due_at = now()')
     await new AccountMonitor(database, verifier).checkDue()
@@ -135,7 +135,7 @@ describe('an account with an unreadable secret', () => {
 
 describe('an endpoint with an unreadable secret', () => {
   it.each(['line', 'members'])(
-    'of the format %s is tried later, says why, and then receives everything',
+    'of the format %s is retried later with a reason, and then receives everything',
     async (format) => {
       const receiver = await startReceiver()
       const add = async ({ accountId }: Tenant) => {
@@ -193,7 +193,7 @@ describe('an endpoint with an unreadable secret', () => {
 })
 
 describe('a notification channel with an unreadable target', () => {
-  it('is tried later and says why, is shown without its target, and gets a new one', async () => {
+  it('is retried later with a reason, is shown without its target, and can get a new one', async () => {
     const receiver = await startReceiver()
     const insert = (target: string) =>
       load<{ id: bigint }>(
@@ -284,7 +284,7 @@ describe('a text that looks encrypted', () => {
     ).toEqual([])
   })
 
-  it('is refused like a secret with NUL, which PostgreSQL could not store after a decryption', async () => {
+  it('is refused, as is a secret with NUL, which PostgreSQL could not store after a decryption', async () => {
     const update = ['accounts', 'update', String(broken.accountId), '--chat-secret', '-']
     const { status, stderr } = await runCommand(update, env, { input: 'a\0b\n' })
     expect([status, stderr]).toEqual([1, 'oa-audience: --chat-secret has a character that no text has.\n'])

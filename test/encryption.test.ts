@@ -1,4 +1,4 @@
-/** Secrets that are encrypted at rest: plain text of other programs, key rotation, and what a start refuses. */
+/** Secrets that are encrypted at rest: plain text of other programs, key rotation, and the check at the start. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { SecretEncryption } from '../src/background/secret-encryption.ts'
@@ -48,7 +48,7 @@ async function insertPlain(plain: TextDatabase): Promise<Tenant> {
 }
 
 describe('plain text of another program', () => {
-  it('works at once, is encrypted, and the cached account stays valid', async () => {
+  it('works immediately, is encrypted, and the cached account stays valid', async () => {
     const { plain, database } = await createEncrypted()
     const tenant = await insertPlain(plain)
     const service = await startApp(database)
@@ -72,7 +72,7 @@ describe('plain text of another program', () => {
     expect(await deliver(service, { ...tenant, channelSecret: 'another' })).toBe(200)
   })
 
-  it('is encrypted although PostgreSQL refuses another row and a program holds a third one', async () => {
+  it('is encrypted although PostgreSQL refuses another row and a program has locked a third one', async () => {
     const { plain, database } = await createEncrypted()
     const tenants = [await addTenant(plain), await addTenant(plain), await addTenant(plain)]
     const [broken, held, other] = tenants as [Tenant, Tenant, Tenant]
@@ -178,7 +178,7 @@ describe('a rotation', () => {
     ])
   })
 
-  it('waits for rows that another program holds, and fails with one line if they stay locked', async () => {
+  it('waits for rows that another program has locked, and fails with one line if they stay locked', async () => {
     const { plain, database } = await createEncrypted()
     const tenant = await addTenant(plain)
     await plain.transaction(async (transaction) => {

@@ -79,7 +79,7 @@ describe('a delivery whose destination is the bot of another account', () => {
     expect(await flagOf(path)).toBe(attached.botUserId)
   })
 
-  it('stays with the account in the path while more than 20 accounts have the bot, whose versions nobody reads then', async () => {
+  it('stays with the account in the path while more than 20 accounts have the bot', async () => {
     const { path, attached } = await addModuleChannel()
     await load(
       database,

@@ -7,8 +7,8 @@ import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
 
 /**
- * An organization stores an account twice at most for a test, so nobody can say which one of more is meant. versions_of_bot has the same
- * limit.
+ * Limits the time of the lookup. Organizations store a bot more than once only for tests. If more accounts have the bot, the account in the
+ * path receives the delivery. versions_of_bot has the same limit.
  */
 const ACCOUNTS_OF_BOT_MAX = 20
 
@@ -39,7 +39,7 @@ interface NamedRow extends Row {
 export interface Named {
   /** the account in the path if no account or several match */
   accountId: AccountId
-  /** a flush compares it: it changes with the accounts that have the bot */
+  /** changes with the accounts that have the bot; a flush compares it */
   botVersions: bigint
 }
 

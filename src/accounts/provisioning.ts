@@ -91,7 +91,7 @@ export async function addOrganization(database: Queryable, name: string): Promis
 const encryptAccount = <C extends Partial<AccountColumns>>(keys: SecretKeys, id: AccountId, columns: C): C =>
   mapSecrets(columns, (column, text) => keys.encrypt(`official_account.${column}`, id, text))
 
-/** Returns what is stored as text. A secret that no key reads is null, so that another one can replace it. */
+/** Returns the columns with their secrets decrypted. A secret that no key reads is null, so that another one can replace it. */
 export const decryptAccount = <C extends Partial<AccountColumns>>(
   keys: SecretKeys,
   id: AccountId,

@@ -1,4 +1,4 @@
-/** Encrypts secrets that other programs have stored as plain text. They also work before that. Every instance does this. */
+/** Encrypts secrets that other programs have stored as plain text, which also work before that. Runs in every instance. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Transactions } from '../postgres/statement.ts'
@@ -46,7 +46,7 @@ export class SecretEncryption {
       'selectPlain',
       toFirstKey(this.#database.secretKeys),
     )
-    if (values > 0) this.#log.info({ values }, 'secrets that were plain text are encrypted')
+    if (values > 0) this.#log.info({ values }, 'encrypted secrets that were stored as plain text')
     if (refusedRows > 0)
       this.#log.warn({ rows: refusedRows }, 'PostgreSQL refused to store encrypted secrets')
     return values

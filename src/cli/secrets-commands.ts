@@ -12,7 +12,7 @@ import { Progress } from './progress.ts'
 export function secretsCommand(program: Command): void {
   const group = program
     .command('secrets')
-    .description('see and change how the secrets in the database are encrypted')
+    .description('show and change how the secrets in the database are encrypted')
 
   withJson(group.command('status'))
     .description(
@@ -50,13 +50,13 @@ export function secretsCommand(program: Command): void {
 
   withJson(group.command('decrypt'))
     .description(
-      'store all secrets as plain text, before SECRETS_KEYS is removed; first put plain in front of the keys on all instances',
+      'store all secrets as plain text, before SECRETS_KEYS is removed; first put "plain," in front of the keys on all instances',
     )
     .option('--yes', 'decrypt; without this option, the command changes nothing')
     .action(({ yes, json }: { yes?: boolean; json?: boolean }) => {
       if (!yes)
         throw new FatalError(
-          'nothing was decrypted. Put plain in front of the keys on all instances, which would encrypt again, and run "oa-audience secrets decrypt --yes".',
+          'nothing was decrypted. Put "plain," in front of the keys on all instances, which would otherwise encrypt again. Then run "oa-audience secrets decrypt --yes".',
         )
       return runAndPrint('decrypted', decryptSecrets, json === true)
     })

@@ -180,8 +180,8 @@ function chooseConsole(
 }
 
 /**
- * Takes SECRETS_KEYS out of the environment of this process, so that no child process and no diagnostic report of Node.js has it.
- * Call it after readConfig. Returns what it was.
+ * Removes SECRETS_KEYS from the environment of this process, so that child processes and diagnostic reports of Node.js do not contain it.
+ * Call it after readConfig. Returns the former value.
  */
 export function removeSecretsKeys(env: Record<string, string | undefined>): Secret | null {
   const { [VARIABLES.secretsKeys.name]: text } = env
@@ -195,7 +195,7 @@ export function environmentOfPrograms(): Record<string, string> {
   return { PATH, HOME }
 }
 
-/** For pg_dump and pg_restore. The variables of libpq, such as PGSSLROOTCERT, also apply to the connections of this process. */
+/** For pg_dump and pg_restore. Libpq's variables, such as PGSSLROOTCERT, also apply to the connections of this process. */
 export function environmentOfPostgresPrograms(): Record<string, string> {
   const ofLibpq = Object.entries(process.env).filter(([name]) => name.startsWith('PG'))
   return { ...environmentOfPrograms(), ...(Object.fromEntries(ofLibpq) as Record<string, string>) }

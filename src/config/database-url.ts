@@ -144,7 +144,7 @@ function requireUsable(url: string): string {
   return url
 }
 
-/** For libpq's programs: the URL without its password, which belongs into PGPASSWORD. */
+/** For libpq's programs: returns the URL without its password, and the password for PGPASSWORD. */
 export function splitPassword(url: string): { address: string; password: string | null } {
   const [, scheme = '', login = '', end = ''] = /^(postgres(?:ql)?:\/\/)([^/?#]*@)?(.*)$/.exec(url) ?? []
   const [, user = '', ofLogin] = /^([^:]*):?(.*)@$/.exec(login) ?? []

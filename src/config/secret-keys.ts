@@ -9,10 +9,10 @@ import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, rand
 
 const ALGORITHM = 'aes-256-gcm'
 const KEY_BYTES = 32
-/** 96 bits, which GCM is specified for. Random nonces are safe for 2^32 values per key. */
+/** 96 bits, as NIST SP 800-38D recommends for GCM. Random nonces are safe for 2^32 values per key. */
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** In the place of the first key. Instances that are changed one after the other must all decrypt before one of them encrypts. */
+/** Stands in the place of the first key. All instances must be able to decrypt before the first one encrypts. */
 const PLAIN = 'plain'
 const PREFIX = 'enc:v1:'
 const ENCRYPTED = /^enc:v1:([A-Za-z0-9._-]{1,32}):([A-Za-z0-9_-]+)$/
@@ -59,7 +59,7 @@ export class SecretKeys {
     return this.#keys.size > 0
   }
 
-  /** Throws an Error whose message says what SECRETS_KEYS must be, without quoting it. */
+  /** Throws an Error whose message describes the format of SECRETS_KEYS, without quoting the value. */
   static parse(text: string): SecretKeys {
     const keys = new Map<string, KeyObject>()
     const parts = text.split(',')
@@ -129,7 +129,7 @@ export function keyIdOf(stored: string): string | null {
   return stored.startsWith(PREFIX) ? (ENCRYPTED.exec(stored)?.[1] ?? '') : null
 }
 
-/** A text that would be taken for an encrypted value. Nobody may store one as a secret. */
+/** Whether a text would be taken for an encrypted value. Every input refuses such a secret. */
 export const looksEncrypted = (text: string): boolean => text.startsWith(PREFIX)
 
 const placeOf = (column: SecretColumn, rowId: bigint) => Buffer.from(`${column}:${rowId}`)

@@ -194,14 +194,14 @@ export const VARIABLES = {
   secretsKeys: variable<SecretKeys>({
     name: 'SECRETS_KEYS',
     shownDefault: 'unset',
-    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, all decrypt; with plain in the place of the first one, or unset: plain text',
+    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, and all decrypt; if unset, or with plain in the place of the first key, new secrets are plain text',
     fallback: SecretKeys.NONE,
     parse: SecretKeys.parse,
   }),
   erasureLedger: variable<string | null>({
     name: 'ERASURE_LEDGER',
     shownDefault: 'unset',
-    help: 'directory outside of the database and its backups, where each erasure is recorded before it is confirmed; unset: none',
+    help: 'directory outside of the database and its backups, where each erasure is recorded before it is confirmed; if unset, none is recorded',
     fallback: null,
     parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
   }),

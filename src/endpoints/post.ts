@@ -68,7 +68,7 @@ export interface EndpointResponse {
   retryAfterMs: number | null
 }
 
-/** The reason of an attempt that could not be signed or addressed. */
+/** The reason of an attempt whose signing secret or target could not be decrypted. */
 export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a stored secret'
 
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>

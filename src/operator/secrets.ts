@@ -1,4 +1,4 @@
-/** Encrypts the stored secrets under the first key of SECRETS_KEYS, or decrypts them, and says how they are encrypted. */
+/** Encrypts the stored secrets under the first key of SECRETS_KEYS, decrypts them, or reports how they are encrypted. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../errors.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
@@ -8,7 +8,7 @@ import { recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 import type { Severity } from './endpoints/endpoint-health.ts'
 
-/** Passes skip rows that somebody else is changing. Such a change takes milliseconds. */
+/** A pass skips locked rows. Changes of the service take milliseconds, so 20 × 0.5 s = 10 s are enough. */
 const PASSES_MAX = 20
 const PASS_PAUSE_MS = 500
 
@@ -37,7 +37,10 @@ export async function rotateSecrets(
   return convert(database, actor, 'secrets.rotated', options)
 }
 
-/** A running service whose SECRETS_KEYS does not begin with plain encrypts them again. Throws a FatalError if there is no key, or if rows stay locked. */
+/**
+ * A running service whose SECRETS_KEYS does not begin with plain encrypts the secrets again. Throws a FatalError if there is no key, or if
+ * rows stay locked.
+ */
 export async function decryptSecrets(
   database: Transactions,
   actor: Actor,
@@ -49,7 +52,7 @@ export async function decryptSecrets(
 
 function requireKeys({ secretKeys }: Queryable): void {
   if (!secretKeys.hasKeys)
-    throw new FatalError('SECRETS_KEYS is not set. Set it to the value that the service has.')
+    throw new FatalError('SECRETS_KEYS is not set. Set it to the same value as for the service.')
 }
 
 async function convert(
@@ -83,7 +86,7 @@ async function convert(
   )
   if (left > 0)
     throw new FatalError(
-      `${left} rows were not changed: another program holds them, or PostgreSQL refuses the change. Run the command again.`,
+      `${left} rows were not changed: another program has locked them, or PostgreSQL refuses the change. Run the command again.`,
     )
   return { values, unreadable }
 }

@@ -1,7 +1,7 @@
 /**
- * Changes how stored secrets are encrypted, never what they are. Batches are small and go through each table by id. Each locks only
- * rows that nobody else is changing, and converts what they hold then. So a killed process loses nothing, and the next run does what
- * is left.
+ * Encrypts, re-encrypts or decrypts stored secrets. Small batches go through each table by id. Each batch skips rows that another
+ * transaction has locked, and converts the values that it reads under its own locks. So a killed process loses nothing, and the next run
+ * continues it.
  */
 import {
   SECRET_COLUMNS,
@@ -13,10 +13,10 @@ import { AppError } from '../errors.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { SECRET_TABLES, type SecretRow, TABLES } from './tables.ts'
 
-/** Rows per transaction: 200 rows × 3 values × 10 µs = 6 ms, during which changes of these accounts wait. */
+/** 200 rows × 3 values × 10 µs = 6 ms per transaction, during which other changes of these rows wait. */
 const BATCH_ROWS = 200
 
-/** Ids of other programs may be negative. */
+/** Other programs may insert negative ids. */
 const FIRST_ID = -(2n ** 63n)
 
 /** The triggers of official_account then keep credentials_version, and no check of the account begins. */
@@ -25,7 +25,7 @@ const markEncryption = statement('mark-encryption')`select set_config('oa_audien
 /** Returns the value to store instead. Returns the stored value if there is nothing to change, or if no key reads it. */
 export type Convert = (column: SecretColumn, id: bigint, stored: string) => string
 
-/** Encrypts plain text, and what is encrypted with another key than the first. */
+/** Encrypts plain text, and re-encrypts values of other keys than the first. */
 export const toFirstKey =
   (keys: SecretKeys): Convert =>
   (column, id, stored) => {
@@ -42,7 +42,7 @@ export const toPlainText =
 export interface Changed {
   /** values that were converted */
   values: number
-  /** rows that somebody else was changing */
+  /** rows that another transaction had locked */
   lockedRows: number
   /** rows whose change PostgreSQL refused */
   refusedRows: number

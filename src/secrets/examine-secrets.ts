@@ -7,7 +7,7 @@ import { SECRET_TABLES, type SecretRow } from './tables.ts'
 
 /** 200 rows × 3 values × 5,500 bytes, the longest that an operator can store, = 3.3 MB. */
 const PAGE_ROWS = 200
-/** In a line that people read. `secrets status` lists all. */
+/** Limits the length of the error message. `secrets status` lists all. */
 const NAMED_MAX = 5
 
 export interface SecretCount {
@@ -34,7 +34,7 @@ export interface SecretsStatus {
   unreadable: UnreadableValue[]
 }
 
-/** @param kind `selectEncrypted` leaves rows out whose values are all plain text */
+/** @param kind `selectEncrypted` skips rows whose values are all plain text */
 export async function examineSecrets(
   database: Queryable,
   kind: 'selectPage' | 'selectEncrypted' = 'selectPage',
@@ -60,7 +60,7 @@ export async function examineSecrets(
   return { firstKeyId: secretKeys.currentId, counts: [...counts.values()], unreadable }
 }
 
-/** Throws a FatalError if a stored value cannot be read. Its account would lose what it receives. */
+/** Throws a FatalError if a stored value cannot be read, because otherwise its account would fail unnoticed. */
 export async function requireReadableSecrets(database: Queryable): Promise<void> {
   const { unreadable } = await examineSecrets(database, 'selectEncrypted')
   if (unreadable.length > 0) throw new FatalError(explainUnreadable(unreadable, database.secretKeys.hasKeys))

@@ -13,11 +13,11 @@ export interface SecretRow extends Row {
 interface TableStatements {
   /** Rows with a secret. $1 bigint: last id of the previous page; $2 int: rows */
   selectPage: Statement
-  /** Rows with a value that is encrypted, or looks so. $1 bigint: last id of the previous page; $2 int: rows */
+  /** Rows with a value that is encrypted, or looks encrypted. $1 bigint: last id of the previous page; $2 int: rows */
   selectEncrypted: Statement
   /** Ids of rows with plain text, from their partial index. $1 bigint: last id of the previous batch; $2 int: rows */
   selectPlain: Statement
-  /** Rows that nobody else is changing, as they are now. $1 bigint[]: ids */
+  /** Rows that no other transaction has locked, with their current values. $1 bigint[]: ids */
   lock: Statement
   /** $1 bigint[]: ids; then a text[] for each column */
   update: Statement

@@ -223,7 +223,7 @@ it('leaves no secret in a dump, a log or a process of the database, and no key i
   expect(environs.length).toBeGreaterThan(2)
 })
 
-it('loses no secret when a rotation is killed, and the next run does what is left', async () => {
+it('loses no secret when a rotation is killed, and the next run continues it', async () => {
   const { plain, database, keys, withKeys, env } = await createEncrypted()
   const { organizationId } = await addTenant(plain)
   await load(

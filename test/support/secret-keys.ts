@@ -9,7 +9,7 @@ import { createTestDatabase, openDatabase } from './database.ts'
 export const newKey = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`
 
 /**
- * A database of the test's own. `database` has the keys, and `plain` has none, as other programs.
+ * A database of the test's own. `database` has the keys. `plain` has none, like other programs.
  * @param keys SECRETS_KEYS
  */
 export async function createEncrypted(keys = newKey('2026a')) {

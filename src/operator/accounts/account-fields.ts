@@ -66,10 +66,10 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
   },
 }
 
-/** LINE's access tokens have some hundred characters. The start check reads the secrets of hundreds of accounts at a time. */
+/** LINE's access tokens have a few hundred characters. Limits the memory of the start check, which reads 200 rows at a time. */
 export const SECRET_MAX_LENGTH = 4_096
 
-/** Nothing could read it, so the next start of the service would be refused. */
+/** The service could not decrypt such a value, and would not start again. */
 const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
 
 /** Returns what is wrong with a value, without the value, or null. */

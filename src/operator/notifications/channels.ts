@@ -105,6 +105,6 @@ export function printableTarget(format: ChannelFormat, target: string): string {
 
 const originOf = (url: string) => (URL.canParse(url) ? `${new URL(url).origin}/…` : '…')
 
-/** For the activity log, whose copies are not encrypted: without paths and names. */
+/** For the activity log, which is not encrypted: the target without paths and mailbox names. */
 export const recordedTarget = (format: ChannelFormat, target: string): string =>
   format === 'email' ? target.replace(/^.*@/s, '…@') : originOf(target)

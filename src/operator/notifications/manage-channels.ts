@@ -1,4 +1,4 @@
-/** Adds, changes, pauses and removes notification channels. The activity log has the hosts of their targets only. */
+/** Adds, changes, pauses and removes notification channels. The activity log contains only the hosts of their targets. */
 import type { OrganizationId } from '../../accounts/account.ts'
 import { isEmailAddress } from '../../config/parsers.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../../endpoints/address.ts'
