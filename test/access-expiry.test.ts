@@ -1,4 +1,4 @@
-/** Clients and keys that expire, secrets that are rotated, and when both were last used. */
+/** Expiry of clients and keys, previous secrets, and the time of the last use. */
 import { describe, expect, it } from 'vitest'
 import { atEnd } from './support/at-end.ts'
 import { addCredentials, addTenant, createTestDatabase, openDatabase } from './support/database.ts'
@@ -24,7 +24,7 @@ const PAST = [`now()`, `now() - interval '1 microsecond'`, `'-infinity'`, `'4713
 const FUTURE = ['null', `now() + interval '1 hour'`, `'infinity'`, `'294276-12-31'`]
 
 describe('a client', () => {
-  it.each(PAST)('is refused as a revoked one from the next request on if it expires at %s', async (time) => {
+  it.each(PAST)('is refused like a revoked one on the next request if it expires at %s', async (time) => {
     const { headers, clientRowId } = await newCredentials()
     expect((await list(headers)).status).toBe(200)
     await expire('api_client', clientRowId, time)
@@ -47,7 +47,7 @@ describe('an expired key', () => {
     ['POST', '/api/line-oa/verify', 404, /"statusCode":404/],
   ] as const
 
-  it.each(OUTCOMES)('gets the outcome of a revoked key from %s %s', async (method, path, status, text) => {
+  it.each(OUTCOMES)('gets the response of a revoked key from %s %s', async (method, path, status, text) => {
     for (const time of PAST) {
       const { headers, keyId } = await newCredentials()
       await expire('api_key', keyId, time)
@@ -77,7 +77,7 @@ describe('the previous secret of a client', () => {
       [id],
     )
 
-  it('is accepted beside the new one, until it is deleted', async () => {
+  it('is accepted together with the new one until it is deleted', async () => {
     const { headers, clientRowId } = await newCredentials()
     const changed = { ...headers, 'x-client-secret': 'new' }
     await rotate(clientRowId)
@@ -86,7 +86,7 @@ describe('the previous secret of a client', () => {
     expect([(await list(headers)).status, (await list(changed)).status]).toEqual([401, 200])
   })
 
-  it('is accepted beside a secret that another program writes', async () => {
+  it('is accepted together with a secret that another program writes', async () => {
     const { headers, clientRowId } = await newCredentials()
     await rotate(clientRowId)
     await database.query(`update api_client set client_secret = 'written' where id = $1`, [clientRowId])
@@ -96,13 +96,16 @@ describe('the previous secret of a client', () => {
     expect(await statusOf('new')).toBe(401)
   })
 
-  it.each([`status = 'revoked'`, 'expires_at = now()'])('is refused as the new one if %s', async (change) => {
-    const { headers, clientRowId } = await newCredentials()
-    await rotate(clientRowId)
-    await database.query(`update api_client set ${change} where id = $1`, [clientRowId])
-    for (const secret of [headers['x-client-secret'], 'new'])
-      expect((await list({ ...headers, 'x-client-secret': secret })).status).toBe(401)
-  })
+  it.each([`status = 'revoked'`, 'expires_at = now()'])(
+    'is refused like the new one if %s',
+    async (change) => {
+      const { headers, clientRowId } = await newCredentials()
+      await rotate(clientRowId)
+      await database.query(`update api_client set ${change} where id = $1`, [clientRowId])
+      for (const secret of [headers['x-client-secret'], 'new'])
+        expect((await list({ ...headers, 'x-client-secret': secret })).status).toBe(401)
+    },
+  )
 })
 
 describe('the time of the last use', () => {
@@ -144,7 +147,7 @@ describe('the time of the last use', () => {
     },
   )
 
-  it('is written once by many concurrent requests to two instances', async () => {
+  it('is written once for many concurrent requests to two instances', async () => {
     const credentials = await newCredentials()
     const other = await startApp(openDatabase(connection))
     await load(database, 'create table written (kind text)')
@@ -179,7 +182,7 @@ describe('the time of the last use', () => {
     ])
   })
 
-  it('stays for an hour, and is that of accepted keys only', async () => {
+  it('is not written again within an hour, and never for expired keys', async () => {
     const credentials = await newCredentials()
     await setBack(credentials, `now() - interval '59 minutes'`)
     const before = await usesOf(credentials)
@@ -215,7 +218,7 @@ describe('the time of the last use', () => {
     )
   })
 
-  it('is not written by clients that are refused', async () => {
+  it('is not written for refused clients', async () => {
     const credentials = await newCredentials()
     await list({ ...credentials.headers, 'x-client-secret': 'wrong' })
     const later = await newCredentials()
@@ -241,7 +244,7 @@ describe('the time of the last use', () => {
     return { request, writes, clock }
   }
 
-  it('takes few statements at the turn of the hour', async () => {
+  it('takes few statements when it is due for many concurrent requests', async () => {
     const { request, writes } = await startRecorded('select 1')
     await Promise.all(Array.from({ length: 100 }, request))
     await request()

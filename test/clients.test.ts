@@ -1,4 +1,4 @@
-/** Changing the keys of clients without an outage: expiry and rotation, by commands and in the console. */
+/** Expiry of clients and keys, and rotation of client secrets, by commands and in the console. */
 import { describe, expect, it } from 'vitest'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
@@ -28,7 +28,7 @@ const activityOf = (kind: string, id: bigint) =>
   )
 
 describe('the rotation of a client’s secret', () => {
-  it('accepts both secrets until it is finished, and leaves neither in output or log', async () => {
+  it('accepts both secrets until it is finished, lists neither, and then deletes the previous one', async () => {
     const { headers, clientRowId: id } = await newCredentials()
     const { json } = await command('clients', 'rotate', id)
     expect(json).toEqual({ id: String(id), clientSecret: expect.stringMatching(/^secret_.{32}$/) })
@@ -107,7 +107,7 @@ describe('the rotation of a client’s secret', () => {
 describe('expiry', () => {
   const later = new Date(Date.now() + 86_400_000).toISOString()
 
-  it('is given to new clients and keys, and is in lists and details', async () => {
+  it('can be set for new clients and keys, and is in lists and details', async () => {
     const client = (await command('clients', 'add', '--name', 'CRM', '--expires-at', later)).json
     const account = ['--account', tenant.accountId]
     const key = (await command('keys', 'add', '--client', client.id, ...account, '--expires-at', later)).json
@@ -124,7 +124,7 @@ describe('expiry', () => {
     expect(keys).toMatchObject([{ ...unused, isExpired: false, works: true }])
   })
 
-  it('is changed and removed, which counts from the next request on and is recorded', async () => {
+  it('can be changed and removed, which takes effect on the next request and is recorded', async () => {
     const { headers, clientRowId, keyId } = await newCredentials()
     const list = async () => (await service.call('GET', '/api/audience', { headers })).text.slice(0, 7)
     const seen: string[] = []
@@ -195,7 +195,7 @@ describe('expiry', () => {
   })
 })
 
-it('lets no operator of some organizations change a client that also has keys of others', async () => {
+it('refuses changes by an operator of some organizations to a client that also has keys of others', async () => {
   const { clientRowId, keyId } = await newCredentials()
   const other = await addTenant(database)
   const [foreign] = await load<{ id: bigint }>(
@@ -220,7 +220,7 @@ it('lets no operator of some organizations change a client that also has keys of
   await app.close()
 })
 
-it('lists in doctor what expires within 14 days or was not used for 90 days, and fails for neither', async () => {
+it('doctor lists credentials that expire within 14 days or were not used for 90 days, and fails for neither', async () => {
   const [soon, late, unused, fresh] = [
     await newCredentials(),
     await newCredentials(),
@@ -235,7 +235,7 @@ it('lists in doctor what expires within 14 days or was not used for 90 days, and
   await database.query(`update api_key set last_used_at = now() - interval '91 days' where id = $1`, [
     unused.keyId,
   ])
-  // Nobody knows of uses before the migration.
+  // Uses before the migration were not recorded.
   await update(`created_at = now() - interval '2 years'`, fresh)
   const { stdout } = await runCommand(['doctor', '--json'], env)
   const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>

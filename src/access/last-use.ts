@@ -1,6 +1,6 @@
 /**
- * Records when clients and keys were last used, beside the requests. The guard's query says whose time is older than an hour. One
- * statement at a time writes all of them, so concurrent requests at the turn of the hour cause no more than a few statements.
+ * Records when clients and keys were last used. Requests do not wait for it. The guard's query reports whether a time is older than an
+ * hour. One statement at a time writes all due times, so concurrent requests with due times cause only a few statements.
  */
 import type { Database } from '../postgres/database.ts'
 import { statement } from '../postgres/statement.ts'
@@ -8,7 +8,7 @@ import { statement } from '../postgres/statement.ts'
 /** After a failed write, such as on a full disk, requests do not cause another one for this long. */
 const PAUSE_AFTER_FAILURE_MS = 60_000
 
-/** Every request evaluates it, so it is one comparison. A time in the future, which another program wrote, stays until it has passed. */
+/** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
 export const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
 
 /**
@@ -40,7 +40,7 @@ export class LastUse {
     this.#now = now
   }
 
-  /** Never throws, and nobody waits for it. */
+  /** Never throws, and returns before the use is written. */
   note(clientId: bigint, keyId: bigint | null): void {
     if (this.#now() < this.#pausedUntilMs) return
     this.#clientIds.add(clientId)

@@ -42,7 +42,8 @@ interface CallerRow extends Row {
 }
 
 /**
- * Returns the client if it may be used, with its key if that may be used. The previous secret is valid until the rotation is finished.
+ * Returns the client if it is active and has not expired, with its key if the same holds for the key. The previous secret is valid until
+ * the rotation is finished.
  * A use is due for recording once an hour, and never while the database is read-only.
  *
  * $1 client_id text, $2 client_secret text, $3 key text

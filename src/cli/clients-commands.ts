@@ -17,7 +17,7 @@ import { addChangeCommand, addListCommand, addRemoveCommand } from './shared-com
 
 const EXPIRES_AT = [
   '--expires-at <time>',
-  'ISO 8601 with an offset or Z, or a date (00:00 UTC): refused from then on; or `never`, the default',
+  'ISO 8601 with an offset or Z, or a date (00:00 UTC), from which requests are refused; or `never`, the default',
 ] as const
 
 const timeOrNever = (text: string | undefined) => (text === undefined || text === 'never' ? null : text)
@@ -59,11 +59,11 @@ export function clientsCommand(program: Command): void {
   })
 }
 
-/** A change of the time of expiry, which may be in the past. */
+/** Adds the command that changes the time of expiry, which may be in the past. */
 function addExpiryCommand(group: Command, noun: string, update: typeof updateClient): void {
   const [option, text] = EXPIRES_AT
   withJson(group.command('update'))
-    .description(`change when a ${noun} expires; it counts from the next request on`)
+    .description(`change when a ${noun} expires; takes effect on the next request`)
     .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
     .requiredOption(option, text.replace(', the default', ''))
     .action(async (id: bigint, { expiresAt, json }: { expiresAt: string; json?: boolean }) => {
@@ -77,9 +77,7 @@ function addExpiryCommand(group: Command, noun: string, update: typeof updateCli
 
 function addRotateCommand(group: Command): void {
   withJson(group.command('rotate'))
-    .description(
-      'print a new secret, which is not shown again; the previous one is valid, too, until --finish',
-    )
+    .description('print a new secret, which is not shown again; the previous one stays valid until --finish')
     .argument('<id>', 'id of the client, as `clients list` shows it', parseId)
     .option('--finish', 'refuse the previous secret')
     .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {

@@ -8,7 +8,7 @@ import type { OrganizationIds } from './actor.ts'
 type Lifetime = {
   /** null: never */
   expiresAt: string | null
-  /** at most an hour too early; null: not since the service records it */
+  /** up to an hour before the last use; null: never used since the service records it */
   lastUsedAt: string | null
 }
 
@@ -34,7 +34,7 @@ export type ClientSummary = Lifetime & {
   clientId: string
   name: string | null
   status: string
-  /** the previous secret is valid, too */
+  /** the previous secret is also valid */
   isRotating: boolean
 }
 

@@ -1,4 +1,4 @@
-/** Clients and keys that will soon expire, or that nobody has used for long, for `doctor`. */
+/** Finds clients and keys that will soon expire, or that have not been used for long, for `doctor`. */
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Severity } from './endpoints/endpoint-health.ts'
 import { age } from './format.ts'
@@ -9,11 +9,11 @@ const UNUSED_DAYS = 90
 /** Lines of `doctor`. More of them would hide its other findings. */
 const FINDINGS_MAX = 50
 
-/** The migration that added last_used_at. Nobody knows of uses before it. */
+/** The time of the migration that added last_used_at. Earlier uses were not recorded. */
 const RECORDED_SINCE = 'select applied_at from schema_migration where version = 12'
 
 /**
- * Only credentials that work. A time that another program has set to infinity is not late.
+ * Returns active credentials that have not expired. An expiry of `infinity`, which other programs may store, is never soon.
  *
  * $1 days before the expiry int, $2 days without use int, $3 maximum number of rows int
  */
@@ -46,7 +46,7 @@ interface Credential {
   isUnused: boolean
 }
 
-/** Nothing if there is nothing to review. */
+/** Returns no finding if there is nothing to review. */
 export async function examineCredentials(
   database: Queryable,
 ): Promise<Array<{ check: string; severity: Severity; message: string }>> {
@@ -63,7 +63,7 @@ function findingsOf({ kind, id, expiresInSeconds, isUnused }: Credential) {
   const findings: Array<{ check: string; severity: Severity; message: string }> = []
   const check = `${kind} ${id}`
   if (expiresInSeconds !== null) {
-    const message = `expires in ${age(expiresInSeconds)}; run oa-audience ${kind}s update ${id} --expires-at TIME, or give its program another one`
+    const message = `expires in ${age(expiresInSeconds)}; run oa-audience ${kind}s update ${id} --expires-at TIME, or replace it`
     findings.push({ check, severity: 'warning', message })
   }
   if (isUnused) {

@@ -1,4 +1,4 @@
-/** Times that operators give. */
+/** Parses the times that operators enter. */
 import { refuseInput } from '../http/validate.ts'
 
 /** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
@@ -23,7 +23,7 @@ export function readExpiry(text: string | null): string | null {
   return text === null ? null : new Date(readTime('expiresAt', text)).toISOString()
 }
 
-/** Refuses a time in the past, because nobody adds a credential that is refused. */
+/** For a new credential. Refuses a time in the past, because the credential would never work. */
 export function readFutureExpiry(text: string | null): string | null {
   const expiresAt = readExpiry(text)
   if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())

@@ -1,4 +1,4 @@
-/** Changes when API clients and keys expire, and rotates the secrets of clients. Callers need not change everything at one moment. */
+/** Changes when API clients and keys expire, and rotates the secrets of clients without an outage. */
 import { newClientSecret } from '../accounts/provisioning.ts'
 import { AppError } from '../errors.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
@@ -26,7 +26,7 @@ const changeOf = (rows: Expiries[]): Changes =>
   changesBetween({ expiresAt: rows[0]?.before }, { expiresAt: rows[0]?.after })
 
 /**
- * Counts from the client's next request on. Returns false if the actor does not see the client. Throws as isClientOf does.
+ * Takes effect on the client's next request. Returns null if the actor does not see the client. Throws as isClientOf does.
  * @param expiresAt a time or a date; null: never
  */
 export function updateClient(
@@ -43,7 +43,7 @@ export function updateClient(
 }
 
 /**
- * Counts from the next request with the key on. Returns null if the actor does not see the key.
+ * Takes effect on the next request with the key. Returns null if the actor does not see the key.
  * @param expiresAt a time or a date; null: never
  */
 export function updateKey(
@@ -87,10 +87,10 @@ export function rotateClient(database: Transactions, actor: Actor, id: bigint): 
     if (state === undefined) return null
     if (state.isRotating)
       refuse(
-        `client ${id} is still rotating, so its program may use the previous secret. Finish that rotation first: "oa-audience clients rotate ${id} --finish".`,
+        `client ${id} already has a previous secret, which its programs may still use. Finish that rotation first: "oa-audience clients rotate ${id} --finish".`,
       )
     if (state.status !== 'active')
-      refuse(`client ${id} is not active, so no secret of it is accepted. Add another client instead.`)
+      refuse(`client ${id} is not active, so none of its secrets is accepted. Add another client instead.`)
     const secret = newClientSecret()
     await transaction.query(replaceSecret, [id, secret])
     return { result: secret, changes: { clientSecret: 'replaced' } }
@@ -113,7 +113,7 @@ export function endClientRotation(database: Transactions, actor: Actor, id: bigi
   })
 }
 
-/** Records what `work` did, in its transaction. Null, from `work` or because the actor does not see the client, records nothing. */
+/** Records the change of `work` in its transaction. Records nothing if the actor does not see the client, or if `work` returns null. */
 function changeClient<T>(
   database: Transactions,
   actor: Actor,

@@ -47,7 +47,7 @@ function examineConfig({
   const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
   if (publicUrl === null) warn('PUBLIC_URL', 'unset, so verification compares only the path of the webhook')
   if (erasureLedger === null)
-    warn('ERASURE_LEDGER', 'unset, so people who were erased after a backup are back after its restore')
+    warn('ERASURE_LEDGER', 'unset, so a restored backup brings back the people who were erased after it')
   else if (resolve(erasureLedger).startsWith(`${dataDir}/`))
     warn('ERASURE_LEDGER', 'inside of DATA_DIR, so a restore of this directory also restores the ledger')
   if (rateLimit.max === 0) warn('RATE_LIMIT_MAX', '0, so there is no rate limit')

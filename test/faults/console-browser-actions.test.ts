@@ -229,7 +229,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.getByText('It will not be shown again.').waitFor()
     const secret = await dialog.locator('code').innerText()
     await page.keyboard.press('Escape')
-    await page.getByText('the previous secret is valid, too').waitFor()
+    await page.getByText('the previous secret is also valid').waitFor()
     expect(await page.content()).not.toContain(secret)
     const old = headers['x-client-secret']
     expect([await statusWith(old), await statusWith(secret)]).toEqual([200, 200])

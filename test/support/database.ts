@@ -88,7 +88,7 @@ export async function addTenant(
   }
 }
 
-/** Requests with credentials that were used in the last hour cause no statement beside them. */
+/** Stores a recent use of all credentials, so that requests cause no statement that records it. */
 export async function markUsed(database: TextDatabase): Promise<void> {
   for (const table of ['api_client', 'api_key'])
     await database.query(`update ${table} set last_used_at = now()`)

@@ -191,7 +191,7 @@ async function readPage(
   return rows.map(factsOf)
 }
 
-/** Another account with the bot of a foreign delivery may have been added since. It receives them now. */
+/** Forgets foreign deliveries whose bot has an account by now, which receives later ones. */
 async function forgetNamed(database: Queryable, rows: FactsRow[]): Promise<void> {
   const foreign = rows.filter(({ foreignDestinationAt }) => foreignDestinationAt !== null)
   if (foreign.length === 0) return
