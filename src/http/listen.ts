@@ -1,4 +1,4 @@
-/** Listens for requests, and says what to do if the port cannot be used. */
+/** Listens for requests, and explains why a port cannot be used. */
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { FatalError } from '../errors.ts'

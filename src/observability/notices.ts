@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 
-/** Log lines of what begins before the log exists, such as the opening of the database. */
+/** Buffers log lines until the log exists, for example those of the opening of the database. */
 export class Notices {
   readonly #waiting: Array<(log: FastifyBaseLogger) => void> = []
   #log: FastifyBaseLogger | null = null

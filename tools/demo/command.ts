@@ -106,7 +106,7 @@ async function startDemoService(
     database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
     lineApiUrl: platform.url,
     publicUrl: null,
-    // Nothing leaves the machine, and neither the watchdog nor the ledger of the real service may hear from the demo.
+    // Nothing leaves the machine, and the demo must not use the watchdog or the ledger of the real service.
     smtpUrl: null,
     heartbeatUrl: null,
     erasureLedger: null,
