@@ -12,7 +12,7 @@ type Place = { page: string; route?: [Method, string] } | { reason: string }
 
 const MACHINE = 'It starts, checks or prepares the service itself, on its machine.'
 const KEYS_AND_FILES =
-  'It needs the keys, a ledger or a directory of the machine, and is run beside a start of the service.'
+  'It needs keys, a ledger or a directory of the machine, and operators run it around a start of the service.'
 const SAMPLE = 'It uses a database, a platform or accounts of its own.'
 
 /** A command without a route is one whose page is tested elsewhere. */
