@@ -138,7 +138,8 @@ it('commands and the service refuse a database whose restore was interrupted', a
   const { database, env } = await createTestDatabase()
   await load(database, 'create table unfinished_restore ()')
   const expected = /^oa-audience: a restore into this database was interrupted or still runs\. .+\n$/
-  expect((await runCommand(['organizations', 'list'], env)).stderr).toMatch(expected)
+  for (const command of [['organizations', 'list'], ['migrate']])
+    expect((await runCommand(command, env)).stderr).toMatch(expected)
   const service = await runProgramAsync(['serve'], env)
   expect(service.status).toBe(1)
   expect(service.stderr).toMatch(/a restore into this database was interrupted/)

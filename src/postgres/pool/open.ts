@@ -98,7 +98,11 @@ export async function makeMissingDatabase(choice: DatabaseChoice): Promise<strin
 
 /** Returns the names of the migrations and functions that were applied. */
 export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
-  return withOpened(choice, migrate, async (_, applied) => applied)
+  const prepare = async (database: PostgresDatabase) => {
+    await refuseUnfinishedRestore(database)
+    return migrate(database)
+  }
+  return withOpened(choice, prepare, async (_, applied) => applied)
 }
 
 /**
