@@ -218,7 +218,7 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
     const [finding] = findings.filter(({ check }) => /ledger/i.test(check))
     return `${finding?.severity}: ${finding?.message}`
   }
-  expect(await found(env)).toMatch(/^warning: unset, so people who were erased/)
+  expect(await found(env)).toMatch(/^warning: unset, so a restored backup brings back/)
   const inside = { ...env, DATA_DIR: directory, ERASURE_LEDGER: `${directory}/ledger` }
   expect(await found(inside)).toMatch(/^warning: inside of DATA_DIR/)
   const ERASURE_LEDGER = directory
@@ -243,6 +243,6 @@ it.each(['reapply', 'status'])('erasures %s needs ERASURE_LEDGER', async (comman
   const { env } = await createTestDatabase()
   const { status, stderr } = await runCommand(['erasures', command], env)
   expect([status, stderr]).toEqual([
-    ...[1, 'oa-audience: ERASURE_LEDGER is not set. Set it to the directory of the service.\n'],
+    ...[1, 'oa-audience: ERASURE_LEDGER is not set. Set it to the same directory as for the service.\n'],
   ])
 })
