@@ -19,6 +19,8 @@ create function random_version() returns bigint language sql volatile
   return hashtextextended(gen_random_uuid()::text, 0);
 alter table official_account alter column credentials_version drop expression;
 alter table official_account alter column credentials_version set default random_version();
+-- Dropping the expression keeps the hashes. Instances that have cached an account read it again.
+update official_account set credentials_version = random_version();
 
 -- A transaction that only encrypts values sets oa_audience.encrypts to 'on'.
 create function only_encrypts() returns boolean language sql stable

@@ -78,6 +78,15 @@ describe('an account with an unreadable secret', () => {
     expect((await deliver(broken)).status).toBe(200)
   })
 
+  it('has none once an operator has removed it', async () => {
+    await copySecret(healthy, broken)
+    await operator.post(`/api/accounts/${broken.accountId}`, { channelSecret: '' })
+    const secret = await load(plain, 'select channel_secret from official_account where id = $1', [
+      broken.accountId,
+    ])
+    expect(secret).toEqual([{ channel_secret: null }])
+  })
+
   it('is not checked with LINE, which the result explains, and others are checked', async () => {
     await copySecret(healthy, broken)
     await load(plain, 'update account_check set due_at = now()')

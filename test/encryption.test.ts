@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { SecretEncryption } from '../src/background/secret-encryption.ts'
 import { newSecret } from '../src/endpoints/messages.ts'
+import { updateAccount } from '../src/operator/accounts/manage-accounts.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { rotateSecrets } from '../src/operator/secrets.ts'
 import { requireReadableSecrets } from '../src/secrets/examine-secrets.ts'
@@ -70,6 +71,16 @@ describe('plain text of another program', () => {
     expect((await storedSecret(plain, tenant)).version).not.toBe(version)
     expect(await deliver(service, tenant)).toBe(403)
     expect(await deliver(service, { ...tenant, channelSecret: 'another' })).toBe(200)
+  })
+
+  it('keeps its version if an update of other fields repeats it', async () => {
+    const { plain, database } = await createEncrypted()
+    const tenant = await insertPlain(plain)
+    await encrypt(database)
+    const before = await storedSecret(plain, tenant)
+    const columns = { name: 'Renamed', channel_secret: tenant.channelSecret }
+    await updateAccount(database, commandActor(), tenant.accountId, columns)
+    expect(await storedSecret(plain, tenant)).toEqual(before)
   })
 
   it('is encrypted although PostgreSQL refuses another row and a program has locked a third one', async () => {

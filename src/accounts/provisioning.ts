@@ -91,12 +91,13 @@ export async function addOrganization(database: Queryable, name: string): Promis
 const encryptAccount = <C extends Partial<AccountColumns>>(keys: SecretKeys, id: AccountId, columns: C): C =>
   mapSecrets(columns, (column, text) => keys.encrypt(`official_account.${column}`, id, text))
 
-/** Returns the columns with their secrets decrypted. A secret that no key reads is null, so that another one can replace it. */
+/** Returns the columns with their secrets decrypted. A secret that no key reads is empty, so that it can be replaced or removed. */
 export const decryptAccount = <C extends Partial<AccountColumns>>(
   keys: SecretKeys,
   id: AccountId,
   stored: C,
-): C => mapSecrets(stored, (column, value) => keys.decryptOrNull(`official_account.${column}`, id, value))
+): C =>
+  mapSecrets(stored, (column, value) => keys.decryptOrNull(`official_account.${column}`, id, value) ?? '')
 
 type SecretName = (typeof SECRET_COLUMNS)['official_account'][number]
 

@@ -92,15 +92,18 @@ class LineChecker {
 
 /** Returns up to `count` lines at the end of a file without reading the others. */
 export async function readLastLines(path: string, count: number): Promise<LedgerLine[]> {
-  const { text, isWhole } = await readEnd(path, count * LEDGER_LINE_MAX_BYTES + LEDGER_HEADER.length)
+  const bytes = count * LEDGER_LINE_MAX_BYTES + LEDGER_HEADER.length
+  let { text, isWhole } = await readEnd(path, bytes)
+  // An unterminated last line takes the place of others.
+  if (!isWhole && text.split('\n').length - 2 < count)
+    ({ text, isWhole } = await readEnd(path, bytes + UNTERMINATED_MAX_CHARACTERS))
   const texts = text.split('\n').slice(0, -1)
   // The first text is the header or the end of a line.
   const lines = texts.slice(1).slice(-count).map(parseLedgerLine)
   const isWellFormed =
     lines.every(
       (line, at) => line !== null && (at === 0 || line.number === (lines[at - 1]?.number ?? 0) + 1),
-    ) &&
-    (!isWhole || texts.length === 0 || `${texts[0]}\n` === LEDGER_HEADER)
+    ) && (isWhole ? texts.length === 0 || `${texts[0]}\n` === LEDGER_HEADER : lines.length > 0)
   if (!isWellFormed) {
     // Reads the whole file for the number of the malformed line.
     for await (const _ of readLedgerFile(path));

@@ -152,6 +152,7 @@ export function splitPassword(url: string): { address: string; password: string 
   const parameters = new URLSearchParams(query)
   const password = parameters.get('password') ?? (ofLogin ? decode(ofLogin) : null)
   parameters.delete('password')
-  const options = parameters.size === 0 ? '' : `?${parameters}`
+  // libpq does not decode a plus sign as a space.
+  const options = parameters.size === 0 ? '' : `?${parameters}`.replaceAll('+', '%20')
   return { address: `${scheme}${user === '' ? '' : `${user}@`}${authority}${options}`, password }
 }

@@ -97,6 +97,7 @@ describe('the arguments of pg_dump', () => {
     ],
     ['postgresql:///oa?user=me&password=x%26y&host=%2Frun', 'postgresql:///oa?user=me&host=%2Frun', 'x&y'],
     ['postgres://db/oa', 'postgres://db/oa', null],
+    ['postgres://db/oa?options=-c%20a%3Db', 'postgres://db/oa?options=-c%20a%3Db', null],
   ])('have no password: %s', (url, address, password) => {
     expect(splitPassword(url)).toEqual({ address, password })
   })

@@ -117,6 +117,15 @@ export function accountChanges(before: Partial<AccountColumns>, after: Partial<A
   return changes
 }
 
+/**
+ * The columns that an update changes. If a secret were stored again, its new ciphertext would be taken for another secret: cached accounts
+ * would be read again, and the account would be checked.
+ */
+export function changedColumns(changes: Changes, columns: Partial<AccountColumns>): Partial<AccountColumns> {
+  const changed = FIELDS.filter((field) => Object.hasOwn(changes, field)).map((field) => COLUMNS[field])
+  return Object.fromEntries(changed.map((column) => [column, columns[column]]))
+}
+
 export const concernsVerification = (changes: Changes): boolean =>
   VERIFIED_FIELDS.some((field) => Object.hasOwn(changes, field))
 

@@ -15,7 +15,7 @@ import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Changes, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { accountChanges, concernsVerification } from './account-fields.ts'
+import { accountChanges, changedColumns, concernsVerification } from './account-fields.ts'
 import type { DeletedRows } from './account-rows.ts'
 import { removeAccount as removeRows } from './remove-account.ts'
 
@@ -107,7 +107,7 @@ export async function updateAccountIn(
   const stored = decryptAccount(transaction.secretKeys, id, account.columns)
   const changes = accountChanges(stored, columns)
   if (Object.keys(changes).length === 0) return changes
-  await updateColumns(transaction, id, columns)
+  await updateColumns(transaction, id, changedColumns(changes, columns))
   if (concernsVerification(changes)) await transaction.query(clearVerification, [id])
   await recordAccount(transaction, actor, { action: 'updated', account, changes })
   return changes

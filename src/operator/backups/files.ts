@@ -96,8 +96,9 @@ export async function writeSynced(path: string, content: string | Buffer): Promi
   return { size: Buffer.byteLength(content), sha256 }
 }
 
-/** A new or renamed file survives a power failure once its directory is on disk. */
-export const syncDirectory = (path: string): Promise<void> => withFile(path, (directory) => directory.sync())
+/** A new or renamed file survives a power failure once its directory is on disk. The directory may be a symbolic link. */
+export const syncDirectory = (path: string): Promise<void> =>
+  withFile(path, (directory) => directory.sync(), 'r')
 
 /** After a failure, no further item begins. */
 export async function inParallel<T>(items: T[], work: (item: T) => Promise<unknown>): Promise<void> {

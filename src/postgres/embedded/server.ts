@@ -162,18 +162,21 @@ export class EmbeddedServer {
   /** Connects, and starts the server if it does not run. Retries until the time limit. */
   async #connectOrStart(timeoutMs = START_TIMEOUT_MS): Promise<pg.Client> {
     const deadline = Date.now() + timeoutMs
+    // A server that ends in a longer recovery, such as on a full disk, would end again.
+    const lastStart = Date.now() + START_TIMEOUT_MS
     for (;;) {
       try {
         return await this.#connect()
       } catch (error) {
         if (this.#spawnError !== null) throw this.#spawnError
-        if (this.#stopped || Date.now() > deadline) {
+        // Any other error comes from a running server that is starting, stopping or busy.
+        const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
+        const mustStart = isDown && this.#child === null
+        if (this.#stopped || Date.now() > (mustStart ? lastStart : deadline)) {
           const reason = lastLogLine(this.#directory) ?? (error as Error).message
           throw new FatalError(`the embedded PostgreSQL in ${this.#directory} did not start: ${reason}`)
         }
-        // Any other error comes from a running server that is starting, stopping or busy.
-        const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
-        if (isDown && this.#child === null) this.#start()
+        if (mustStart) this.#start()
         await sleep(POLL_MS)
       }
     }
