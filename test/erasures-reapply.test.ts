@@ -4,6 +4,7 @@ import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
 import { readConfig } from '../src/config/config.ts'
 import { Sender } from '../src/endpoints/sender.ts'
 import { startService } from '../src/main.ts'
+import { refuseRequests } from '../src/operator/accounts/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
@@ -193,6 +194,15 @@ it('erases a person again whose data was dumped before the erasure and restored 
     members: 2,
   })
   expect(await readEverything(target.database)).not.toMatch(/Uanna|Ubert/)
+})
+
+it('the service starts while an account is being removed, whose erasures are deleted before the account', async () => {
+  const { service, tenant, database, directory, env } = await setUp()
+  await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST)])
+  await erase(service, tenant, 'Uanna')
+  await database.transaction((transaction) => refuseRequests(transaction, tenant.accountId))
+  await load(database, 'delete from erased_person')
+  await start(env, directory)
 })
 
 it('a member whose user id was not erased stays, even with the member id of a line', async () => {

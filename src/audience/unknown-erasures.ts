@@ -89,7 +89,7 @@ export async function* compareLedger(database: Queryable, directory: string): As
   yield await compare()
 }
 
-/** Returns the erasures that the database lacks. Erasures of accounts that do not exist are not among them. */
+/** Returns the erasures that the database lacks. Erasures of accounts that do not exist, or are being removed, are not among them. */
 async function selectUnknown(database: Queryable, erasures: LedgerErasure[]): Promise<LedgerErasure[]> {
   if (erasures.length === 0) return []
   const rows = await database.query<{ position: number }>(selectUnknownErasures, [
@@ -104,7 +104,7 @@ async function selectUnknown(database: Queryable, erasures: LedgerErasure[]): Pr
 const selectUnknownErasures = statement('select-unknown-erasures')`
     select line.position::int as position
       from unnest($1::bigint[], $2::text[], $3::timestamptz[]) with ordinality as line (account_id, hash, erased_at, position)
-     where exists (select from official_account a where a.id = line.account_id)
+     where exists (select from official_account a where a.id = line.account_id and not a.is_being_removed)
        and not exists (select from erased_person e
                         where e.channel_oa_id = line.account_id and e.person_hash = decode(line.hash, 'hex')
                           and e.erased_at >= line.erased_at)

@@ -1,8 +1,10 @@
 /** A rolling upgrade from the last release under load, in which one instance is rolled back. */
+import { randomBytes } from 'node:crypto'
 import { expect, it, onTestFinished } from 'vitest'
 import { Receiver } from '../../tools/load/receiver.ts'
+import { randomUserId } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import { load as loadRows } from '../support/load.ts'
 import { assembleNextVersion, buildPreviousVersion } from '../support/previous-version.ts'
@@ -37,6 +39,52 @@ async function setUpDatabase(previous: string) {
 }
 
 /** An endpoint of each format. */
+/** Plain inserts, as by another program: the statements of this version need its schema. */
+async function insertTenant(database: TextDatabase): Promise<Tenant> {
+  const channelSecret = randomBytes(16).toString('hex')
+  const botUserId = randomUserId()
+  const headers = {
+    'x-client-id': randomBytes(12).toString('hex'),
+    'x-client-secret': randomBytes(12).toString('hex'),
+    'x-api-key': randomBytes(12).toString('hex'),
+  }
+  type Row = {
+    organization: bigint
+    account: bigint
+    oa_hash: string
+    tracking_key: string
+    client: bigint
+    key: bigint
+  }
+  const [row] = await database.query<Row>(
+    `with o as (insert into organization (name) values ('test') returning id),
+          a as (insert into official_account (organization_id, name, channel_secret, bot_user_id)
+                select id, 'test', $1, $2 from o returning id, organization_id, oa_hash, tracking_key),
+          c as (insert into api_client (client_id, client_secret) values ($3, $4) returning id),
+          k as (insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+                select c.id, $5, a.id, a.organization_id from c, a returning id)
+     select a.organization_id as organization, a.id as account, a.oa_hash, a.tracking_key, c.id as client, k.id as key from a, c, k`,
+    [channelSecret, botUserId, ...Object.values(headers)],
+  )
+  if (row === undefined) throw new Error('nothing was inserted')
+  return {
+    ...{
+      organizationId: row.organization,
+      accountId: row.account,
+      channelSecret,
+      chatSecret: null,
+      botUserId,
+    },
+    ...{
+      oaHash: row.oa_hash,
+      trackingKey: row.tracking_key,
+      clientRowId: row.client,
+      keyId: row.key,
+      headers,
+    },
+  }
+}
+
 async function addEndpoints(database: TextDatabase, { accountId }: Tenant, url: string) {
   const endpoints = await database.query<{ format: string; secret: string }>(
     `insert into endpoint (channel_oa_id, url, format, allow_private_network)
@@ -50,7 +98,7 @@ async function addEndpoints(database: TextDatabase, { accountId }: Tenant, url: 
 /** Two instances of a version under load, with an endpoint of each format. */
 async function startUnderLoad(program: string) {
   const { database, env } = await setUpDatabase(program)
-  const tenant = await addTenant(database)
+  const tenant = await insertTenant(database)
   const faults: Error[] = []
   const receiver = new Receiver((error) => faults.push(error))
   onTestFinished(() => receiver.close())
