@@ -879,7 +879,7 @@ export const th: Texts = {
     clientRefused: 'ไคลเอนต์ถูกเพิกถอนหรือหมดอายุ',
     expiresSoon: (when) => `หมดอายุ${when}`,
     changeExpiry: 'เปลี่ยนวันหมดอายุ',
-    changeExpiryOf: (id) => `เปลี่ยนวันหมดอายุของ key ${id}`,
+    changeExpiryOf: (id) => `วันหมดอายุ ของ key ${id}: เปลี่ยน`,
     expiryText: 'การเปลี่ยนมีผลตั้งแต่คำขอถัดไป',
     expirySubmit: 'บันทึก',
     expirySaved: 'เปลี่ยนวันหมดอายุแล้ว',
