@@ -43,7 +43,7 @@ create table official_account (
   followers_import jsonb,
   person_key bytea default decode(random_token(), 'hex'::text) not null,
   created_at timestamp with time zone default now() not null,
-  is_being_removed boolean default false not null,
+  is_being_removed boolean,
   constraint official_account_pkey PRIMARY KEY (id),
   constraint official_account_id_organization_id_key UNIQUE (id, organization_id),
   constraint official_account_oa_hash_key UNIQUE (oa_hash),

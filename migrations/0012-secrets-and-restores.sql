@@ -71,8 +71,9 @@ create index erased_person_not_in_ledger on erased_person (channel_oa_id, member
 -- Each minute, one instance records these erasures in the order of their times. A restore loses the newest ones.
 create index erased_person_ledger_backlog on erased_person (erased_at) where not in_ledger;
 
--- A removal deletes the erasures of the account long before the account. Meanwhile, the ledger does not count them as lost.
-alter table official_account add column is_being_removed boolean not null default false;
+-- Null: no. A removal deletes the erasures of the account long before the account. Meanwhile, the ledger does not count them as lost.
+-- Without a default, because can_call_platform() uses the type of the row: PostgreSQL before 18 would refuse it.
+alter table official_account add column is_being_removed boolean;
 
 -- Restored backups. Changes that were committed between the two times are lost, but clients may have read them.
 create table database_restore (

@@ -104,7 +104,7 @@ async function selectUnknown(database: Queryable, erasures: LedgerErasure[]): Pr
 const selectUnknownErasures = statement('select-unknown-erasures')`
     select line.position::int as position
       from unnest($1::bigint[], $2::text[], $3::timestamptz[]) with ordinality as line (account_id, hash, erased_at, position)
-     where exists (select from official_account a where a.id = line.account_id and not a.is_being_removed)
+     where exists (select from official_account a where a.id = line.account_id and a.is_being_removed is not true)
        and not exists (select from erased_person e
                         where e.channel_oa_id = line.account_id and e.person_hash = decode(line.hash, 'hex')
                           and e.erased_at >= line.erased_at)
