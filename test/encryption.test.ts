@@ -250,7 +250,7 @@ describe('the command secrets', () => {
     )
     expect(stored.status).toBe(0)
     const decrypted = await runCommand(['secrets', 'decrypt', '--yes', '--json'], env)
-    expect(JSON.parse(decrypted.stdout)).toEqual({ decrypted: 3, unreadable: 0 })
+    expect(JSON.parse(decrypted.stdout)).toEqual({ decrypted: 2, unreadable: 0 })
     expect(await valuesByKey(plain)).toEqual({ plain: 8 })
     const { secret } = await storedSecret(plain, tenant)
     expect(secret).toBe(tenant.channelSecret)
