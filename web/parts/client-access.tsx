@@ -7,7 +7,7 @@ import { EditExpiry } from './credentials.tsx'
 import { Dialog } from './dialog.tsx'
 import { Form } from './form.tsx'
 import { Facts, Panel } from './page.tsx'
-import { SecretOnce } from './secret-once.tsx'
+import { RotateDialog } from './rotate-dialog.tsx'
 import { Time } from './values.tsx'
 
 type Client = Json<ClientDetails>
@@ -79,30 +79,9 @@ function AccessActions({ client, onChange }: { client: Client; onChange: () => v
 
 function RotateClient({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const [secret, setSecret] = useState<string | null>(null)
-  const rotate = async () => {
-    const response = await post<{ clientSecret: string }>(`/api/clients/${id}/rotate`)
-    setSecret(response.clientSecret)
-  }
-  return (
-    <Dialog title={secret === null ? t.clients.rotate : t.clients.rotated} onClose={onClose}>
-      {secret === null ? (
-        <Form submit={t.clients.rotate} onSubmit={rotate} onCancel={onClose}>
-          <p>{t.clients.rotateText}</p>
-        </Form>
-      ) : (
-        <>
-          <SecretOnce label={t.clients.clientSecret} secret={secret} />
-          <p>{t.clients.rotateText}</p>
-          <footer class="actions">
-            <button type="button" class="primary" onClick={onClose}>
-              {t.common.close}
-            </button>
-          </footer>
-        </>
-      )}
-    </Dialog>
-  )
+  const rotate = async () => (await post<{ clientSecret: string }>(`/api/clients/${id}/rotate`)).clientSecret
+  const { rotate: title, rotated, rotateText: text, clientSecret: label } = t.clients
+  return <RotateDialog {...{ title, rotated, text, label, rotate, onClose }} />
 }
 
 function FinishClientRotation({

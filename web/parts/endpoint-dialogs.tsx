@@ -8,7 +8,7 @@ import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Confirm, Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
-import { SecretOnce } from './secret-once.tsx'
+import { RotateDialog } from './rotate-dialog.tsx'
 import { ActionFailure } from './states.tsx'
 import { TestDialog } from './test-dialog.tsx'
 import { Payload } from './values.tsx'
@@ -58,30 +58,9 @@ function TestResult({ result: { request, response } }: { result: Json<TestDelive
 
 export function RotateSecret({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const [secret, setSecret] = useState<string | null>(null)
-  const rotate = async () => {
-    const response = await post<{ secret: string }>(`/api/endpoints/${id}/rotate`)
-    setSecret(response.secret)
-  }
-  return (
-    <Dialog title={secret === null ? t.endpoints.rotate : t.endpoints.rotated} onClose={onClose}>
-      {secret === null ? (
-        <Form submit={t.endpoints.rotate} onSubmit={rotate} onCancel={onClose}>
-          <p>{t.endpoints.rotateText}</p>
-        </Form>
-      ) : (
-        <>
-          <SecretOnce label={t.endpoints.secret} secret={secret} />
-          <p>{t.endpoints.rotateText}</p>
-          <footer class="actions">
-            <button type="button" class="primary" onClick={onClose}>
-              {t.common.close}
-            </button>
-          </footer>
-        </>
-      )}
-    </Dialog>
-  )
+  const rotate = async () => (await post<{ secret: string }>(`/api/endpoints/${id}/rotate`)).secret
+  const { rotate: title, rotated, rotateText: text, secret: label } = t.endpoints
+  return <RotateDialog {...{ title, rotated, text, label, rotate, onClose }} />
 }
 
 export function FinishRotation({
