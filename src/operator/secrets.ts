@@ -25,7 +25,7 @@ export interface RunResult {
   unreadable: number
 }
 
-/** The service keeps working meanwhile. Throws a FatalError if there is no key, or if rows stay locked. */
+/** The service keeps working meanwhile. Throws a FatalError if no key is configured, or if rows stay locked. */
 export async function rotateSecrets(
   database: Transactions,
   actor: Actor,
@@ -38,7 +38,7 @@ export async function rotateSecrets(
 }
 
 /**
- * A running service whose SECRETS_KEYS does not begin with plain encrypts the secrets again. Throws a FatalError if there is no key, or if
+ * A running service whose SECRETS_KEYS does not begin with plain encrypts the secrets again. Throws a FatalError if no key is configured, or if
  * rows stay locked.
  */
 export async function decryptSecrets(
