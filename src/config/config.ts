@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
 import { Secret } from './secret.ts'
 import type { SecretKeys } from './secret-keys.ts'
+import { fileNameOf, textOf } from './variable-text.ts'
 import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
 
 export type DatabaseChoice =
@@ -76,11 +77,11 @@ export interface Budget {
 /** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
 export function readConfig(env: Record<string, string | undefined> = process.env): Config {
   const faults: string[] = []
-  const read = <T>({ name, fallback, parse }: Variable<T>): T => {
-    const text = env[name]?.trim()
-    if (text === undefined || text === '') return fallback
+  const read = <T>(variable: Variable<T>): T => {
+    const { name, fallback, parse } = variable
     try {
-      return parse(text)
+      const text = textOf(variable, env)
+      return text === '' ? fallback : parse(text)
     } catch (error) {
       faults.push(`${name} ${(error as Error).message}`)
       return fallback
@@ -189,6 +190,14 @@ export function removeSecretsKeys(env: Record<string, string | undefined>): Secr
   return text ? new Secret(text) : null
 }
 
+/** The variables of SECRETS_KEYS that are set, for a child process that uses the same database. */
+export function variablesOfSecretsKeys(
+  env: Record<string, string | undefined> = process.env,
+): Record<string, string> {
+  const { name } = VARIABLES.secretsKeys
+  return Object.fromEntries([name, fileNameOf(name)].flatMap((set) => (env[set] ? [[set, env[set]]] : [])))
+}
+
 /** The environment for a child process that must not inherit this service's configuration. */
 export function environmentOfPrograms(): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
@@ -203,10 +212,17 @@ export function environmentOfPostgresPrograms(): Record<string, string> {
 
 /** The variables as a table for `oa-audience --help`. */
 export function describeVariables(): string {
-  const rows = Object.values(VARIABLES).map(({ name, shownDefault, help }) => ({ name, shownDefault, help }))
+  const rows: Array<Pick<Variable<unknown>, 'name' | 'shownDefault' | 'help' | 'isSecret'>> =
+    Object.values(VARIABLES)
   const nameWidth = Math.max(...rows.map((row) => row.name.length))
   const defaultWidth = Math.max(...rows.map((row) => row.shownDefault.length))
-  return rows
-    .map((row) => `  ${row.name.padEnd(nameWidth)}  ${row.shownDefault.padEnd(defaultWidth)}  ${row.help}`)
-    .join('\n')
+  const secret = rows.filter((row) => row.isSecret).map((row) => fileNameOf(row.name))
+  return [
+    ...rows.map(
+      (row) => `  ${row.name.padEnd(nameWidth)}  ${row.shownDefault.padEnd(defaultWidth)}  ${row.help}`,
+    ),
+    '',
+    '  A secret can be in a file instead, which one of these variables names:',
+    `  ${secret.join(', ')}`,
+  ].join('\n')
 }

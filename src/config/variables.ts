@@ -32,6 +32,8 @@ export interface Variable<T> {
   fallback: T
   /** throws an Error whose message continues "NAME …" and never quotes the value, which may be secret */
   parse: (text: string) => T
+  /** whether the value may contain a secret, so that NAME_FILE can name a file with the value instead */
+  isSecret?: true
 }
 
 const variable = <T>(definition: Variable<T>): Variable<T> => definition
@@ -60,6 +62,7 @@ export const VARIABLES = {
   }),
   databaseUrl: variable<Secret | 'none' | null>({
     name: 'DATABASE_URL',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'postgres://… of the database, or of its primary and standbys (h1,h2 with target_session_attrs=read-write); unset: an embedded PostgreSQL in DATA_DIR; none: no database',
     fallback: null,
@@ -67,6 +70,7 @@ export const VARIABLES = {
   }),
   databaseReadUrl: variable<Secret | null>({
     name: 'DATABASE_READ_URL',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'postgres://… of replicas of DATABASE_URL (h1,h2), which then serve streams, exports, searches and pages that may be old',
     fallback: null,
@@ -95,6 +99,7 @@ export const VARIABLES = {
   }),
   redisUrl: variable<Secret | null>({
     name: 'REDIS_URL',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'redis://… of the server that shares the rate limit between instances',
     fallback: null,
@@ -158,6 +163,7 @@ export const VARIABLES = {
   }),
   consoleToken: variable<Secret | null>({
     name: 'CONSOLE_TOKEN',
+    isSecret: true,
     shownDefault: 'unset',
     help: `token of the first owner and of emergencies, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters; optional once an owner exists`,
     fallback: null,
@@ -179,6 +185,7 @@ export const VARIABLES = {
   }),
   smtpUrl: variable<Secret | null>({
     name: 'SMTP_URL',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'smtps://user:password@host:465?from=alerts@example.com of the mail server for notifications; unset: no email',
     fallback: null,
@@ -186,6 +193,7 @@ export const VARIABLES = {
   }),
   heartbeatUrl: variable<Secret | null>({
     name: 'HEARTBEAT_URL',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'URL of an outside watchdog, requested once a minute while the service can store deliveries',
     fallback: null,
@@ -193,6 +201,7 @@ export const VARIABLES = {
   }),
   secretsKeys: variable<SecretKeys>({
     name: 'SECRETS_KEYS',
+    isSecret: true,
     shownDefault: 'unset',
     help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, and all decrypt; if unset, or with plain in the place of the first key, new secrets are plain text',
     fallback: SecretKeys.NONE,

@@ -8,6 +8,7 @@ import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { newKey } from '../support/secret-keys.ts'
 
 // A proof takes 20 s, and five times as long on a busy machine.
 vi.setConfig({ testTimeout: 400_000 })
@@ -133,7 +134,9 @@ it('leaves alone what another run is using', async () => {
   const before = await readContents(database)
   const first = startProve({ DATABASE_URL: url })
   await receives(database, 1)
-  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
+  // The secrets of its account are encrypted, and its service reads them.
+  const env = { DATABASE_URL: url, SECRETS_KEYS: newKey('2026a') }
+  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], env)
   expect(status, stderr).toBe(0)
   await receives(database, 1)
   first.kill('SIGINT')

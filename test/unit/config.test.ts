@@ -1,7 +1,11 @@
 /** All invalid variables are reported together, by name and without their values. */
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { describeVariables, readConfig } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
+import { temporaryDirectory } from '../support/process.ts'
 
 function faultsOf(env: Record<string, string>): string[] {
   try {
@@ -56,6 +60,63 @@ describe('the configuration', () => {
 
   it('treats an empty variable as unset', () => {
     expect(readConfig(Object.fromEntries(NAMES.map((name) => [name, ''])))).toEqual(readConfig({}))
+  })
+
+  it('reads a secret from the file that NAME_FILE names, without the line break at its end', () => {
+    const directory = temporaryDirectory()
+    const file = join(directory, 'database_url')
+    writeFileSync(file, 'postgres://user:secret@db:5432/oa\n')
+    const { database } = readConfig({ DATABASE_URL_FILE: file })
+    expect(database.kind === 'url' && database.url.reveal()).toBe('postgres://user:secret@db:5432/oa')
+  })
+
+  it('refuses a secret that is set twice, and a file that is empty or cannot be read', () => {
+    const directory = temporaryDirectory()
+    const empty = join(directory, 'empty')
+    writeFileSync(empty, '\n')
+    const missing = join(directory, 'missing')
+    expect(
+      faultsOf({
+        ...{ DATABASE_URL: 'postgres://db/oa', DATABASE_URL_FILE: empty },
+        ...{ REDIS_URL_FILE: missing, CONSOLE_TOKEN_FILE: empty, SMTP_URL_FILE: directory },
+      }),
+    ).toEqual([
+      'DATABASE_URL and DATABASE_URL_FILE are both set: set one of them',
+      'REDIS_URL has no value: the file of REDIS_URL_FILE cannot be read (ENOENT)',
+      'CONSOLE_TOKEN has no value: the file of CONSOLE_TOKEN_FILE is empty',
+      'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read (EISDIR)',
+    ])
+  })
+
+  it('reads a secret from a file of Windows, which has a byte order mark and a carriage return', () => {
+    const file = join(temporaryDirectory(), 'database_url')
+    writeFileSync(file, '\uFEFFpostgres://user:secret@db:5432/oa\r\n')
+    const { database } = readConfig({ DATABASE_URL_FILE: file })
+    expect(database.kind === 'url' && database.url.reveal()).toBe('postgres://user:secret@db:5432/oa')
+  })
+
+  it('refuses a pipe, a device and a file that is too large for a secret, without reading them', () => {
+    const directory = temporaryDirectory()
+    const pipe = join(directory, 'pipe')
+    execFileSync('mkfifo', [pipe])
+    const large = join(directory, 'large')
+    writeFileSync(large, 'x'.repeat(64 * 1024 + 1))
+    expect(
+      faultsOf({ CONSOLE_TOKEN_FILE: large, REDIS_URL_FILE: '/dev/zero', DATABASE_URL_FILE: pipe }),
+    ).toEqual([
+      'DATABASE_URL has no value: the file of DATABASE_URL_FILE is not a regular file',
+      'REDIS_URL has no value: the file of REDIS_URL_FILE is not a regular file',
+      'CONSOLE_TOKEN has no value: the file of CONSOLE_TOKEN_FILE is larger than 64 KiB',
+    ])
+  })
+
+  it('never quotes the content of a file', () => {
+    const file = join(temporaryDirectory(), 'redis_url')
+    writeFileSync(file, 'secret-but-no-url')
+    const [fault = '', ...others] = faultsOf({ REDIS_URL_FILE: file })
+    expect(others).toEqual([])
+    expect(fault).toMatch(/^REDIS_URL must be a redis/)
+    expect(fault).not.toContain('secret-but-no-url')
   })
 
   it('enables tracing if OTEL_* names a collector, unless OTEL_SDK_DISABLED is true', () => {

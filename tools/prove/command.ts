@@ -11,7 +11,7 @@ import { makePartitions } from '../../src/background/maintenance/maintenance.ts'
 import { between, withJson } from '../../src/cli/input.ts'
 import { printMany, printOne } from '../../src/cli/io.ts'
 import { Progress } from '../../src/cli/progress.ts'
-import { type DatabaseChoice, readConfig } from '../../src/config/config.ts'
+import { type DatabaseChoice, readConfig, variablesOfSecretsKeys } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
 import { migrateDatabase, withDatabase } from '../../src/postgres/pool/open.ts'
 import {
@@ -158,23 +158,22 @@ interface SetUp {
   close: () => Promise<void>
 }
 
-const SERVICE_ENV = { RATE_LIMIT_MAX: '0' }
-
 async function setUp({ id }: ProveAccount, choice: UsableDatabase, failoverCommand?: string): Promise<SetUp> {
   const port = await freePort()
+  const common = { RATE_LIMIT_MAX: '0', ...variablesOfSecretsKeys() }
   if (choice.kind === 'embedded') {
-    const service = new Service(port, [INSTANCE, String(id)], { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
+    const service = new Service(port, [INSTANCE, String(id)], { ...common, DATA_DIR: choice.dataDir })
     return { service, faults: faultsOfEmbedded(service, choice.dataDir), close: () => service.stop() }
   }
   if (failoverCommand !== undefined) {
     const service = new Service(port, [INSTANCE, String(id)], {
-      ...SERVICE_ENV,
+      ...common,
       DATABASE_URL: choice.url.reveal(),
     })
     return { service, faults: faultsOfFailover(failoverCommand), close: () => service.stop() }
   }
   const { proxies, url } = await openProxies(choice.url.reveal())
-  const service = new Service(port, [INSTANCE, String(id)], { ...SERVICE_ENV, DATABASE_URL: url })
+  const service = new Service(port, [INSTANCE, String(id)], { ...common, DATABASE_URL: url })
   const close = async () => {
     await service.stop()
     for (const proxy of proxies) proxy.close()

@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
+import { countPlainRows } from '../secrets.ts'
 
 /** Flushes queue behind our lock request, and their own lock_timeout is 600 ms. So our request must end earlier. */
 const LOCK_TIMEOUT_MS = 300
@@ -18,12 +19,6 @@ const POLL_MS = 50
 
 const limitLockWait = statement('limit-lock-wait-of-backup')`set lock_timeout = ${LOCK_TIMEOUT_MS}`
 const removeLimit = statement('remove-lock-limit-of-backup')`set lock_timeout = 0`
-
-const countPlain = statement('count-plain-secrets-for-backup')`
-    select (select count(*) from official_account where is_plain_secret(channel_secret)
-                or is_plain_secret(channel_access_token) or is_plain_secret(chat_secret))
-         + (select count(*) from endpoint where is_plain_secret(secret) or is_plain_secret(previous_secret))
-         + (select count(*) from notification_channel where is_plain_secret(target) or is_plain_secret(secret)) as rows`
 
 const selectNextId = statement('select-next-transaction-for-backup')`
     select pg_snapshot_xmax(pg_current_snapshot())::text as id`
@@ -43,12 +38,9 @@ const REWRITES: Array<[table: string, rewrite: Statement]> = [
 ]
 
 export async function removeOldSecrets(session: Queryable, warn: (text: string) => void): Promise<void> {
-  const [plain] = await session.query<{ rows: bigint }>(countPlain)
-  if (plain !== undefined && plain.rows > 0n) {
-    warn(
-      `${plain.rows} rows contain secrets in plain text. Run "oa-audience secrets rotate" before the backup.`,
-    )
-  }
+  const rows = await countPlainRows(session)
+  if (rows > 0)
+    warn(`${rows} rows contain secrets in plain text. Run "oa-audience secrets rotate" before the backup.`)
   if (!(await haveOldTransactionsEnded(session)))
     warn(
       'a transaction has been open for more than 5 s, so the files may contain secrets that were replaced since it began',
