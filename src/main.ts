@@ -39,7 +39,6 @@ const DRAIN_MS = 1_000
 const CLOSE_TIMEOUT_MS = 6_500
 /** Time for the database connections and the embedded server to end. The three limits together stay below 10 s. */
 const RELEASE_TIMEOUT_MS = 2_000
-const IDLE_SWEEP_MS = 50
 /** A terminal or systemd signals npm and this process, and npm forwards its signal. Signals within this time count as one. */
 const SIGNAL_ECHO_MS = 1_000
 
@@ -169,13 +168,10 @@ async function listenForMetrics(
   return server
 }
 
-/** Closes connections when they become idle, and cuts the others at the limit. */
+/** Waits for accepted requests, and cuts their connections at the limit. */
 async function closeServer(app: FastifyInstance): Promise<void> {
-  // A kept-alive connection becomes idle only after its last response is sent.
-  const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
   const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
   await app.close()
-  clearInterval(sweep)
   clearTimeout(cut)
 }
 

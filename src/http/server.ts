@@ -54,7 +54,7 @@ export function createServer(
   })
   app.decorate('limitUnroutable', null)
   app.server.on('checkExpectation', (request, response) => refuseExpectation(app, request, response))
-  limitIdleConnections(app.server)
+  limitIdleConnections(app)
   observeRequests(app)
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)

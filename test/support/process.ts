@@ -40,8 +40,13 @@ export function environment(env: Record<string, string>): NodeJS.ProcessEnv {
 }
 
 /** Starts `oa-audience serve`, by default of this checkout. Resolves when the service logs its address, and rejects with its output if it exits first. */
-export function spawnService(env: Record<string, string>, main = MAIN): Promise<ServiceProcess> {
+export function spawnService(
+  env: Record<string, string>,
+  main = MAIN,
+  cwd?: string,
+): Promise<ServiceProcess> {
   const child = spawn(process.execPath, [main, 'serve'], {
+    cwd,
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
