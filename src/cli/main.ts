@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import cluster from 'node:cluster'
+import { constants } from 'node:os'
 import { run } from './run.ts'
 
 // A reader such as head may close the pipe early, which is a success. A full disk is not.
@@ -8,6 +9,13 @@ process.stdout.on('error', (error: Error & { code?: string }) => {
   console.error(`oa-audience: standard output cannot be written (${error.code})`)
   process.exit(1)
 })
+// The kernel ignores a signal to the first process of a container unless the process handles it. A command that handles it itself
+// has a second listener.
+if (process.pid === 1)
+  for (const signal of ['SIGTERM', 'SIGINT'] as const)
+    process.on(signal, () => {
+      if (process.listenerCount(signal) === 1) process.exit(128 + constants.signals[signal])
+    })
 await run(process.argv.slice(2), process)
 // The IPC channel to the first process would keep a worker running that failed to start.
 if (process.exitCode && cluster.isWorker) process.exit()
