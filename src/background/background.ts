@@ -17,8 +17,10 @@ import type { Metrics } from '../observability/metrics.ts'
 import { listFleet } from '../operator/accounts/fleet.ts'
 import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { listBacklogs } from '../operator/endpoints/endpoint-health.ts'
+import { readLedgerDelay } from '../operator/erasures.ts'
 import { countNotifications } from '../operator/notifications/channel-health.ts'
 import type { NotificationSender } from '../operator/notifications/send.ts'
+import { countPlainRows } from '../operator/secrets.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
@@ -123,6 +125,8 @@ export class Background {
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
       metrics?.watchNotifications(() => countNotifications(database))
+      if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
+      if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))
       metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
     }
     // If the database can never become ready, the process ends with that error.

@@ -167,7 +167,7 @@ function printMessage({ id, text, status, answer, attempts, ...times }: Notifica
   const outcome = sentAt ? `sent ${sentAt}` : failedAt ? `failed ${failedAt}` : 'not sent yet'
   const response = answer === null ? '' : `, last response: ${responseLine(status, answer)}`
   print(`\nmessage ${id}, ${createdAt}: ${outcome}, attempts: ${attempts}${response}`)
-  // Its lines have no control characters: see safe-text.ts.
+  // Its lines have no control characters: see one-line.ts.
   for (const line of text.split('\n')) print(`  ${line}`)
 }
 

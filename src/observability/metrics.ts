@@ -2,21 +2,13 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
-import {
-  accountVerified,
-  deliveriesDequeued,
-  deliveryQueued,
-  deliveryStored,
-  flushing,
-  idTokenVerified,
-  profileRequested,
-  timeReplaced,
-} from './facts.ts'
+import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing, timeReplaced } from './facts.ts'
 import {
   countNotificationFacts,
   type NotificationCounts,
   notificationGauges,
 } from './notification-metrics.ts'
+import { countPlatformFacts } from './platform-metrics.ts'
 import {
   type AccountProblems,
   accountProblemGauge,
@@ -35,12 +27,11 @@ const BACKLOG_INTERVAL_MS = 60_000
 const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
-const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
-const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
 
 /**
  * The metrics of a running service. With WEB_CONCURRENCY, the page adds up the figures of all processes. A gauge that has the same
- * value in each process sets another `aggregator`. No label contains an IP address or a person. Endpoints appear by id.
+ * value in each process sets another `aggregator`. No label contains an IP address or a person. Names of
+ * accounts and endpoints appear in the labels of `…_info` only.
  */
 export class Metrics {
   readonly registry = new Registry()
@@ -52,7 +43,7 @@ export class Metrics {
     collectDefaultMetrics({ register: this.registry })
     this.#countEvents(sources)
     this.#measureFlushes()
-    this.#countPlatformOutcomes()
+    this.#unsubscribe.push(countPlatformFacts(this.registry))
     this.#unsubscribe.push(countEndpointAttempts(this.registry))
     this.#unsubscribe.push(countNotificationFacts(this.registry))
     this.#unsubscribe.push(countDatabaseFacts(this.registry))
@@ -140,34 +131,6 @@ export class Metrics {
     )
   }
 
-  #countPlatformOutcomes(): void {
-    const verifications = new Counter({
-      name: 'oa_audience_verifications_total',
-      help: 'Verifications of accounts by outcome: verified, refused, or unavailable',
-      labelNames: ['outcome'] as const,
-      registers: this.#registers,
-    })
-    const profiles = new Counter({
-      name: 'oa_audience_profiles_total',
-      help: 'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
-      labelNames: ['outcome'] as const,
-      registers: this.#registers,
-    })
-    const idTokens = new Counter({
-      name: 'oa_audience_id_tokens_total',
-      help: 'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
-      labelNames: ['outcome'] as const,
-      registers: this.#registers,
-    })
-    for (const outcome of PROFILE_OUTCOMES) profiles.inc({ outcome }, 0)
-    for (const outcome of ID_TOKEN_OUTCOMES) idTokens.inc({ outcome }, 0)
-    this.#unsubscribe.push(
-      idTokenVerified.subscribe((facts) => idTokens.inc(facts)),
-      accountVerified.subscribe((facts) => verifications.inc(facts)),
-      profileRequested.subscribe((facts) => profiles.inc(facts)),
-    )
-  }
-
   /** Counts every response by route pattern and status, including those to malformed requests. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
@@ -195,21 +158,23 @@ export class Metrics {
     databaseGauges(this.registry, database)
   }
 
-  /** Counts members whose profile is due once a minute, because counting may take longer than a scrape waits. */
+  /** Counting may take longer than a scrape waits. */
   watchProfileBacklog(count: () => Promise<number>): void {
-    const due = new Gauge({
-      name: 'oa_audience_profiles_due',
-      aggregator: 'max',
-      help: 'Members whose profile is due, at most 10,000 per account',
-      registers: this.#registers,
-    })
-    this.#repeat(BACKLOG_INTERVAL_MS, () =>
-      count().then(
-        (members) => due.set(members),
-        // No figure is better than an outdated one.
-        () => due.remove(),
-      ),
-    )
+    const help = 'Members whose profile is due, at most 10,000 per account'
+    this.#watchNumber('oa_audience_profiles_due', help, count)
+  }
+
+  /** @param read seconds since the oldest erasure that the ledger does not have; 0: none */
+  watchErasureLedger(read: () => Promise<number>): void {
+    const help =
+      'Age of the oldest erasure that ERASURE_LEDGER does not have; 0: none. No series without ERASURE_LEDGER'
+    this.#watchNumber('oa_audience_erasures_oldest_unrecorded_seconds', help, read)
+  }
+
+  watchPlainSecrets(count: () => Promise<number>): void {
+    const help =
+      'Rows with secrets in plain text, although SECRETS_KEYS begins with a key; otherwise no series'
+    this.#watchNumber('oa_audience_plain_secret_rows', help, count)
   }
 
   /** Reads the backlogs of endpoints every 15 s. An endpoint without one has no series. */
@@ -223,7 +188,7 @@ export class Metrics {
   watchNotifications(read: () => Promise<NotificationCounts[]>): void {
     const show = notificationGauges(this.registry)
     // No figure is better than an outdated one.
-    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show(null)))
   }
 
   /** Assesses every account once a minute. An account without a problem has no series. */
@@ -231,6 +196,18 @@ export class Metrics {
     const show = accountProblemGauge(this.registry)
     // No figure is better than an outdated one.
     this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
+  }
+
+  /** Reads the number once a minute. */
+  #watchNumber(name: string, help: string, read: () => Promise<number>): void {
+    const gauge = new Gauge({ name, help, aggregator: 'max', registers: this.#registers })
+    // No figure is better than an outdated one.
+    this.#repeat(BACKLOG_INTERVAL_MS, () =>
+      read().then(
+        (value) => gauge.set(value),
+        () => gauge.remove(),
+      ),
+    )
   }
 
   #repeat(intervalMs: number, update: () => Promise<void>): void {

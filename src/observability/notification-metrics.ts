@@ -35,8 +35,8 @@ export interface NotificationCounts {
   failed: number
 }
 
-/** Returns a function that replaces the counts of all formats. */
-export function notificationGauges(registry: Registry): (counts: NotificationCounts[]) => void {
+/** Returns a function that replaces the counts of all formats. Null: the counts are unknown. */
+export function notificationGauges(registry: Registry): (counts: NotificationCounts[] | null) => void {
   const gauge = (name: string, help: string) =>
     new Gauge({ name, help, aggregator: 'max', labelNames: ['format'] as const, registers: [registry] })
   const pending = gauge('oa_audience_notifications_pending', 'Notifications that are not sent yet')
@@ -46,6 +46,9 @@ export function notificationGauges(registry: Registry): (counts: NotificationCou
   )
   return (counts) => {
     for (const each of [pending, failed]) each.reset()
+    if (counts === null) return
+    // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first failure.
+    for (const each of [pending, failed]) for (const format of FORMATS) each.set({ format }, 0)
     for (const { format, ...count } of counts) {
       pending.set({ format }, count.pending)
       failed.set({ format }, count.failed)

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { endpointResponded } from './facts.ts'
+import { hostLabel, nameLabel } from './label-text.ts'
 
 /** Deliveries to endpoints take milliseconds, or hours after an outage. */
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
@@ -8,6 +9,9 @@ const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
 
 export interface EndpointBacklog {
   id: bigint
+  accountId: bigint
+  name: string
+  url: string
   /** active, or anything else: paused */
   status: string
   pending: number
@@ -59,10 +63,20 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
     'oa_audience_endpoint_oldest_pending_seconds',
     'Age of the oldest delivery that waits for the endpoint; 0: none',
   )
+  // Labels of the other gauges would appear three times in each scrape, and a new name would begin new series.
+  const info = new Gauge({
+    name: 'oa_audience_endpoint_info',
+    help: 'Always 1: the account, name and host of each endpoint for which deliveries wait or have failed',
+    aggregator: 'max',
+    labelNames: ['endpoint', 'account', 'name', 'host'] as const,
+    registers: [registry],
+  })
   return (endpoints) => {
-    for (const each of [pending, failed, oldest]) each.reset()
-    for (const { id, status, ...backlog } of endpoints) {
-      const labels = { endpoint: String(id), status: status === 'active' ? 'active' : 'paused' }
+    for (const each of [pending, failed, oldest, info]) each.reset()
+    for (const { id, accountId, name, url, status, ...backlog } of endpoints) {
+      const endpoint = String(id)
+      info.set({ endpoint, account: String(accountId), name: nameLabel(name), host: hostLabel(url) }, 1)
+      const labels = { endpoint, status: status === 'active' ? 'active' : 'paused' }
       pending.set(labels, backlog.pending)
       failed.set(labels, backlog.failed)
       oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
@@ -72,8 +86,12 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
 
 export interface AccountProblems {
   id: bigint
+  name: string
   problems: Array<{ reason: string; status: 'quiet' | 'degraded' | 'broken' }>
 }
+
+/** Accounts whose names are exported for each reason. An alert lists five. 23 reasons × 100 × 90 bytes = 0.2 MB in the worst case. */
+const NAMED_MAX = 100
 
 const VALUES = { quiet: 1, degraded: 2, broken: 3 }
 
@@ -86,9 +104,25 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
     labelNames: ['account', 'reason'] as const,
     registers: [registry],
   })
+  const info = new Gauge({
+    name: 'oa_audience_account_info',
+    aggregator: 'max',
+    help: `Always 1: the names of accounts with a problem, for each reason those of at most ${NAMED_MAX} accounts`,
+    labelNames: ['account', 'name'] as const,
+    registers: [registry],
+  })
   return (accounts) => {
     problems.reset()
-    for (const { id, problems: found } of accounts)
-      for (const { reason, status } of found) problems.set({ account: String(id), reason }, VALUES[status])
+    info.reset()
+    const named = new Map<string, number>()
+    for (const { id, name, problems: found } of accounts) {
+      const account = String(id)
+      for (const { reason, status } of found) {
+        problems.set({ account, reason }, VALUES[status])
+        const count = named.get(reason) ?? 0
+        named.set(reason, count + 1)
+        if (count < NAMED_MAX) info.set({ account, name: nameLabel(name) }, 1)
+      }
+    }
   }
 }

@@ -93,3 +93,14 @@ export async function countErasures(
   const [counts] = await database.query<Pick<LedgerStatus, 'database' | 'notRecorded'>>(selectErasureCounts)
   return counts ?? { database: 0, notRecorded: 0 }
 }
+
+const selectOldestUnrecorded = statement('select-age-of-oldest-unrecorded-erasure')`
+    select extract(epoch from now() - erased_at)::float8 as seconds
+      from erased_person where not in_ledger order by erased_at limit 1`
+
+/** For the metrics: seconds since the oldest erasure that ERASURE_LEDGER does not have; 0: it has all. */
+export async function readLedgerDelay(database: Queryable): Promise<number> {
+  const [oldest] = await database.query<{ seconds: number }>(selectOldestUnrecorded)
+  // The erasure may have a time of another machine's clock.
+  return Math.max(0, oldest?.seconds ?? 0)
+}

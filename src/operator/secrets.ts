@@ -1,7 +1,7 @@
 /** Encrypts the stored secrets under the first key of SECRETS_KEYS, decrypts them, or reports how they are encrypted. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../errors.ts'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { changeSecrets, toFirstKey, toPlainText } from '../secrets/change-secrets.ts'
 import { examineSecrets, explainUnreadable } from '../secrets/examine-secrets.ts'
 import { recordActivity } from './activity.ts'
@@ -125,4 +125,17 @@ export async function examineEncryption(database: Queryable): Promise<SecretsFin
   if (findings.length === 0)
     findings.push({ check, severity: 'ok', message: `all secrets are encrypted under the key ${firstKeyId}` })
   return findings
+}
+
+/** Reads three partial indexes, which are empty if the service encrypts everything. */
+const countPlain = statement('count-plain-secrets')`
+    select ((select count(*) from official_account where is_plain_secret(channel_secret)
+                or is_plain_secret(channel_access_token) or is_plain_secret(chat_secret))
+          + (select count(*) from endpoint where is_plain_secret(secret) or is_plain_secret(previous_secret))
+          + (select count(*) from notification_channel where is_plain_secret(target) or is_plain_secret(secret)))::int as rows`
+
+/** The number of rows with a secret in plain text. */
+export async function countPlainRows(database: Queryable): Promise<number> {
+  const [plain] = await database.query<{ rows: number }>(countPlain)
+  return plain?.rows ?? 0
 }

@@ -56,6 +56,8 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
   metrics.watchEndpoints(async () => [])
   metrics.watchAccounts(async () => [])
   metrics.watchNotifications(async () => [])
+  metrics.watchErasureLedger(async () => 0)
+  metrics.watchPlainSecrets(async () => 0)
   const names = (await metrics.registry.getMetricsAsArray()).map(({ name }) => name)
   for (const file of ['deploy/alerts.yaml', 'deploy/grafana-dashboard.json']) {
     for (const [metric] of read(file).matchAll(/oa_audience_[a-z_]+/g)) {

@@ -4,9 +4,9 @@ import type { Transporter } from 'nodemailer'
 import { isEmailAddress } from '../../config/parsers.ts'
 import type { Secret } from '../../config/secret.ts'
 import type { EndpointResponse } from '../../endpoints/post.ts'
+import { oneLine } from '../../one-line.ts'
 import type { Notification, NotificationTarget } from './content.ts'
 import { messageId } from './requests.ts'
-import { oneLine } from './safe-text.ts'
 import { UNCHANGED, writeLines } from './text.ts'
 
 /** For each of connecting, the greeting, and silence after that. */

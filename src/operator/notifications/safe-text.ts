@@ -1,20 +1,4 @@
-/** Makes text of tenants harmless in messages: anybody who may edit an account chooses its name. */
-
-/** Removes what changes lines or the direction of text, and cuts the text to a number of characters. */
-export function oneLine(text: string, max: number): string {
-  const line = text
-    .toWellFormed()
-    .replace(/\p{Bidi_Control}/gu, '')
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
-    .trim()
-  const characters = [...line]
-  return characters.length <= max
-    ? line
-    : `${characters
-        .slice(0, max - 1)
-        .join('')
-        .trimEnd()}…`
-}
+/** Makes text of tenants harmless in chats: anybody who may edit an account chooses its name. */
 
 /** U+2060, which is invisible and takes no width, breaks up what a chat would read as a mention or a link. */
 const WORD_JOINER = '\u2060'

@@ -1,11 +1,11 @@
 /** The English text of a notification. Its first line says what has happened, and to how many accounts. */
 
+import { oneLine } from '../../one-line.ts'
 import { type ExplainedProblem, explainForMany, explainProblem } from '../accounts/problem-commands.ts'
 import { PROBLEM_TEXTS } from '../accounts/problem-texts.ts'
 import { age } from '../format.ts'
 import type { Notification, NotifiedAccount } from './content.ts'
 import { REASON_TITLES } from './reason-titles.ts'
-import { oneLine } from './safe-text.ts'
 
 const NAME_MAX_LENGTH = 60
 /** The message of a check may quote a URL. */

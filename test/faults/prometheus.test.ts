@@ -1,0 +1,235 @@
+/** deploy/alerts.yaml and the dashboard in a real Prometheus that scrapes a running service. */
+import { spawn, spawnSync } from 'node:child_process'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { textMessage } from '../../tools/simulator/events.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { becomesWell, eventually, spawnService, temporaryDirectory } from '../support/process.ts'
+import { RULE_TESTS, ruleTestFile } from '../support/rule-tests.ts'
+import { createEncrypted } from '../support/secret-keys.ts'
+import { signedDelivery } from '../support/service.ts'
+
+const RULES = fileURLToPath(new URL('../../deploy/alerts.yaml', import.meta.url))
+const DASHBOARD = new URL('../../deploy/grafana-dashboard.json', import.meta.url)
+
+const isInstalled = (program: string) => spawnSync(program, ['--version']).status === 0
+const hasPrometheus = isInstalled('prometheus') && isInstalled('promtool')
+if (!hasPrometheus) console.warn('\n!!! prometheus is not installed: alerts and dashboard are NOT tested\n')
+const hasAlertmanager = isInstalled('amtool')
+if (!hasAlertmanager) console.warn('\n!!! amtool is not installed: deploy/alertmanager.yaml is NOT tested\n')
+
+/** Their series exist only in states that this test does not make: a standby, a replica. */
+const PANELS_WITHOUT_DATA = ['State of the standbys', 'Replica lag']
+/** Responses that this test does not cause, or that exist only when the alert fires. */
+const SELECTORS_WITHOUT_DATA = [/status="503"/]
+/** Alerts whose condition this test causes. */
+const PENDING = ['AccountBroken', 'EndpointFails', 'EndpointPaused', 'EndpointDeliveriesFailed']
+
+const NAME = 'Corner "Coffee" \\ <!here>'
+const SHOWN_NAME = 'Corner "Coffee" \\ ‹!here›'
+
+const alerts = readFileSync(RULES, 'utf8')
+  .split(/^ {6}- alert: /m)
+  .slice(1)
+  .map((text) => {
+    const fieldOf = (key: string) => new RegExp(`^ +${key}: (.+)$`, 'm').exec(text)?.[1] ?? ''
+    const unquoted = (key: string) => fieldOf(key).replace(/^'(.*)'$/, '$1')
+    return {
+      ...{ name: text.split('\n')[0] ?? '', expr: fieldOf('expr') },
+      annotations: { description: unquoted('description'), runbook_url: unquoted('runbook_url') },
+    }
+  })
+const panels = (
+  JSON.parse(readFileSync(DASHBOARD, 'utf8')) as {
+    panels: Array<{ title: string; targets?: Array<{ expr: string }> }>
+  }
+).panels.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr }) => ({ title, expr: expr.replaceAll('$job', '.+') })),
+)
+
+describe.runIf(hasPrometheus)('promtool', () => {
+  it('accepts the rules', () => {
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES], { encoding: 'utf8' })
+    expect(status, stdout + stderr).toBe(0)
+  })
+
+  it('finds one alert for each cause, with the names of five accounts or endpoints', () => {
+    const path = join(temporaryDirectory(), 'tests.yaml')
+    const annotationsOf = (name: string) => alerts.find((alert) => alert.name === name)?.annotations ?? {}
+    writeFileSync(path, ruleTestFile(RULES, RULE_TESTS, annotationsOf))
+    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', path], { encoding: 'utf8' })
+    expect(status, stdout + stderr).toBe(0)
+  })
+})
+
+it.runIf(hasAlertmanager)(
+  'amtool accepts deploy/alertmanager.yaml and routes critical alerts on call',
+  () => {
+    const config = fileURLToPath(new URL('../../deploy/alertmanager.yaml', import.meta.url))
+    const amtool = (...args: string[]) => spawnSync('amtool', args, { encoding: 'utf8' }).stdout.trim()
+    expect(amtool('check-config', config)).toContain('SUCCESS')
+    const receiverOf = (severity: string) =>
+      amtool('config', 'routes', 'test', `--config.file=${config}`, `severity=${severity}`)
+    expect(['critical', 'warning', 'info'].map(receiverOf)).toEqual(['on-call', 'team', 'team'])
+  },
+)
+
+describe.runIf(hasPrometheus)('a running Prometheus', () => {
+  it('evaluates every alert and panel on the metrics of a service', async () => {
+    const { url, query, api } = await startScraped()
+    // The queries of the summaries have run, too, when Prometheus has evaluated the rules on the accounts and endpoints.
+    const pending = await eventually(
+      () => api<{ alerts: Alert[] }>('alerts'),
+      ({ alerts: found }) => PENDING.every((name) => found?.some(({ labels }) => labels.alertname === name)),
+      30_000,
+    )
+    const summaryOf = (name: string) =>
+      pending.alerts.find(({ labels }) => labels.alertname === name)?.annotations.summary
+    expect(summaryOf('AccountBroken')).toBe(
+      `1 official account is broken (no_channel_secret): ${SHOWN_NAME} (account 2)`,
+    )
+    expect(summaryOf('EndpointFails')).toMatch(/^1 endpoint at 127.0.0.1:9 accepted no delivery .*: Bot /)
+    expect(summaryOf('EndpointPaused')).toContain('1 endpoint at tool.example.com paused')
+
+    const { groups } = await api<{ groups: Array<{ rules: Rule[] }> }>('rules')
+    const unhealthy = groups.flatMap(({ rules }) => rules).filter(({ health }) => health !== 'ok')
+    expect(unhealthy, url).toEqual([])
+
+    for (const { title, expr } of panels) {
+      const isExpected = !PANELS_WITHOUT_DATA.includes(title)
+      const result = await eventually(
+        () => query(expr),
+        ({ length }) => !isExpected || length > 0,
+        10_000,
+      )
+      expect(result.length > 0, `${title}: ${expr}`).toBe(isExpected)
+    }
+    for (const { name, expr } of alerts) {
+      await query(expr)
+      const selectors = expr.match(/\b(?:oa_audience_|nodejs_|up\b)\w*(?:\{[^}]*\})?/g) ?? []
+      expect(selectors.length, name).toBeGreaterThan(0)
+      for (const selector of selectors) {
+        if (SELECTORS_WITHOUT_DATA.some((pattern) => pattern.test(selector))) continue
+        // A state that is not the present one is 0.
+        expect((await query(selector)).length, `${name}: ${selector}`).toBeGreaterThan(0)
+      }
+    }
+    await expectLabels(query)
+  }, 90_000)
+})
+
+type Query = (expr: string) => Promise<Array<{ metric: Record<string, string> }>>
+interface Alert {
+  labels: Record<string, string>
+  annotations: Record<string, string>
+}
+interface Rule {
+  name: string
+  health: string
+  lastError?: string
+}
+
+/** Every label in `by (…)` and `on (…)` is one of the exported series. */
+async function expectLabels(query: Query) {
+  for (const { expr } of [...alerts, ...panels]) {
+    const names = [...expr.matchAll(/\b(?:by|on) \(([^)]+)\)/g)].flatMap(([, list = '']) => list.split(', '))
+    const metrics = [...new Set(expr.match(/\b(?:oa_audience|nodejs|process)_\w+/g) ?? [])]
+    const series = (await Promise.all(metrics.map((metric) => query(metric)))).flat()
+    if (series.length === 0) continue
+    for (const name of names)
+      expect(
+        series.some(({ metric }) => name in metric),
+        `${expr}: ${name}`,
+      ).toBe(true)
+  }
+}
+
+async function startScraped() {
+  const { plain, env, database } = await createEncrypted()
+  const tenant = await addTenant(database)
+  await addProblems(plain, tenant)
+  const [metricsPort, port] = [await freePort(), await freePort()]
+  const service = await spawnService({
+    ...{ ...env, METRICS_PORT: String(metricsPort), LINE_API_URL: 'http://127.0.0.1:9' },
+    ERASURE_LEDGER: temporaryDirectory(),
+  })
+  await becomesWell(service.url)
+  const directory = temporaryDirectory()
+  copyFileSync(RULES, join(directory, 'alerts.yaml'))
+  writeFileSync(
+    join(directory, 'prometheus.yml'),
+    JSON.stringify({
+      global: { scrape_interval: '1s', evaluation_interval: '1s' },
+      rule_files: ['alerts.yaml'],
+      scrape_configs: [
+        { job_name: 'oa-audience', static_configs: [{ targets: [`127.0.0.1:${metricsPort}`] }] },
+      ],
+    }),
+  )
+  const prometheus = spawn(
+    'prometheus',
+    [
+      '--config.file=prometheus.yml',
+      '--storage.tsdb.path=data',
+      `--web.listen-address=127.0.0.1:${port}`,
+      '--log.level=error',
+    ],
+    { cwd: directory, stdio: ['ignore', 'ignore', 'inherit'] },
+  )
+  const exited = new Promise((resolve) => prometheus.once('exit', resolve))
+  onTestFinished(async () => {
+    prometheus.kill('SIGTERM')
+    await exited
+  })
+  const url = `http://127.0.0.1:${port}`
+  const api = async <T>(path: string): Promise<T> => {
+    const answer = (await (await fetch(`${url}/api/v1/${path}`)).json()) as { data: T }
+    expect(answer, path).toMatchObject({ status: 'success' })
+    expect(answer, path).not.toHaveProperty('warnings')
+    return answer.data
+  }
+  const query: Query = async (expr) =>
+    (await api<{ result: Awaited<ReturnType<Query>> }>(`query?query=${encodeURIComponent(expr)}`)).result
+  await eventually(
+    () => query('up'),
+    (found) => found.length > 0,
+  )
+  const deliver = async (signature: Record<string, string>) => {
+    const { path, init } = signedDelivery(tenant, [textMessage('U1', 'hello')])
+    await fetch(service.url + path, { ...init, headers: { ...init.headers, ...signature } })
+  }
+  await deliver({})
+  await deliver({ 'x-line-signature': 'wrong' })
+  return { url, query, api }
+}
+
+/** An account without a channel secret, and endpoints that fail, are paused, and have failed. */
+async function addProblems(database: Parameters<typeof addTenant>[0], { accountId, organizationId }: Tenant) {
+  await database.query('insert into official_account (organization_id, name) values ($1, $2)', [
+    organizationId,
+    NAME,
+  ])
+  await database.query(
+    `with added as (
+       insert into endpoint (channel_oa_id, name, url, status, allow_private_network)
+       values ($1, 'Bot', 'http://127.0.0.1:9/?token=x', 'active', true), ($1, 'Chat', 'https://tool.example.com/a', 'paused', false)
+       returning id, status
+     )
+     insert into endpoint_delivery (channel_oa_id, endpoint_id, created_at, due_at, failed_at)
+     select $1, id, now() - interval '1 hour', now() + interval '1 hour', failed_at
+       from added, unnest(array[null, case status when 'active' then now() end]) failed_at`,
+    [accountId],
+  )
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number }
+      server.close(() => resolve(port))
+    })
+  })
+}

@@ -1,0 +1,81 @@
+/** deploy/alerts.yaml, docs/runbook.md and the dashboard as texts. faults/prometheus.test.ts evaluates their queries. */
+import { readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { hostLabel, nameLabel } from '../../src/observability/label-text.ts'
+
+const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+
+const alerts = read('deploy/alerts.yaml')
+  .split(/^ {6}- alert: /m)
+  .slice(1)
+  .map((text) => {
+    const fieldOf = (key: string) => new RegExp(`^ +${key}: (.+)$`, 'm').exec(text)?.[1]
+    return { name: text.split('\n')[0] ?? '', fieldOf }
+  })
+
+it('gives each alert a severity, a summary, a description and a section of the runbook', () => {
+  for (const { name, fieldOf } of alerts) {
+    expect(['critical', 'warning', 'info'], name).toContain(fieldOf('severity'))
+    expect(fieldOf('summary'), name).toBeDefined()
+    expect(fieldOf('description'), name).toBeDefined()
+    expect(fieldOf('runbook_url'), name).toBe(`docs/runbook.md#${name.toLowerCase()}`)
+  }
+  const sections = [...read('docs/runbook.md').matchAll(/^## (.+)$/gm)].map(([, title]) => title)
+  expect(sections.toSorted()).toEqual(alerts.map(({ name }) => name).toSorted())
+})
+
+it('inhibits only alerts that exist', () => {
+  const names = alerts.map(({ name }) => name)
+  const inhibited = [...read('deploy/alertmanager.yaml').matchAll(/alertname =~? "?([A-Za-z|]+)"?/g)]
+  expect(inhibited.length).toBeGreaterThan(0)
+  for (const [, mentioned = ''] of inhibited)
+    for (const name of mentioned.split('|')) expect(names).toContain(name)
+})
+
+type Panel = {
+  id: number
+  type: string
+  title: string
+  datasource?: unknown
+  gridPos: { x: number; y: number; w: number; h: number }
+  fieldConfig: { defaults: { unit?: string } }
+  targets: Array<{ refId: string; expr: string }>
+}
+
+it('has a dashboard whose panels have a place, a unit, and the chosen data source and job', () => {
+  const { panels, templating } = JSON.parse(read('deploy/grafana-dashboard.json')) as {
+    panels: Panel[]
+    templating: { list: Array<{ name: string }> }
+  }
+  expect(templating.list.map(({ name }) => name)).toEqual(['datasource', 'job'])
+  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+  const places = new Set<string>()
+  for (const { type, title, datasource, gridPos, fieldConfig, targets } of panels) {
+    for (let x = gridPos.x; x < gridPos.x + gridPos.w; x += 1) {
+      for (let y = gridPos.y; y < gridPos.y + gridPos.h; y += 1) {
+        expect(places.has(`${x} ${y}`), title).toBe(false)
+        places.add(`${x} ${y}`)
+      }
+    }
+    expect(gridPos.x + gridPos.w, title).toBeLessThanOrEqual(24)
+    if (type === 'row') continue
+    expect(datasource, title).toEqual({ type: 'prometheus', uid: `\${datasource}` })
+    expect(fieldConfig.defaults.unit, title).toBeDefined()
+    expect(new Set(targets.map(({ refId }) => refId)).size, title).toBe(targets.length)
+    for (const { expr } of targets) {
+      const metrics = expr.match(/\b(oa_audience|process|nodejs)_\w+/g) ?? []
+      expect(expr.match(/\{job=~"\$job"/g), expr).toHaveLength(metrics.length)
+    }
+  }
+})
+
+it('exports names of tenants in one short line without mentions, tags and changes of direction', () => {
+  expect(nameLabel(' Corner\n\tCoffee\u2028 ')).toBe('Corner Coffee')
+  expect(nameLabel('<!channel> @here `x`')).toBe("‹!channel› ＠here 'x'")
+  expect(nameLabel('abc\u202Edef\u2066')).toBe('abcdef')
+  expect(nameLabel('ร้านกาแฟ さくら 👩‍🍳')).toBe('ร้านกาแฟ さくら 👩‍🍳')
+  expect([...nameLabel('🍳'.repeat(1_000))]).toHaveLength(60)
+  expect(nameLabel('a\uD800')).toBe('a\uFFFD')
+  expect(hostLabel('https://tool.example.com:8443/hooks/TOKEN?key=1')).toBe('tool.example.com:8443')
+  expect(hostLabel('nonsense')).toBe('')
+})
