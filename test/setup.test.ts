@@ -96,7 +96,18 @@ it('prints public addresses if PUBLIC_URL is set, and one JSON object with --jso
   ])
   expect(added.webhookUrl).toBe(`https://oa.example.com/api/line/${added.accountId}`)
   expect(added.callbackUrl).toBe(`https://oa.example.com/api/mbox/callback/${added.oaHash}`)
-  expect((await setup(withEnv, anotherChannel())).stdout).not.toContain('PUBLIC_URL')
+})
+
+it('says what keeps LINE from reaching PUBLIC_URL, and adds the account nevertheless', async () => {
+  const { env, counts } = await setUp()
+  const before = await counts()
+  const { status, stdout } = await setup({ ...env, PUBLIC_URL: 'https://127.0.0.1:9' }, anotherChannel())
+  expect([status, (await counts())?.accounts]).toEqual([0, (before?.accounts as number) + 1])
+  expect(stdout).not.toContain('PUBLIC_URL is not set')
+  expect(stdout).toMatch(
+    /Can LINE reach this service\?\n {2}PUBLIC_URL has port 9\.[^\n]+\n {2}The address 127\.0\.0\.1 in PUBLIC_URL is not public/,
+  )
+  expect(stdout).toMatch(/run "oa-audience accounts verify \d+ --test-webhook"\.\n$/)
 })
 
 it('adds nothing the second time, and says what exists', async () => {

@@ -8,7 +8,7 @@ import { io, printMany } from './io.ts'
 export function doctorCommand(program: Command): void {
   withJson(program.command('doctor'))
     .description(
-      'check configuration, database, Redis, platform, clocks, accounts and endpoints; exits with 1 if one has an error',
+      'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
     )
     .action(async ({ json }: { json?: boolean }) => {
       const findings = await examineSystem(readConfig(io.env))

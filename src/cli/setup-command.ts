@@ -4,6 +4,7 @@ import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { type AddedFirstAccount, addFirstAccount } from '../operator/accounts/first-account.ts'
 import { commandActor } from '../operator/actor.ts'
+import { examineReachability } from '../operator/reachability.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
@@ -57,7 +58,10 @@ export function setupCommand(program: Command): void {
         return addFirstAccount(database, commandActor(), organizationName, columns)
       })
       if (json) printJson(summaryOf(added, config))
-      else introduce(added, config)
+      else {
+        introduce(added, config)
+        await showReachability(added.account.id, config)
+      }
     })
 }
 
@@ -123,11 +127,20 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   step('Clients: send these three headers. The secret and the key are not shown again.', ...headers)
   const options = headers.map((header) => `-H ${quote(header)}`).join(' ')
   step('List the audience', `curl -sS ${quote(`${base}/api/audience`)} ${options}`)
-  if (config.publicUrl === null) {
+}
+
+/** Says what is missing until LINE reaches the service. Fails for nothing: the account has been added. */
+async function showReachability(id: bigint, { publicUrl }: AddressConfig): Promise<void> {
+  if (publicUrl === null) {
     print(
-      `\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show ${accountId}".`,
+      `\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show ${id}". docs/first-account.md shows three ways to get such an address: a server with Caddy, a tunnel, or an existing proxy.`,
     )
+    return
   }
+  const { findings } = await examineReachability(publicUrl)
+  print(`\n${styled('bold', 'Can LINE reach this service?')}`)
+  for (const { message, fix } of findings) print(`  ${message} ${fix}`)
+  print(`  When the webhook URL is set, run "oa-audience accounts verify ${id} --test-webhook".`)
 }
 
 /** Quotes a value for a POSIX shell. */

@@ -1,4 +1,4 @@
-/** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform and the clocks. */
+/** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform, the clocks and PUBLIC_URL. */
 
 import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
@@ -17,35 +17,37 @@ import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
+import { examineReachability, type ReachabilityFinding } from './reachability.ts'
 import { examineEncryption } from './secrets.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
 const PLATFORM_SKEW_MAX_SECONDS = 60
 
-export type Finding = { check: string; severity: Severity; message: string }
+export type Finding = { check: string; severity: Severity; message: string; code?: string }
 
 /** At least one finding per part. Problems are findings, never exceptions. */
 export async function examineSystem(config: Config): Promise<Finding[]> {
+  const reachability = examineReachability(config.publicUrl)
   return [
     ...examineConfig(config),
     ...(await examineDatabase(config)),
     ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
     ...(await examinePlatform(config.lineApiUrl)),
+    ...(await reachability).findings.map(describeReachability),
   ]
 }
 
-function examineConfig({
-  publicUrl,
-  rateLimit,
-  trustProxy,
-  host,
-  dataDir,
-  erasureLedger,
-}: Config): Finding[] {
+const describeReachability = ({ severity, message, fix, code }: ReachabilityFinding): Finding => ({
+  check: 'PUBLIC_URL',
+  severity,
+  message: `${message} ${fix}`,
+  code,
+})
+
+function examineConfig({ rateLimit, trustProxy, host, dataDir, erasureLedger }: Config): Finding[] {
   const findings: Finding[] = [{ check: 'configuration', severity: 'ok', message: 'every variable is valid' }]
   const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
-  if (publicUrl === null) warn('PUBLIC_URL', 'unset, so verification compares only the path of the webhook')
   if (erasureLedger === null)
     warn('ERASURE_LEDGER', 'unset, so a restored backup brings back the people who were erased after it')
   else if (resolve(erasureLedger).startsWith(`${dataDir}/`))

@@ -262,6 +262,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     'filtered',
   ),
   'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
+  'GET /reachability': viewer('check whether PUBLIC_URL is reachable', undefined, 'filtered'),
   'GET /live': viewer('watch events', undefined, 'filtered'),
 }
 

@@ -12,6 +12,14 @@ import { ExportEvents } from '../parts/exports.tsx'
 import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import {
+  type Examination,
+  ExamineButton,
+  mayBeUnreachable,
+  ReachabilityFindings,
+  ReachabilityPanel,
+  useExamination,
+} from '../parts/reachability.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
 import { StatusLabel, useReason } from '../parts/status.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
@@ -26,6 +34,7 @@ export function AccountPage({ id }: { id: string }) {
   const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
   const { data, error, reload } = account
   const canManage = useRole('manager')
+  const examination = useExamination()
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (data === undefined) {
     return (
@@ -64,11 +73,12 @@ export function AccountPage({ id }: { id: string }) {
         </>
       }
     >
-      <Health facts={facts} onFixed={reload} />
+      <Health facts={facts} examination={examination} onFixed={reload} />
       <div class="columns">
         <SetUp query={account} />
         <Figures facts={facts} />
       </div>
+      <ReachabilityPanel examination={examination} account={data.account} onVerified={reload} />
       <AccountCharts id={id} />
       <AccountEndpoints id={id} />
       <AccountKeys id={id} />
@@ -78,7 +88,15 @@ export function AccountPage({ id }: { id: string }) {
   )
 }
 
-function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount>; onFixed: () => void }) {
+function Health({
+  facts: { id, problems },
+  examination,
+  onFixed,
+}: {
+  facts: Json<FleetAccount>
+  examination: Examination
+  onFixed: () => void
+}) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const reasonOf = useReason()
@@ -103,7 +121,15 @@ function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount
             <p class="fix">
               <b>{t.account.fix}:</b> {fix}
             </p>
-            {canManage && <FixButton reason={problem.reason} id={id} onDone={onFixed} />}
+            <div class="actions">
+              {canManage && <FixButton reason={problem.reason} id={id} onDone={onFixed} />}
+              {mayBeUnreachable(problem.reason) && examination.result === null && (
+                <ExamineButton examination={examination} />
+              )}
+            </div>
+            {mayBeUnreachable(problem.reason) && examination.result !== null && (
+              <ReachabilityFindings result={examination.result} />
+            )}
           </div>
         )
       })}

@@ -4,6 +4,7 @@ import { PROBLEM_TEXTS } from '../../src/operator/accounts/problem-texts.ts'
 import type { Action } from '../../src/operator/activity.ts'
 import type { JobStatus } from '../../src/operator/jobs/job.ts'
 import { TIMELINE_TEXTS } from '../../src/operator/members/timeline-texts.ts'
+import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
 import type { CheckTexts } from './checks.ts'
 import type { EventFailureTexts } from './failures.ts'
 
@@ -237,6 +238,7 @@ export const en = {
       job: 'task',
       database: 'database',
       secrets: 'secrets',
+      assistant: 'assistant',
     },
     actions: {
       'organization.added': 'Organization added',
@@ -297,6 +299,8 @@ export const en = {
       'database.restored': 'Database restored',
       'secrets.rotated': 'Secrets encrypted under the first key',
       'secrets.decrypted': 'Secrets decrypted to plain text',
+      'assistant.called': 'Assistant called a tool',
+      'assistant.refused': 'Call of an assistant refused',
     } as Record<Action, string>,
   },
   statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
@@ -424,6 +428,14 @@ export const en = {
     noEndpoints: 'No endpoint receives the events of this account.',
     keys: 'API keys',
     noKeys: 'No client has access to this audience yet. Add a key on the page of a client.',
+  },
+  reachability: {
+    title: 'Can LINE reach this service?',
+    check: 'Check public address',
+    checking: 'Checking…',
+    limits:
+      'The service sends one request to PUBLIC_URL. Routers may treat their own network differently, so only a test delivery of LINE proves that LINE reaches it.',
+    findings: REACHABILITY_TEXTS,
   },
   audience: {
     title: 'Audience',

@@ -10,6 +10,7 @@ import {
   listFleet,
   readFleetCharts,
 } from '../accounts/fleet.ts'
+import { sharedExamination } from '../reachability.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
@@ -31,6 +32,9 @@ export function accountRoutes(
   api: FastifyInstance,
   { database, reads, verifier, config, now }: ConsoleParts,
 ): void {
+  const examineReachability = sharedExamination(config.publicUrl)
+  api.get('/reachability', VIEWER, () => examineReachability())
+
   api.get('/fleet', VIEWER, async (request) => {
     const fleet = await listFleet(reads, operatorOf(request).organizationIds, now())
     return { accounts: fleet.map(fleetRow) }
