@@ -19,7 +19,9 @@ const SAMPLE = 'It uses a database, a platform or accounts of its own.'
 const PLACES: Record<string, Place> = {
   serve: { reason: MACHINE },
   migrate: { reason: MACHINE },
+  health: { reason: MACHINE },
   doctor: { reason: MACHINE },
+  mcp: { reason: 'An assistant reads what the pages of the console show.' },
   setup: { reason: 'It adds what the forms of organizations, accounts and clients add one by one.' },
   demo: { reason: SAMPLE },
   simulate: { reason: SAMPLE },

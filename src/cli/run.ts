@@ -30,6 +30,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   backup: async () => (await import('./backup-commands.ts')).backupCommand,
   restore: async () => (await import('./backup-commands.ts')).restoreCommand,
   secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,
+  mcp: async () => (await import('./mcp-command.ts')).mcpCommand,
+  health: async () => (await import('./health-command.ts')).healthCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,

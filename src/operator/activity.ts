@@ -66,6 +66,8 @@ export const ACTIONS = [
   'database.restored',
   'secrets.rotated',
   'secrets.decrypted',
+  'assistant.called',
+  'assistant.refused',
 ] as const
 export type Action = (typeof ACTIONS)[number]
 
@@ -82,6 +84,7 @@ export type ObjectKind =
   | 'job'
   | 'database'
   | 'secrets'
+  | 'assistant'
 
 /**
  * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person

@@ -1,0 +1,211 @@
+/**
+ * Runs the calls of an assistant, one at a time:
+ *
+ * 1. Find the tool, and check the arguments.
+ * 2. Read, in a session in which PostgreSQL refuses every change.
+ * 3. Cut the result to RESULT_MAX_BYTES.
+ * 4. Write the call to the activity log. Without this row, nothing is returned.
+ */
+import { AppError } from '../errors.ts'
+import { recordActivity } from '../operator/activity.ts'
+import type { Actor } from '../operator/actor.ts'
+import { toJson } from '../operator/format.ts'
+import type { Finding } from '../operator/system-health.ts'
+import type { Database } from '../postgres/database.ts'
+import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
+import { statement } from '../postgres/statement.ts'
+import type { Tool, ToolContext, ToolResult } from './tool.ts'
+import { TOOLS } from './tools.ts'
+import { visible } from './untrusted.ts'
+
+/** Bytes of one result as JSON: some 20,000 tokens of a model's context. */
+export const RESULT_MAX_BYTES = 64 * 1024
+/** Bytes for the fields `next` and `truncated`. */
+const REST_BYTES = 256
+/** Calls that wait for their turn. A client sends a few at a time. */
+const WAITING_MAX = 32
+
+export interface CallerParts {
+  database: Database
+  actor: Actor
+  showPersonalData: boolean
+  examineSystem: () => Promise<Finding[]>
+  now?: () => number
+  /** receives errors that the assistant does not see */
+  logError: (text: string) => void
+}
+
+export interface CallOutcome {
+  isError: boolean
+  /** a JSON object */
+  result: Record<string, unknown>
+  json: string
+}
+
+/** The tools that an actor may use. */
+export const toolsFor = ({ organizationIds }: Pick<Actor, 'organizationIds'>): Tool[] =>
+  TOOLS.filter(({ isForAll }) => !isForAll || organizationIds === null)
+
+export class Caller {
+  readonly #parts: CallerParts
+  #waiting = 0
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(parts: CallerParts) {
+    this.#parts = parts
+  }
+
+  /** @returns null if there is no such tool */
+  call(name: string, input: unknown): Promise<CallOutcome | null> {
+    const called = toolsFor(this.#parts.actor).find((each) => each.name === name)
+    const run = async () => (called === undefined ? this.#refuseUnknown() : this.#run(called, input))
+    if (this.#waiting >= WAITING_MAX) return this.#refuseFlood(called)
+    this.#waiting += 1
+    const done = this.#last.then(run).finally(() => {
+      this.#waiting -= 1
+    })
+    this.#last = done.catch(() => undefined)
+    return done
+  }
+
+  /** Resolves when no call runs. */
+  async idle(): Promise<void> {
+    await this.#last
+  }
+
+  async #refuseUnknown(): Promise<null> {
+    await this.#record('unknown', {}, 'refused').catch((error) => this.#log('unknown tool', error))
+    return null
+  }
+
+  async #refuseFlood(called: Tool | undefined): Promise<CallOutcome> {
+    await this.#record(called?.name ?? 'unknown', {}, 'refused').catch(() => undefined)
+    return failure('Too many calls at a time. Wait for the results of the earlier ones.')
+  }
+
+  async #run(called: Tool, input: unknown): Promise<CallOutcome> {
+    const { organizationIds } = this.#parts.actor
+    const { showPersonalData, examineSystem, now = Date.now } = this.#parts
+    try {
+      const result = await this.#parts.database.session(async (database) => {
+        await database.query(refuseChanges, [STATEMENT_MAX_MS])
+        const context: ToolContext = {
+          database,
+          organizationIds,
+          showPersonalData,
+          examineSystem,
+          now: now(),
+        }
+        return called.call(context, input)
+      })
+      const shown = bounded(result)
+      await this.#record(called.name, input, 'answered', result.subject)
+      return { isError: false, ...shown }
+    } catch (error) {
+      if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
+      const isRefusal = error instanceof AppError && !(error instanceof DatabaseUnavailable)
+      if (!isRefusal) this.#log(called.name, error)
+      const outcome = isRefusal ? 'refused' : 'failed'
+      try {
+        await this.#record(called.name, input, outcome)
+      } catch (unrecorded) {
+        this.#log(called.name, unrecorded)
+      }
+      return failure(reasonOf(error))
+    }
+  }
+
+  /** A message of the database may contain values, so only its code is logged. */
+  #log(name: string, error: unknown): void {
+    const { name: kind = 'error' } = error as Error
+    this.#parts.logError(`${name} failed (${sqlStateOf(error) ?? kind})`)
+  }
+
+  #record(
+    tool: string,
+    input: unknown,
+    outcome: 'answered' | 'refused' | 'failed',
+    subject?: ToolResult['subject'],
+  ): Promise<void> {
+    const { actor, database, showPersonalData } = this.#parts
+    const [only = null, ...others] = actor.organizationIds ?? []
+    return recordActivity(database, actor, {
+      action: outcome === 'answered' ? 'assistant.called' : 'assistant.refused',
+      object: subject?.object ?? { kind: 'assistant', id: null },
+      organizationId: subject?.organizationId ?? (others.length === 0 ? only : null),
+      accountId: subject?.accountId ?? null,
+      changes: { tool, outcome, arguments: recordable(input), showPersonalData },
+    })
+  }
+}
+
+/** As long as a page of a fleet of 10,000 accounts may take on a busy machine. */
+const STATEMENT_MAX_MS = 10_000
+
+/** PostgreSQL refuses every change of the session, and ends a statement that takes too long. $1 milliseconds int */
+const refuseChanges = statement('refuse-changes')`
+    select set_config('default_transaction_read_only', 'on', false),
+           set_config('statement_timeout', $1::int::text, false)`
+
+/** Ids, which are digits, and values of closed sets. Other texts may be personal. */
+const RECORDED = ['accountId', 'endpointId', 'organizationId', 'status', 'problem', 'limit', 'days']
+
+const RECORDABLE = /^[a-z_]{1,30}$|^-?\d{1,19}$/
+
+/** An object may have no text form, and a list may have any size. */
+const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number'
+
+function recordable(input: unknown): Record<string, unknown> {
+  if (typeof input !== 'object' || input === null) return {}
+  const values = Object.entries(input).filter(
+    ([name, value]) => RECORDED.includes(name) && isScalar(value) && RECORDABLE.test(String(value)),
+  )
+  return Object.fromEntries(values)
+}
+
+/** Leaves out the last rows of a list that would be too long. */
+function bounded({ facts, list }: ToolResult): Pick<CallOutcome, 'result' | 'json'> {
+  const shown: object[] = []
+  let bytes = Buffer.byteLength(toJson(facts)) + REST_BYTES
+  let cursor: string | null = null
+  for (const entry of list?.rows ?? []) {
+    bytes += Buffer.byteLength(toJson(entry.row)) + 1
+    if (bytes > RESULT_MAX_BYTES) break
+    shown.push(entry.row)
+    cursor = entry.cursor
+  }
+  if (list === undefined) return written(facts)
+  const isTruncated = shown.length < list.rows.length
+  const next = isTruncated || list.hasMore ? cursor : null
+  const note = 'The result was too large: rows are missing at its end. Ask for fewer, or for the next page.'
+  return written({ ...facts, [list.name]: shown, next, ...(isTruncated && { truncated: note }) })
+}
+
+function written(result: object): Pick<CallOutcome, 'result' | 'json'> {
+  const json = toJson(result)
+  return { result: JSON.parse(json), json }
+}
+
+function failure(message: string): CallOutcome {
+  return { isError: true, ...written({ error: message }) }
+}
+
+/** A tool that tries to change something is a bug. PostgreSQL refuses it as a standby does, which is unavailable for others. */
+const READ_ONLY = '25006'
+
+function isUnavailable(error: unknown): boolean {
+  if (error instanceof DatabaseBusy) return true
+  return error instanceof DatabaseUnavailable && sqlStateOf(error) !== READ_ONLY
+}
+
+/** Details of a refusal. A tool has at most seven arguments. */
+const DETAILS_MAX = 10
+
+function reasonOf(error: unknown): string {
+  if (error instanceof AppError && !(error instanceof DatabaseUnavailable)) {
+    const details = error.details?.map(({ path, message }) => visible(`${path} ${message}`)) ?? []
+    return [error.message, ...details.slice(0, DETAILS_MAX)].join('; ')
+  }
+  if (sqlStateOf(error) === STATEMENT_TIMEOUT) return 'The database took too long. Ask for less.'
+  return 'The call failed. The operator finds the reason in the standard error of this server.'
+}

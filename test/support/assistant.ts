@@ -1,0 +1,52 @@
+/** An assistant's client, connected to the tools without a process in between. */
+import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
+import { Caller, type CallerParts } from '../../src/assistant/caller.ts'
+import { createServer } from '../../src/assistant/server.ts'
+import { commandActor, type OrganizationIds } from '../../src/operator/actor.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
+
+export interface Reply {
+  isError: boolean
+  /** the result as JSON */
+  text: string
+  // biome-ignore lint/suspicious/noExplicitAny: each tool has a result of its own
+  result: any
+}
+
+export interface Assistant {
+  client: Client
+  /** errors that the assistant does not see */
+  logged: string[]
+  call: (name: string, input?: Record<string, unknown>) => Promise<Reply>
+}
+
+export async function connectAssistant(
+  database: TextDatabase,
+  { organizationIds = null, ...parts }: { organizationIds?: OrganizationIds } & Partial<CallerParts> = {},
+): Promise<Assistant> {
+  const actor = { ...commandActor(), organizationIds }
+  const logged: string[] = []
+  const caller = new Caller({
+    ...{ database, actor, showPersonalData: false, examineSystem: async () => [] },
+    logError: (text) => logged.push(text),
+    ...parts,
+  })
+  const client = new Client({ name: 'test', version: '1' })
+  const [ours, theirs] = InMemoryTransport.createLinkedPair()
+  await createServer(caller, actor).connect(theirs)
+  await client.connect(ours)
+  atEnd(() => client.close())
+  return { client, logged, call: (name, input = {}) => callTool(client, name, input) }
+}
+
+export async function callTool(
+  client: Client,
+  name: string,
+  input: Record<string, unknown> = {},
+): Promise<Reply> {
+  const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: input })
+  const [first] = content
+  if (first?.type !== 'text' || content.length !== 1) throw new Error('the content is not one text')
+  return { isError, text: first.text, result: structuredContent }
+}
