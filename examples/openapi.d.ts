@@ -141,7 +141,8 @@ export interface paths {
     /**
      * Receive tracking events of one type, or a batch
      * @description The same as `POST /api/tracking`, on the paths of Segment's HTTP API. The path determines the type of a single event.
-     *     The same calls exist without `/v1`, and below `/api/tracking/api/s/` for Jitsu's library.
+     *     These paths are the same for other client libraries: `/api/tracking/{call}`, `/api/tracking/api/s/{call}`, `/api/tracking/api/s/s2s/{call}`, `/api/tracking/beacon/v1/batch`.
+     *     Segment's browser library reports counters about itself to `/api/tracking/m`, `/api/tracking/v1/m`. They are discarded.
      */
     post: operations['receiveTrackingCall']
     delete?: never
@@ -220,9 +221,237 @@ export interface paths {
     trace?: never
   }
 }
-export type webhooks = Record<string, never>
+export interface webhooks {
+  'line.delivery': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * Events from LINE
+     * @description Sent to endpoints of the format `line`: one request for each delivery from LINE, with the events that are new. The tools
+     *     that receive LINE's own webhooks work unchanged. Deduplicate by `webhookEventId`.
+     */
+    post: operations['onLineDelivery']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'member.created': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * A person became a member
+     * @description Sent to endpoints of the format `members`. Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt unless the member changed in between.
+     */
+    post: operations['onMemberCreated']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'member.updated': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * A member changed
+     * @description Sent to endpoints of the format `members`. Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt unless the member changed in between. A resend by an operator has this type, too.
+     */
+    post: operations['onMemberUpdated']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'member.erased': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * A member was erased
+     * @description Sent to endpoints of the format `members`. Delete what you stored about this id.
+     */
+    post: operations['onMemberErased']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'account.verified': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * The official account was verified
+     * @description Sent to endpoints of the format `members`. Contains the outcome of a verification, also if checks failed.
+     */
+    post: operations['onAccountVerified']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'endpoint.test': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * A test by an operator
+     * @description Sent to endpoints of the format `members`. Sent once and never repeated. Its `webhook-id` begins with `msg_test_`.
+     */
+    post: operations['onEndpointTest']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'account.status': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * The status of accounts changed
+     * @description Sent to notification channels of the format `webhook`. Accounts with one reason are one message.
+     */
+    post: operations['onAccountStatus']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'platform.status': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * LINE's API went down or came back
+     * @description Sent to notification channels of the format `webhook`. Accounts that only wait for LINE have no messages of their own.
+     */
+    post: operations['onPlatformStatus']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'weekly.summary': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * The summary of a week
+     * @description Sent to notification channels of the format `webhook`. Sent to channels that have a weekly summary.
+     */
+    post: operations['onWeeklySummary']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  'notification.test': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * A test by an operator
+     * @description Sent to notification channels of the format `webhook`. Sent once and never repeated.
+     */
+    post: operations['onNotificationTest']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+}
 export interface components {
   schemas: {
+    /**
+     * @example {
+     *       "id": "28163270815507",
+     *       "userId": "U4af4980629f0d2d3a1a2a3a4a5a6a7a8",
+     *       "displayName": "Ann",
+     *       "pictureUrl": null,
+     *       "language": "th",
+     *       "relationship": "following",
+     *       "followedAt": "2023-11-14T22:13:20.000Z",
+     *       "blockedAt": null,
+     *       "firstSeenAt": "2023-11-14T22:13:20.000Z",
+     *       "lastSeenAt": "2023-11-14T22:13:20.000Z",
+     *       "eventCount": 1,
+     *       "conversation": null,
+     *       "externalId": null,
+     *       "tags": [
+     *         "vip"
+     *       ],
+     *       "attributes": {
+     *         "cups": 3
+     *       },
+     *       "version": 1,
+     *       "createdAt": "2026-11-20T22:05:17.448Z",
+     *       "updatedAt": "2026-11-20T22:05:17.448Z"
+     *     }
+     */
     Member: {
       /** @description int64 as decimal digits */
       id: string
@@ -262,16 +491,66 @@ export interface components {
        */
       updatedAt: string
     }
-    /** @description A member that was erased. Only pages of a query with `updatedSince` contain these. */
+    /**
+     * @description A member that was erased. Only pages and streams of a query with `updatedSince` contain these.
+     * @example {
+     *       "id": "28163270815508",
+     *       "deletedAt": "2026-11-21T09:00:00.000Z"
+     *     }
+     */
     ErasedMember: {
       id: string
       /** Format: date-time */
       deletedAt: string
     }
+    /**
+     * @example {
+     *       "data": [
+     *         {
+     *           "id": "28163270815507",
+     *           "userId": "U4af4980629f0d2d3a1a2a3a4a5a6a7a8",
+     *           "displayName": "Ann",
+     *           "pictureUrl": null,
+     *           "language": "th",
+     *           "relationship": "following",
+     *           "followedAt": "2023-11-14T22:13:20.000Z",
+     *           "blockedAt": null,
+     *           "firstSeenAt": "2023-11-14T22:13:20.000Z",
+     *           "lastSeenAt": "2023-11-14T22:13:20.000Z",
+     *           "eventCount": 1,
+     *           "conversation": null,
+     *           "externalId": null,
+     *           "tags": [
+     *             "vip"
+     *           ],
+     *           "attributes": {
+     *             "cups": 3
+     *           },
+     *           "version": 1,
+     *           "createdAt": "2026-11-20T22:05:17.448Z",
+     *           "updatedAt": "2026-11-20T22:05:17.448Z"
+     *         }
+     *       ],
+     *       "nextCursor": null
+     *     }
+     */
     Page: {
       data: (components['schemas']['Member'] | components['schemas']['ErasedMember'])[]
       nextCursor: string | null
     }
+    /**
+     * @description One member per line, as JSON. Each line matches `contentSchema`, and ends with a line feed.
+     * @example {"id":"28163270815507","userId":"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","displayName":"Ann","pictureUrl":null,"language":"th","relationship":"following","followedAt":"2023-11-14T22:13:20.000Z","blockedAt":null,"firstSeenAt":"2023-11-14T22:13:20.000Z","lastSeenAt":"2023-11-14T22:13:20.000Z","eventCount":1,"conversation":null,"externalId":null,"tags":["vip"],"attributes":{"cups":3},"version":1,"createdAt":"2026-11-20T22:05:17.448Z","updatedAt":"2026-11-20T22:05:17.448Z"}
+     *     {"id":"28163270815508","deletedAt":"2026-11-21T09:00:00.000Z"}
+     */
+    MemberLines: string
+    /**
+     * @description RFC 4180 in UTF-8. The first line has the names of the columns. Null is an empty cell, and `tags` and `attributes` are JSON.
+     *     Text that a spreadsheet would evaluate as a formula begins with an apostrophe. An erased member has only `id` and `deletedAt`.
+     * @example id,userId,displayName,pictureUrl,language,relationship,followedAt,blockedAt,firstSeenAt,lastSeenAt,eventCount,conversationId,conversationStatus,conversationUpdatedAt,externalId,tags,attributes,version,createdAt,updatedAt,deletedAt
+     *     28163270815507,"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","Ann",,"th",following,2023-11-14T22:13:20.000Z,,2023-11-14T22:13:20.000Z,2023-11-14T22:13:20.000Z,1,,,,,"[""vip""]","{""cups"": 3}",1,2026-11-20T22:05:17.448Z,2026-11-20T22:05:17.448Z,
+     */
+    MemberTable: string
     /**
      * @description A field that is left out keeps its value. A field that is null is cleared.
      * @example {
@@ -302,6 +581,40 @@ export interface components {
       basicId?: string
       botUserId?: string
     }
+    /**
+     * @example {
+     *       "verified": false,
+     *       "account": {
+     *         "userId": "U8e742f61d673b39c7fff3cecb7536ef0",
+     *         "basicId": "@abc1234",
+     *         "premiumId": null,
+     *         "displayName": "Corner Coffee",
+     *         "pictureUrl": null,
+     *         "chatMode": "bot",
+     *         "markAsReadMode": "auto"
+     *       },
+     *       "accountType": "verified_or_premium",
+     *       "webhook": {
+     *         "endpoint": "https://oa.example.com/api/line/1",
+     *         "active": false,
+     *         "matches": true
+     *       },
+     *       "checks": [
+     *         {
+     *           "name": "access_token",
+     *           "ok": true,
+     *           "message": "The platform accepts the access token"
+     *         },
+     *         {
+     *           "name": "webhook_active",
+     *           "ok": false,
+     *           "message": "The platform sends no webhooks: in the LINE Developers Console switch on \"Use webhook\"",
+     *           "reason": "webhook_off"
+     *         }
+     *       ],
+     *       "checkedAt": "2026-11-21T09:00:00.000Z"
+     *     }
+     */
     Verification: {
       verified: boolean
       account: {
@@ -357,12 +670,26 @@ export interface components {
       /** Format: date-time */
       checkedAt: string
     }
+    /**
+     * @example {
+     *       "accepted": 1,
+     *       "duplicates": 0
+     *     }
+     */
     Receipt: {
       /** @description Number of events stored by this request. */
       accepted: number
       /** @description Number of events that were already stored. */
       duplicates: number
     }
+    /**
+     * @example {
+     *       "success": true,
+     *       "accepted": 1,
+     *       "duplicates": 0,
+     *       "rejected": []
+     *     }
+     */
     TrackingReceipt: {
       success: boolean
       /** @description Number of events stored by this request. */
@@ -376,6 +703,73 @@ export interface components {
         message: string
       }[]
     }
+    /**
+     * @example {
+     *       "accountId": "1",
+     *       "name": "Cafe Alpha",
+     *       "organizationId": "1",
+     *       "before": "ok",
+     *       "after": "broken",
+     *       "reason": "suspended",
+     *       "message": "LINE has suspended the account.",
+     *       "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+     *       "link": "https://console.example.com/accounts/1"
+     *     }
+     */
+    NotifiedAccount: {
+      /** @description Id of the official account, as decimal digits. */
+      accountId: string
+      name: string
+      organizationId: string
+      /** @enum {unknown} */
+      before: 'ok' | 'quiet' | 'degraded' | 'broken'
+      /** @enum {unknown} */
+      after: 'ok' | 'quiet' | 'degraded' | 'broken'
+      reason:
+        | (
+            | 'no_channel_secret'
+            | 'suspended'
+            | 'token_refused'
+            | 'other_account'
+            | 'webhook_elsewhere'
+            | 'webhook_inactive'
+            | 'webhook_test_failed'
+            | 'line_signature_refused'
+            | 'foreign_destination'
+            | 'chat_signature_refused'
+            | 'line_signature_doubtful'
+            | 'deliveries_missing'
+            | 'deliveries_failed'
+            | 'events_unapplied'
+            | 'endpoint_failing'
+            | 'endpoint_failed'
+            | 'token_expires'
+            | 'quota_used_up'
+            | 'not_verifiable'
+            | 'platform_unreachable'
+            | 'never_delivered'
+            | 'unusually_quiet'
+            | 'silent_for_days'
+          )
+        | null
+      message: string | null
+      fix: string | null
+      link: string | null
+    }
+    /**
+     * @example {
+     *       "statusCode": 400,
+     *       "error": "Bad Request",
+     *       "message": "The input is invalid",
+     *       "details": [
+     *         {
+     *           "path": "limit",
+     *           "message": "must be a whole number from 1 to 200"
+     *         }
+     *       ],
+     *       "requestId": "0b7f8a0e-4a7e-4a4b-8f57-3f0f0c6f5a11"
+     *     }
+     */
     Error: {
       statusCode: number
       error: string
@@ -390,7 +784,20 @@ export interface components {
   responses: never
   parameters: never
   requestBodies: never
-  headers: never
+  headers: {
+    /** @description Number of requests that a client address may send in one window. */
+    'RateLimit-Limit': number
+    /** @description Number of requests left in the current window. */
+    'RateLimit-Remaining': number
+    /** @description Number of seconds until the current window ends. */
+    'RateLimit-Reset': number
+    /** @description Request header on which the response depends. */
+    Vary: string
+    /** @description The origin of the request, if it has one. */
+    'Access-Control-Allow-Origin': string
+    /** @description `true` if the request has an origin. */
+    'Access-Control-Allow-Credentials': string
+  }
   pathItems: never
 }
 export type $defs = Record<string, never>
@@ -407,6 +814,9 @@ export interface operations {
       /** @description The service is running. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -421,12 +831,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -447,6 +854,9 @@ export interface operations {
       /** @description The service works, at least in part (`degraded`). */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -465,12 +875,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -480,6 +887,9 @@ export interface operations {
       /** @description The database does not respond, or the service is shutting down. */
       503: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -523,13 +933,25 @@ export interface operations {
          *       ]
          *     }
          */
-        'application/json': Record<string, never>
+        'application/json': {
+          /** @description User id of the bot. */
+          destination?: string
+          /** @description Events of any type. Empty when LINE verifies the webhook URL. */
+          events: {
+            [key: string]: unknown
+          }[]
+        } & {
+          [key: string]: unknown
+        }
       }
     }
     responses: {
       /** @description Every event is committed to disk. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -539,6 +961,9 @@ export interface operations {
       /** @description The body is not valid JSON, or it has no `events` array. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -548,6 +973,9 @@ export interface operations {
       /** @description The signature is missing or does not match. */
       403: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -557,6 +985,9 @@ export interface operations {
       /** @description There is no such official account. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -566,6 +997,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -575,6 +1009,9 @@ export interface operations {
       /** @description The body is compressed. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -586,12 +1023,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -603,6 +1037,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -646,13 +1083,25 @@ export interface operations {
          *       ]
          *     }
          */
-        'application/json': Record<string, never>
+        'application/json': {
+          /** @description User id of the bot. */
+          destination?: string
+          /** @description Events of any type. Empty when LINE verifies the webhook URL. */
+          events: {
+            [key: string]: unknown
+          }[]
+        } & {
+          [key: string]: unknown
+        }
       }
     }
     responses: {
       /** @description Every event is committed to disk. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -662,6 +1111,9 @@ export interface operations {
       /** @description The body is not valid JSON, or it has no `events` array. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -671,6 +1123,9 @@ export interface operations {
       /** @description The signature is missing or does not match. */
       403: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -680,6 +1135,9 @@ export interface operations {
       /** @description There is no such official account. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -689,6 +1147,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -698,6 +1159,9 @@ export interface operations {
       /** @description The body is compressed. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -709,12 +1173,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -726,6 +1187,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -772,6 +1236,9 @@ export interface operations {
       /** @description Every event is committed to disk. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -781,6 +1248,9 @@ export interface operations {
       /** @description The body is not valid JSON, or not a webhook of the support chat. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -790,6 +1260,9 @@ export interface operations {
       /** @description The signature is missing or does not match. */
       403: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -799,6 +1272,9 @@ export interface operations {
       /** @description There is no such official account. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -808,6 +1284,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -817,6 +1296,9 @@ export interface operations {
       /** @description The body is compressed. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -828,12 +1310,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -845,6 +1324,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -891,6 +1373,12 @@ export interface operations {
       /** @description Accepted events are committed to disk. `rejected` lists the others. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -900,6 +1388,12 @@ export interface operations {
       /** @description The tracking key is unknown or missing, or no event could be read. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -909,6 +1403,12 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -918,6 +1418,12 @@ export interface operations {
       /** @description The body is compressed. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -929,12 +1435,12 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -946,6 +1452,12 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1010,6 +1522,12 @@ export interface operations {
       /** @description Accepted events are committed to disk. `rejected` lists the others. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1019,6 +1537,27 @@ export interface operations {
       /** @description The tracking key is unknown or missing, or no event could be read. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description There is no such call. */
+      404: {
+        headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1028,6 +1567,12 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1037,6 +1582,12 @@ export interface operations {
       /** @description The body is compressed. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1048,12 +1599,12 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1065,6 +1616,12 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
+          'Access-Control-Allow-Origin': components['headers']['Access-Control-Allow-Origin']
+          'Access-Control-Allow-Credentials': components['headers']['Access-Control-Allow-Credentials']
           [name: string]: unknown
         }
         content: {
@@ -1102,20 +1659,31 @@ export interface operations {
     }
     requestBody?: never
     responses: {
-      /** @description A page of members, or a stream of all matches. The body is null if the API key is not active. */
+      /**
+       * @description A page of members, or a stream of all matches. The body is null if the API key is not active.
+       *     A stream that fails after its first byte is cut off: the connection closes before the last chunk. Earlier failures are error responses.
+       */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
           'application/json': components['schemas']['Page'] | null
-          'application/x-ndjson': string
-          'text/csv': string
+          'application/x-ndjson': components['schemas']['MemberLines']
+          'text/csv': components['schemas']['MemberTable']
         }
       }
       /** @description A query parameter is invalid or unknown. `details` identifies it. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1125,6 +1693,10 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1134,6 +1706,10 @@ export interface operations {
       /** @description `updatedSince`, or the first page of the cursor, is from between a backup and its restore. Read the whole audience again. */
       410: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1145,12 +1721,10 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1160,6 +1734,10 @@ export interface operations {
       /** @description The request failed. The service has logged the reason under the requestId of the error. */
       500: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1171,6 +1749,10 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          Vary: components['headers']['Vary']
           [name: string]: unknown
         }
         content: {
@@ -1206,6 +1788,9 @@ export interface operations {
         headers: {
           /** @description Version of the member in quotes. Send it back as If-Match. */
           ETag?: string
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1215,6 +1800,9 @@ export interface operations {
       /** @description The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` identifies the field. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1224,6 +1812,9 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1233,6 +1824,9 @@ export interface operations {
       /** @description The scope has no such member. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1242,6 +1836,9 @@ export interface operations {
       /** @description Another member of the scope has this `externalId`. */
       409: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1251,6 +1848,9 @@ export interface operations {
       /** @description The member has another version than If-Match. */
       412: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1260,6 +1860,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1269,6 +1872,9 @@ export interface operations {
       /** @description The body is compressed, or its content type is not application/json. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1280,12 +1886,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1295,6 +1898,9 @@ export interface operations {
       /** @description The API key is not active, or the request failed. */
       500: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1306,6 +1912,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1335,6 +1944,9 @@ export interface operations {
       /** @description The member was erased. */
       204: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content?: never
@@ -1342,6 +1954,9 @@ export interface operations {
       /** @description Step 1: the API key is not active for this client. Or If-Match is malformed. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1351,6 +1966,9 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1360,6 +1978,9 @@ export interface operations {
       /** @description Step 2: the scope has no such member. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1369,6 +1990,9 @@ export interface operations {
       /** @description Step 2: the member has another version than If-Match. */
       412: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1378,6 +2002,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1389,12 +2016,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1404,6 +2028,23 @@ export interface operations {
       /** @description Step 3: the erasure failed, or the credentials could not be checked. Send the request again. */
       500: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description Statements of other accounts take too long. Send the request again. */
+      503: {
+        headers: {
+          /** @description Number of seconds to wait before the next attempt. */
+          'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1428,6 +2069,9 @@ export interface operations {
       /** @description The outcome of all checks. A failed check is also a 200. */
       200: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1437,6 +2081,9 @@ export interface operations {
       /** @description The body is not valid JSON, or a field is invalid. `details` identifies the field. */
       400: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1446,6 +2093,9 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1455,6 +2105,9 @@ export interface operations {
       /** @description The API key is not active, or its scope has no official account. */
       404: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1464,6 +2117,9 @@ export interface operations {
       /** @description The body is larger than 1 MiB. */
       413: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1473,6 +2129,9 @@ export interface operations {
       /** @description The body is compressed, or its content type is not application/json. */
       415: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1484,12 +2143,9 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
-          /** @description Number of requests that a client address may send in one window. */
-          'RateLimit-Limit'?: number
-          /** @description Number of requests left in the current window. */
-          'RateLimit-Remaining'?: number
-          /** @description Number of seconds until the current window ends. */
-          'RateLimit-Reset'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1499,6 +2155,9 @@ export interface operations {
       /** @description The request failed. The service has logged the reason under the requestId of the error. */
       500: {
         headers: {
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
@@ -1510,11 +2169,888 @@ export interface operations {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
           'Retry-After'?: number
+          'RateLimit-Limit': components['headers']['RateLimit-Limit']
+          'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
+          'RateLimit-Reset': components['headers']['RateLimit-Reset']
           [name: string]: unknown
         }
         content: {
           'application/json': components['schemas']['Error']
         }
+      }
+    }
+  }
+  onLineDelivery: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Base64 of HMAC-SHA256(channel secret of the account, raw body). */
+        'x-line-signature': string
+        /** @description Always `LineBotWebhook/2.0`, as at LINE. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @description User id of the bot that LINE sent the events to. */
+          destination: string
+          /** @description The events as LINE sent them, with all of their fields. Empty in a test delivery. */
+          events: ({
+            type?: string
+            /** @description `standby` at every endpoint that has no `replies`, and in replays. */
+            mode?: string
+            /** @description Present only at the endpoint that has `replies`. */
+            replyToken?: string
+            deliveryContext?: {
+              /** @description True in every retry and in a replay. */
+              isRedelivery?: boolean
+            } & {
+              [key: string]: unknown
+            }
+          } & {
+            [key: string]: unknown
+          })[]
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onMemberCreated: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'member.created'
+          /** Format: date-time */
+          timestamp: string
+          data: components['schemas']['Member']
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onMemberUpdated: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'member.updated'
+          /** Format: date-time */
+          timestamp: string
+          data: components['schemas']['Member']
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onMemberErased: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'member.erased'
+          /** Format: date-time */
+          timestamp: string
+          data: components['schemas']['ErasedMember']
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onAccountVerified: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'account.verified'
+          /** Format: date-time */
+          timestamp: string
+          data: components['schemas']['Verification']
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onEndpointTest: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'endpoint.test'
+          /** Format: date-time */
+          timestamp: string
+          /**
+           * @example {
+           *       "endpointId": "7"
+           *     }
+           */
+          data: {
+            endpointId: string
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onAccountStatus: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'account.status'
+          /** Format: date-time */
+          timestamp: string
+          /**
+           * @description The fields of the first account, and all accounts with one reason.
+           * @example {
+           *       "accountId": "1",
+           *       "name": "Cafe Alpha",
+           *       "organizationId": "1",
+           *       "before": "ok",
+           *       "after": "broken",
+           *       "reason": "suspended",
+           *       "message": "LINE has suspended the account.",
+           *       "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+           *       "link": "https://console.example.com/accounts/1",
+           *       "cause": null,
+           *       "count": 1,
+           *       "accounts": [
+           *         {
+           *           "accountId": "1",
+           *           "name": "Cafe Alpha",
+           *           "organizationId": "1",
+           *           "before": "ok",
+           *           "after": "broken",
+           *           "reason": "suspended",
+           *           "message": "LINE has suspended the account.",
+           *           "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+           *           "link": "https://console.example.com/accounts/1"
+           *         }
+           *       ]
+           *     }
+           */
+          data: {
+            /** @description Id of the official account, as decimal digits. */
+            accountId: string
+            name: string
+            organizationId: string
+            /** @enum {unknown} */
+            before: 'ok' | 'quiet' | 'degraded' | 'broken'
+            /** @enum {unknown} */
+            after: 'ok' | 'quiet' | 'degraded' | 'broken'
+            reason:
+              | (
+                  | 'no_channel_secret'
+                  | 'suspended'
+                  | 'token_refused'
+                  | 'other_account'
+                  | 'webhook_elsewhere'
+                  | 'webhook_inactive'
+                  | 'webhook_test_failed'
+                  | 'line_signature_refused'
+                  | 'foreign_destination'
+                  | 'chat_signature_refused'
+                  | 'line_signature_doubtful'
+                  | 'deliveries_missing'
+                  | 'deliveries_failed'
+                  | 'events_unapplied'
+                  | 'endpoint_failing'
+                  | 'endpoint_failed'
+                  | 'token_expires'
+                  | 'quota_used_up'
+                  | 'not_verifiable'
+                  | 'platform_unreachable'
+                  | 'never_delivered'
+                  | 'unusually_quiet'
+                  | 'silent_for_days'
+                )
+              | null
+            message: string | null
+            fix: string | null
+            link: string | null
+            /**
+             * @description Present in the daily reminder of a problem that lasts.
+             * @constant
+             */
+            reminder?: true
+            cause: ('service' | 'line') | null
+            /** @description Number of accounts. */
+            count: number
+            /** @description The worst accounts first. `count` may be greater than their number. */
+            accounts: components['schemas']['NotifiedAccount'][]
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onPlatformStatus: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'platform.status'
+          /** Format: date-time */
+          timestamp: string
+          /**
+           * @example {
+           *       "before": "up",
+           *       "after": "down",
+           *       "reason": "platform_unreachable",
+           *       "message": "LINE's API does not respond",
+           *       "link": null,
+           *       "cause": "line",
+           *       "since": "2026-11-22T05:40:00.000Z",
+           *       "until": null,
+           *       "count": 20
+           *     }
+           */
+          data: {
+            /** @enum {unknown} */
+            before: 'up' | 'down'
+            /** @enum {unknown} */
+            after: 'up' | 'down'
+            reason: 'platform_unreachable' | null
+            /** @description An English sentence for people. It may change. */
+            message: string
+            link: string | null
+            cause: ('service' | 'line') | null
+            since: string | null
+            until: string | null
+            /** @description Number of accounts whose checks failed. */
+            count: number
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onWeeklySummary: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'weekly.summary'
+          /** Format: date-time */
+          timestamp: string
+          /**
+           * @example {
+           *       "message": "Week until 22 November",
+           *       "link": null,
+           *       "from": "2026-11-15T00:00:00.000Z",
+           *       "until": "2026-11-22T00:00:00.000Z",
+           *       "count": 20,
+           *       "broken": 1,
+           *       "degraded": 0,
+           *       "quiet": 2,
+           *       "ok": 17,
+           *       "events": 12000,
+           *       "eventsBefore": 11000,
+           *       "growth": 35,
+           *       "accounts": [
+           *         {
+           *           "accountId": "1",
+           *           "name": "Cafe Alpha",
+           *           "organizationId": "1",
+           *           "before": "ok",
+           *           "after": "broken",
+           *           "reason": "suspended",
+           *           "message": "LINE has suspended the account.",
+           *           "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+           *           "link": "https://console.example.com/accounts/1"
+           *         }
+           *       ]
+           *     }
+           */
+          data: {
+            /** @description An English sentence for people. It may change. */
+            message: string
+            link: string | null
+            /** Format: date-time */
+            from?: string
+            /** Format: date-time */
+            until?: string
+            /** @description Number of accounts. */
+            count: number
+            /** @description Number of accounts with the status `ok`. */
+            ok?: number
+            /** @description Number of accounts with the status `quiet`. */
+            quiet?: number
+            /** @description Number of accounts with the status `degraded`. */
+            degraded?: number
+            /** @description Number of accounts with the status `broken`. */
+            broken?: number
+            events?: number
+            /** @description Events of the week before. */
+            eventsBefore?: number
+            growth?: number | null
+            /** @description Accounts that have a problem. */
+            accounts: components['schemas']['NotifiedAccount'][]
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onNotificationTest: {
+    parameters: {
+      query?: never
+      header: {
+        /** @description Id of the message. Deduplicate by it. */
+        'webhook-id': string
+        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
+        'webhook-timestamp': string
+        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
+        'webhook-signature': string
+        /** @description Always `oa-audience`. */
+        'user-agent': string
+      }
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'notification.test'
+          /** Format: date-time */
+          timestamp: string
+          /**
+           * @example {
+           *       "message": "This is a test.",
+           *       "link": null
+           *     }
+           */
+          data: {
+            /** @description An English sentence for people. It may change. */
+            message: string
+            link: string | null
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      429: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again later. */
+      503: {
+        headers: {
+          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
+          'Retry-After'?: string
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. The body of the response is ignored. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
       }
     }
   }

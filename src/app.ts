@@ -7,7 +7,7 @@ import { eraseRoute } from './audience/erase.ts'
 import type { ErasureLedger } from './audience/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
-import { componentSchemas } from './component-schemas.ts'
+import { componentSchemas, webhooks } from './component-schemas.ts'
 import type { Config } from './config/config.ts'
 import { serviceName as name, serviceVersion as version } from './config/package.ts'
 import { BodyBudget } from './http/body-budget.ts'
@@ -67,7 +67,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   decorateWithCaller(app)
   const spareSigned = await limitRate(app, config.rateLimit, config.redisUrl)
   requireWellFormed(app)
-  await collectRouteSchemas(app, { title: name, version }, componentSchemas)
+  await collectRouteSchemas(app, { title: name, version }, componentSchemas, webhooks)
 
   const counts = new DeliveryCounts(database)
   const { trackingBudgets } = config

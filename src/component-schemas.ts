@@ -1,45 +1,107 @@
-/** The named schemas of the OpenAPI document. Route schemas refer to them by name. */
+/** The named schemas and the webhooks of the OpenAPI document. Route schemas refer to schemas by name. */
 
 import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
-import { MemberSchema } from './audience/member.ts'
+import { CSV_HEADER, type Member, MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
+import { endpointWebhooks } from './endpoints/webhook-schemas.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { reference } from './http/schema-parts.ts'
 import { Type } from './http/typebox.ts'
 import { Nullable } from './http/validate.ts'
+import { NotifiedAccountSchema, notificationWebhooks } from './operator/notifications/webhook-schemas.ts'
 
-const Receipt = Type.Object({
-  accepted: Type.Integer({ description: 'Number of events stored by this request.' }),
-  duplicates: Type.Integer({ description: 'Number of events that were already stored.' }),
-})
+const Receipt = Type.Object(
+  {
+    accepted: Type.Integer({ description: 'Number of events stored by this request.' }),
+    duplicates: Type.Integer({ description: 'Number of events that were already stored.' }),
+  },
+  { examples: [{ accepted: 1, duplicates: 0 }] },
+)
 
-const TrackingReceipt = Type.Object({
-  success: Type.Boolean(),
-  ...Receipt.properties,
-  rejected: Type.Array(
-    Type.Object({
-      index: Type.Integer({ description: 'Position of the event in the request, from 0.' }),
-      message: Type.String({ description: 'Why the event was not stored.' }),
-    }),
-  ),
-})
+const TrackingReceipt = Type.Object(
+  {
+    success: Type.Boolean(),
+    ...Receipt.properties,
+    rejected: Type.Array(
+      Type.Object({
+        index: Type.Integer({ description: 'Position of the event in the request, from 0.' }),
+        message: Type.String({ description: 'Why the event was not stored.' }),
+      }),
+    ),
+  },
+  { examples: [{ success: true, accepted: 1, duplicates: 0, rejected: [] }] },
+)
+
+const MEMBER: Member = {
+  id: '28163270815507',
+  userId: 'U4af4980629f0d2d3a1a2a3a4a5a6a7a8',
+  displayName: 'Ann',
+  pictureUrl: null,
+  language: 'th',
+  relationship: 'following',
+  followedAt: '2023-11-14T22:13:20.000Z',
+  blockedAt: null,
+  firstSeenAt: '2023-11-14T22:13:20.000Z',
+  lastSeenAt: '2023-11-14T22:13:20.000Z',
+  eventCount: 1,
+  conversation: null,
+  externalId: null,
+  tags: ['vip'],
+  attributes: { cups: 3 },
+  version: 1,
+  createdAt: '2026-11-20T22:05:17.448Z',
+  updatedAt: '2026-11-20T22:05:17.448Z',
+}
+const ERASED = { id: '28163270815508', deletedAt: '2026-11-21T09:00:00.000Z' }
 
 const ErasedMember = Type.Object(
   { id: Type.String(), deletedAt: Type.String({ format: 'date-time' }) },
-  { description: 'A member that was erased. Only pages of a query with `updatedSince` contain these.' },
+  {
+    description:
+      'A member that was erased. Only pages and streams of a query with `updatedSince` contain these.',
+    examples: [ERASED],
+  },
 )
 
-const Page = Type.Object({
-  data: Type.Array(Type.Union([reference('Member'), reference('ErasedMember')])),
-  nextCursor: Nullable(
-    Type.String({ description: 'Send it as `cursor` to get the next page. It is null on the last page.' }),
-  ),
+const MemberOrErased = Type.Union([reference('Member'), reference('ErasedMember')])
+
+const Page = Type.Object(
+  {
+    data: Type.Array(MemberOrErased),
+    nextCursor: Nullable(
+      Type.String({ description: 'Send it as `cursor` to get the next page. It is null on the last page.' }),
+    ),
+  },
+  { examples: [{ data: [MEMBER], nextCursor: null }] },
+)
+
+const MemberLines = Type.String({
+  description: 'One member per line, as JSON. Each line matches `contentSchema`, and ends with a line feed.',
+  contentMediaType: 'application/x-ndjson',
+  contentSchema: MemberOrErased,
+  examples: [`${JSON.stringify(MEMBER)}\n${JSON.stringify(ERASED)}\n`],
 })
 
+const MemberTable = Type.String({
+  description: `RFC 4180 in UTF-8. The first line has the names of the columns. Null is an empty cell, and \`tags\` and \`attributes\` are JSON.
+Text that a spreadsheet would evaluate as a formula begins with an apostrophe. An erased member has only \`id\` and \`deletedAt\`.`,
+  contentMediaType: 'text/csv',
+  examples: [
+    `${CSV_HEADER}\r\n28163270815507,"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","Ann",,"th",following,2023-11-14T22:13:20.000Z,,` +
+      `2023-11-14T22:13:20.000Z,2023-11-14T22:13:20.000Z,1,,,,,"[""vip""]","{""cups"": 3}",1,2026-11-20T22:05:17.448Z,` +
+      '2026-11-20T22:05:17.448Z,\r\n',
+  ],
+})
+
+/** The requests that the service sends. */
+export const webhooks = { ...endpointWebhooks, ...notificationWebhooks }
+
 export const componentSchemas = {
-  Member: MemberSchema,
+  Member: { ...MemberSchema, examples: [MEMBER] },
   ErasedMember,
   Page,
+  MemberLines,
+  MemberTable,
   MemberUpdate: {
     ...MemberUpdateSchema,
     description: 'A field that is left out keeps its value. A field that is null is cleared.',
@@ -50,8 +112,48 @@ export const componentSchemas = {
     description: 'What the caller expects of the account. The ids are compared with those that LINE reports.',
     examples: [{ testWebhook: false }],
   },
-  Verification: VerificationSchema,
+  Verification: {
+    ...VerificationSchema,
+    examples: [
+      {
+        verified: false,
+        account: {
+          userId: 'U8e742f61d673b39c7fff3cecb7536ef0',
+          basicId: '@abc1234',
+          premiumId: null,
+          displayName: 'Corner Coffee',
+          pictureUrl: null,
+          chatMode: 'bot',
+          markAsReadMode: 'auto',
+        },
+        accountType: 'verified_or_premium',
+        webhook: { endpoint: 'https://oa.example.com/api/line/1', active: false, matches: true },
+        checks: [
+          { name: 'access_token', ok: true, message: 'The platform accepts the access token' },
+          {
+            name: 'webhook_active',
+            ok: false,
+            message: 'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+            reason: 'webhook_off',
+          },
+        ],
+        checkedAt: '2026-11-21T09:00:00.000Z',
+      },
+    ],
+  },
   Receipt,
   TrackingReceipt,
-  Error: ErrorEnvelopeSchema,
+  NotifiedAccount: NotifiedAccountSchema,
+  Error: {
+    ...ErrorEnvelopeSchema,
+    examples: [
+      {
+        statusCode: 400,
+        error: 'Bad Request',
+        message: 'The input is invalid',
+        details: [{ path: 'limit', message: 'must be a whole number from 1 to 200' }],
+        requestId: '0b7f8a0e-4a7e-4a4b-8f57-3f0f0c6f5a11',
+      },
+    ],
+  },
 }

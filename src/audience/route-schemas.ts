@@ -37,16 +37,17 @@ the same filters and \`cursor\` set to the \`nextCursor\` of this page. A page m
 
 With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match, read page by page. Streams accept neither \`limit\` nor
 \`cursor\`, and they need HTTP/1.1.`,
+    'x-response-headers': ['Vary'],
     querystring: listParameters(limit),
     headers: acceptedAge,
     response: {
       200: {
-        description:
-          'A page of members, or a stream of all matches. The body is null if the API key is not active.',
+        description: `A page of members, or a stream of all matches. The body is null if the API key is not active.
+A stream that fails after its first byte is cut off: the connection closes before the last chunk. Earlier failures are error responses.`,
         content: {
           'application/json': { schema: Nullable(reference('Page')) },
-          'application/x-ndjson': { schema: Type.String({ description: 'One member per line, as JSON.' }) },
-          'text/csv': { schema: Type.String({ description: 'RFC 4180 with a header line, in UTF-8.' }) },
+          'application/x-ndjson': { schema: reference('MemberLines') },
+          'text/csv': { schema: reference('MemberTable') },
         },
       },
       ...failures({
@@ -131,6 +132,7 @@ export const eraseSchema: FastifySchema = {
       412: 'Step 2: the member has another version than If-Match.',
       413: BODY_FAILURES[413],
       500: 'Step 3: the erasure failed, or the credentials could not be checked. Send the request again.',
+      503: 'Statements of other accounts take too long. Send the request again.',
     }),
   },
 }

@@ -2,7 +2,7 @@
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import type { FastifyInstance, RouteOptions } from 'fastify'
-import { TAGS } from './schema-parts.ts'
+import { OPERATION_HEADERS, RATE_LIMIT_HEADERS, TAG_DESCRIPTIONS } from './schema-parts.ts'
 import type { TSchema } from './typebox.ts'
 
 declare module 'fastify' {
@@ -12,6 +12,8 @@ declare module 'fastify' {
   interface FastifySchema {
     /** true where a request may leave out its body */
     'x-body-optional'?: boolean
+    /** headers of every response of the route, beside those of the rate limit */
+    'x-response-headers'?: Array<keyof typeof OPERATION_HEADERS>
   }
 }
 
@@ -21,7 +23,8 @@ Ids are int64 values, written as decimal strings. Times are ISO 8601 in UTC with
 Protected endpoints require the headers \`x-client-id\`, \`x-client-secret\` and \`x-api-key\` together.
 The API key selects one official account and one organization. A request can see nothing outside of that scope.
 
-Every response carries \`RateLimit-Limit\`, \`RateLimit-Remaining\` and \`RateLimit-Reset\`, unless the rate limit is off.
+Every response carries \`RateLimit-Limit\`, \`RateLimit-Remaining\` and \`RateLimit-Reset\`, and the same with the prefix \`X-\`, unless the
+rate limit is off.
 Every error has the shape of the \`Error\` schema, and its \`requestId\` finds the request in the log.`
 
 const header = (name: string, description: string) =>
@@ -29,7 +32,9 @@ const header = (name: string, description: string) =>
 
 interface Operation {
   'x-body-optional'?: boolean
+  'x-response-headers'?: string[]
   requestBody?: { required?: boolean }
+  responses?: Record<string, { headers?: Record<string, unknown> }>
 }
 
 /**
@@ -48,21 +53,25 @@ export function useSchemasAsDocumentation(app: FastifyInstance): void {
 /**
  * Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app is ready.
  * @param components the named schemas to which route schemas refer
+ * @param webhooks the requests that the service sends
  */
 export async function collectRouteSchemas(
   app: FastifyInstance,
   info: { title: string; version: string },
   components: Record<string, TSchema>,
+  webhooks: Record<string, object>,
 ): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
       info: { ...info, description: DESCRIPTION, license: { name: 'MIT', identifier: 'MIT' } },
       servers: [{ url: '/' }],
-      tags: Object.values(TAGS).map((name) => ({ name })),
+      tags: Object.entries(TAG_DESCRIPTIONS).map(([name, description]) => ({ name, description })),
+      webhooks,
       components: {
         // The plugin types schemas as OpenAPI 3.0, whose JSON Schema dialect is an older one.
         schemas: components as Record<string, object>,
+        headers: { ...RATE_LIMIT_HEADERS, ...OPERATION_HEADERS } as Record<string, object>,
         securitySchemes: {
           clientId: header('x-client-id', 'Client id of the API client.'),
           clientSecret: header('x-client-secret', 'Client secret of the API client.'),
@@ -71,21 +80,33 @@ export async function collectRouteSchemas(
       },
     },
     convertConstToEnum: false,
-    transform: ({ route, url }) => ({ schema: route.config?.documentation ?? { hide: true }, url }),
-    transformObject: markOptionalBodies,
+    // An empty list says that the operation is public.
+    transform: ({ route, url }) => ({
+      schema: route.config?.documentation ? { security: [], ...route.config.documentation } : { hide: true },
+      url,
+    }),
+    transformObject: completeOperations,
   })
 }
 
-/** The plugin declares every request body as required. */
-const markOptionalBodies: SwaggerTransformObject = (source) => {
+/** Does what route schemas cannot say: the plugin declares every request body as required, and knows no named headers. */
+const completeOperations: SwaggerTransformObject = (source) => {
   const document = 'openapiObject' in source ? source.openapiObject : source.swaggerObject
   const paths = (document.paths ?? {}) as Record<string, Record<string, Operation>>
   for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
     if (operation['x-body-optional'] && operation.requestBody) operation.requestBody.required = false
+    const names = [...Object.keys(RATE_LIMIT_HEADERS), ...(operation['x-response-headers'] ?? [])]
+    for (const response of Object.values(operation.responses ?? {})) {
+      response.headers = { ...response.headers, ...referencesTo(names) }
+    }
     delete operation['x-body-optional']
+    delete operation['x-response-headers']
   }
   return document
 }
+
+const referencesTo = (headers: string[]) =>
+  Object.fromEntries(headers.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 
 /** Swagger UI uses data: URLs in its style sheet and loads nothing from other hosts. */
 const CONTENT_SECURITY_POLICY = [

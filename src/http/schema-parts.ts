@@ -7,7 +7,16 @@ export const TAGS = {
   account: 'Official account',
   intake: 'Incoming events',
   service: 'Service',
+  webhooks: 'Outgoing webhooks',
 } as const
+
+export const TAG_DESCRIPTIONS: Record<(typeof TAGS)[keyof typeof TAGS], string> = {
+  Audience: 'The members of an official account, for clients with an API key.',
+  'Official account': 'The official account of the API key.',
+  'Incoming events': 'Events from LINE, the support chat, web pages and apps.',
+  Service: 'The state of the service.',
+  'Outgoing webhooks': 'Requests that the service sends to the receivers that operators configure.',
+}
 
 /** Security requirement of a protected route. All three headers are required together. */
 export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
@@ -24,11 +33,23 @@ const RETRY_AFTER = {
   'Retry-After': integerHeader('Number of seconds to wait before the next attempt.'),
 }
 
-const RATE_LIMIT_HEADERS = {
-  ...RETRY_AFTER,
-  'RateLimit-Limit': integerHeader('Number of requests that a client address may send in one window.'),
-  'RateLimit-Remaining': integerHeader('Number of requests left in the current window.'),
-  'RateLimit-Reset': integerHeader('Number of seconds until the current window ends.'),
+const namedHeader = (type: 'integer' | 'string', description: string) => ({ description, schema: { type } })
+
+/** Headers of every response, unless the rate limit is off. */
+export const RATE_LIMIT_HEADERS = {
+  'RateLimit-Limit': namedHeader(
+    'integer',
+    'Number of requests that a client address may send in one window.',
+  ),
+  'RateLimit-Remaining': namedHeader('integer', 'Number of requests left in the current window.'),
+  'RateLimit-Reset': namedHeader('integer', 'Number of seconds until the current window ends.'),
+}
+
+/** Headers of every response of the operations that list them in `x-response-headers`. */
+export const OPERATION_HEADERS = {
+  Vary: namedHeader('string', 'Request header on which the response depends.'),
+  'Access-Control-Allow-Origin': namedHeader('string', 'The origin of the request, if it has one.'),
+  'Access-Control-Allow-Credentials': namedHeader('string', '`true` if the request has an origin.'),
 }
 
 const TOO_MANY_REQUESTS = 'The client address has sent too many requests. Wait for the time in Retry-After.'
@@ -39,7 +60,7 @@ export const success = (name: string, description: string, headers?: Record<stri
 
 /** Error responses by status, and the 429 of every route. A 503 has a Retry-After header. */
 export function failures(descriptions: Record<number, string>): Record<number, unknown> {
-  const headersOf: Record<string, object> = { 429: RATE_LIMIT_HEADERS, 503: RETRY_AFTER }
+  const headersOf: Record<string, object> = { 429: RETRY_AFTER, 503: RETRY_AFTER }
   return Object.fromEntries(
     Object.entries({ 429: TOO_MANY_REQUESTS, ...descriptions }).map(([status, description]) => {
       const headers = headersOf[status]
@@ -64,3 +85,69 @@ export const ifMatch = (description: string) =>
 
 export const pathParameter = (name: string, description: string) =>
   Type.Object({ [name]: Type.String({ description }) })
+
+interface Outgoing {
+  operationId: string
+  summary: string
+  description: string
+  /** descriptions by name */
+  headers: Record<string, string>
+  schema: TSchema
+  responses: Record<string, object>
+}
+
+/** A request that the service sends. Receivers need none of the headers with which clients authenticate. */
+export function outgoing({ headers, schema, ...operation }: Outgoing) {
+  const parameters = Object.entries(headers).map(([name, description]) => ({
+    ...{ in: 'header', name, required: true, description },
+    schema: { type: 'string' },
+  }))
+  return {
+    post: {
+      ...operation,
+      tags: [TAGS.webhooks],
+      security: [],
+      parameters,
+      requestBody: { required: true, ...jsonBody(schema) },
+    },
+  }
+}
+
+/** https://github.com/standard-webhooks/standard-webhooks */
+export const STANDARD_WEBHOOK_HEADERS = {
+  'webhook-id': 'Id of the message. Deduplicate by it.',
+  'webhook-timestamp':
+    'Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old.',
+  'webhook-signature':
+    '`v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures ' +
+    'are separated by a space.',
+  'user-agent': 'Always `oa-audience`.',
+}
+
+/** The body of a message in the format of Standard Webhooks. */
+export const standardMessage = (type: string, data: object) =>
+  Type.Object({
+    type: Type.Literal(type),
+    timestamp: Type.String({ format: 'date-time' }),
+    data: Type.Unsafe(data as TSchema),
+  })
+
+const RETRY_AFTER_OF_RECEIVER = {
+  'Retry-After': {
+    description:
+      'Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours.',
+    schema: { type: 'string' },
+  },
+}
+
+/** What each response of a receiver means. */
+export const RETRIED_RESPONSES = {
+  '2XX': { description: 'The message is accepted. The body of the response is ignored.' },
+  429: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
+  503: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
+  default: {
+    description:
+      'Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. ' +
+      'After 24 hours it has failed permanently.',
+  },
+}

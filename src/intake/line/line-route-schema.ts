@@ -18,6 +18,16 @@ const DELIVERY = {
   ],
 }
 
+const WEBHOOK = Type.Object(
+  {
+    destination: Type.Optional(Type.String({ description: 'User id of the bot.' })),
+    events: Type.Array(Type.Object({}, { additionalProperties: true }), {
+      description: 'Events of any type. Empty when LINE verifies the webhook URL.',
+    }),
+  },
+  { additionalProperties: true, description: 'The body of a LINE webhook.', examples: [DELIVERY] },
+)
+
 export function lineDeliverySchema(path: string): FastifySchema {
   const [lowerCasePath] = deliveryPaths(':id')
   return {
@@ -30,7 +40,7 @@ export function lineDeliverySchema(path: string): FastifySchema {
     headers: Type.Object({
       'x-line-signature': Type.String({ description: 'Base64 of HMAC-SHA256(channel secret, raw body).' }),
     }),
-    body: jsonBody(Type.Object({}, { description: 'The body of a LINE webhook.', examples: [DELIVERY] })),
+    body: jsonBody(WEBHOOK),
     response: {
       ...RECEIPT,
       ...failures({ ...SIGNED_FAILURES, 400: 'The body is not valid JSON, or it has no `events` array.' }),

@@ -2,7 +2,7 @@ import type { FastifySchema } from 'fastify'
 import { failures, success, TAGS } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
 import { EXAMPLE_USER_ID, INTAKE_FAILURES } from '../schema-parts.ts'
-import { TRACKING_CALLS } from './calls.ts'
+import { METRICS_PATHS, TRACKING_CALLS, TRACKING_PATHS } from './calls.ts'
 
 const trackingSchema: FastifySchema = {
   operationId: 'receiveTracking',
@@ -16,6 +16,7 @@ each tracking key (429).
 An ID token of LINE, in \`context.idToken\` of an event or in the header \`X-Line-Id-Token\`, proves the event's person, who then
 becomes a member. A wrong token rejects its event.`,
   tags: [TAGS.intake],
+  'x-response-headers': ['Vary', 'Access-Control-Allow-Origin', 'Access-Control-Allow-Credentials'],
   headers: Type.Object({
     'x-line-id-token': Type.Optional(
       Type.String({ description: 'ID token of LINE for all events that contain none.' }),
@@ -53,21 +54,32 @@ becomes a member. A wrong token rejects its event.`,
   },
 }
 
+const CALL_PATH = '/api/tracking/v1/:call'
+
+/** The paths that are not in the document by themselves. */
+const aliases = (paths: readonly string[]) =>
+  paths
+    .filter((path) => path !== '/api/tracking' && path !== CALL_PATH)
+    .map((path) => `\`${path.replace(':call', '{call}')}\``)
+    .join(', ')
+
 const callSchema: FastifySchema = {
   ...trackingSchema,
   operationId: 'receiveTrackingCall',
   summary: 'Receive tracking events of one type, or a batch',
   description: `The same as \`POST /api/tracking\`, on the paths of Segment's HTTP API. The path determines the type of a single event.
-The same calls exist without \`/v1\`, and below \`/api/tracking/api/s/\` for Jitsu's library.`,
+These paths are the same for other client libraries: ${aliases(TRACKING_PATHS)}.
+Segment's browser library reports counters about itself to ${aliases(METRICS_PATHS)}. They are discarded.`,
   params: Type.Object({
     call: Type.Enum(TRACKING_CALLS, {
       description: 'The type of the event or its first letter, or a batch.',
     }),
   }),
+  response: { ...(trackingSchema.response as object), ...failures({ 404: 'There is no such call.' }) },
 }
 
 /** The other paths are aliases for client libraries. */
 export const trackingSchemas: Partial<Record<string, FastifySchema>> = {
   '/api/tracking': trackingSchema,
-  '/api/tracking/v1/:call': callSchema,
+  [CALL_PATH]: callSchema,
 }

@@ -1,0 +1,136 @@
+/** The outgoing messages to endpoints, as the `webhooks` of the OpenAPI document. */
+import {
+  outgoing,
+  RETRIED_RESPONSES,
+  reference,
+  STANDARD_WEBHOOK_HEADERS,
+  standardMessage,
+} from '../http/schema-parts.ts'
+import { Type } from '../http/typebox.ts'
+
+const RESPONSES = {
+  ...RETRIED_RESPONSES,
+  410: {
+    description:
+      'The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it.',
+  },
+}
+
+const LineDelivery = Type.Object(
+  {
+    destination: Type.String({ description: 'User id of the bot that LINE sent the events to.' }),
+    events: Type.Array(
+      Type.Object(
+        {
+          type: Type.Optional(Type.String()),
+          mode: Type.Optional(
+            Type.String({
+              description: '`standby` at every endpoint that has no `replies`, and in replays.',
+            }),
+          ),
+          replyToken: Type.Optional(
+            Type.String({ description: 'Present only at the endpoint that has `replies`.' }),
+          ),
+          deliveryContext: Type.Optional(
+            Type.Object(
+              {
+                isRedelivery: Type.Optional(
+                  Type.Boolean({ description: 'True in every retry and in a replay.' }),
+                ),
+              },
+              { additionalProperties: true },
+            ),
+          ),
+        },
+        { additionalProperties: true },
+      ),
+      { description: 'The events as LINE sent them, with all of their fields. Empty in a test delivery.' },
+    ),
+  },
+  {
+    examples: [
+      {
+        destination: 'U8e742f61d673b39c7fff3cecb7536ef0',
+        events: [
+          {
+            type: 'message',
+            mode: 'standby',
+            timestamp: 1700000000000,
+            webhookEventId: '01HF7YAT00AAAAAAAAAAAAAAAA',
+            deliveryContext: { isRedelivery: false },
+            source: { type: 'user', userId: 'U4af4980629f0d2d3a1a2a3a4a5a6a7a8' },
+            message: { type: 'text', id: '1', text: 'Hello' },
+          },
+        ],
+      },
+    ],
+  },
+)
+
+const lineDelivery = outgoing({
+  operationId: 'onLineDelivery',
+  summary: 'Events from LINE',
+  description: `Sent to endpoints of the format \`line\`: one request for each delivery from LINE, with the events that are new. The tools
+that receive LINE's own webhooks work unchanged. Deduplicate by \`webhookEventId\`.`,
+  headers: {
+    'x-line-signature': 'Base64 of HMAC-SHA256(channel secret of the account, raw body).',
+    'user-agent': 'Always `LineBotWebhook/2.0`, as at LINE.',
+  },
+  schema: LineDelivery,
+  responses: RESPONSES,
+})
+
+function message(type: string, operationId: string, summary: string, description: string, data: object) {
+  return outgoing({
+    operationId,
+    summary,
+    description: `Sent to endpoints of the format \`members\`. ${description}`,
+    headers: STANDARD_WEBHOOK_HEADERS,
+    schema: standardMessage(type, data),
+    responses: RESPONSES,
+  })
+}
+
+const COALESCED =
+  'Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt ' +
+  'unless the member changed in between.'
+
+/** By type of the message. */
+export const endpointWebhooks = {
+  'line.delivery': lineDelivery,
+  'member.created': message(
+    'member.created',
+    'onMemberCreated',
+    'A person became a member',
+    COALESCED,
+    reference('Member'),
+  ),
+  'member.updated': message(
+    'member.updated',
+    'onMemberUpdated',
+    'A member changed',
+    `${COALESCED} A resend by an operator has this type, too.`,
+    reference('Member'),
+  ),
+  'member.erased': message(
+    'member.erased',
+    'onMemberErased',
+    'A member was erased',
+    'Delete what you stored about this id.',
+    reference('ErasedMember'),
+  ),
+  'account.verified': message(
+    'account.verified',
+    'onAccountVerified',
+    'The official account was verified',
+    'Contains the outcome of a verification, also if checks failed.',
+    reference('Verification'),
+  ),
+  'endpoint.test': message(
+    'endpoint.test',
+    'onEndpointTest',
+    'A test by an operator',
+    'Sent once and never repeated. Its `webhook-id` begins with `msg_test_`.',
+    Type.Object({ endpointId: Type.String() }, { examples: [{ endpointId: '7' }] }),
+  ),
+}

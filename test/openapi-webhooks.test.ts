@@ -1,0 +1,123 @@
+/** Real outgoing messages match the webhooks of the OpenAPI document, which receivers read. */
+import pino from 'pino'
+import { Webhook } from 'standardwebhooks'
+import { expect, it } from 'vitest'
+import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { EndpointTester } from '../src/endpoints/test-delivery.ts'
+import { ChannelTester } from '../src/operator/notifications/test-channel.ts'
+import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { type Received, startReceiver, startSending } from './support/endpoints.ts'
+import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
+import { faultsOf, openapi, type Part } from './support/openapi.ts'
+import { startApp } from './support/service.ts'
+
+const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
+/** Every HTTP request has these. */
+const TRANSPORT = ['host', 'connection', 'content-length', 'transfer-encoding']
+
+const LINE = 'line.delivery'
+const typeOf = ({ body }: Received): string => JSON.parse(body).type ?? LINE
+const untilReceived = (received: Received[], count: number) => expect.poll(() => received).toHaveLength(count)
+
+/** Fails unless headers and body are those of the webhook in the document. */
+function expectPublished({ headers, body }: Received, name: string): void {
+  const { parameters, requestBody } = openapi.webhooks[name].post
+  const documented = parameters.map((parameter: Part) => parameter.name)
+  const sent = Object.keys(headers).filter((header) => !TRANSPORT.includes(header))
+  expect(sent.sort()).toEqual([...documented, 'content-type'].sort())
+  const [mediaType] = Object.keys(requestBody.content)
+  expect(headers['content-type']).toBe(`${mediaType}; charset=utf-8`)
+  const pointer = `#/webhooks/${name}/post/requestBody/content/application~1json/schema`
+  expect(faultsOf(pointer, JSON.parse(body)), `${name}: ${body}`).toEqual([])
+}
+
+it('publishes a webhook for every type of message', () => {
+  expect(Object.keys(openapi.webhooks)).toEqual([
+    LINE,
+    ...['member.created', 'member.updated', 'member.erased', 'account.verified', 'endpoint.test'],
+    ...['account.status', 'platform.status', 'weekly.summary', 'notification.test'],
+  ])
+})
+
+it('sends endpoints of the format line what the document publishes', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const [replier, observer] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(replier.url, { replies: true })
+  const id = await addEndpoint(observer.url)
+  await service.deliver(
+    tenant,
+    Object.keys(KINDS).map((kind) => eventOf(kind, randomUserId())),
+  )
+  for (const { received } of [replier, observer]) await untilReceived(received, 1)
+  await new EndpointTester(() => false).test(database, id)
+  for (const received of [...replier.received, ...observer.received]) expectPublished(received, LINE)
+  expect(observer.received).toHaveLength(2)
+})
+
+it('sends endpoints of the format members what the document publishes', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const platform = await simulatePlatform()
+  const verifier = await startApp(database, { config: { lineApiUrl: platform.url } })
+  await database.query('update official_account set channel_access_token = $1', [
+    platform.account.channelAccessToken,
+  ])
+  const { url, received } = await startReceiver()
+  const id = await addEndpoint(url, { format: 'members', secret: SECRET, previous_secret: SECRET })
+  const userId = randomUserId()
+  await service.deliver(tenant, [textMessage(userId, 'hello')])
+  await untilReceived(received, 1)
+  const member = await service.member(tenant, userId)
+  await service.put(tenant, member?.id, { tags: ['vip'], attributes: { cups: 3 } })
+  await untilReceived(received, 2)
+  await verifier.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
+  await untilReceived(received, 3)
+  await service.erase(tenant, member?.id)
+  await untilReceived(received, 4)
+  await new EndpointTester(() => false).test(database, id)
+  for (const each of received) {
+    new Webhook(SECRET).verify(each.body, each.headers as Record<string, string>)
+    expectPublished(each, typeOf(each))
+  }
+  expect(received.map(typeOf)).toEqual([
+    ...['member.created', 'member.updated', 'account.verified', 'member.erased', 'endpoint.test'],
+  ])
+  await platform.close()
+})
+
+it('sends notification channels of the format webhook what the document publishes', async () => {
+  const { database } = await createTestDatabase()
+  const { accountId } = await addTenant(database, { channelSecret: '' })
+  const { url, received } = await startReceiver()
+  const channel = await addChannel(database, { format: 'webhook', target: url, weekly_summary: true })
+  const watch = new AccountWatch(database, pino({ level: 'silent' }))
+  const pass = async () => {
+    await database.query(`update notification_watch set passed_at = '-infinity'`)
+    expect(await watch.pass()).toBe(true)
+  }
+  await pass()
+  await database.query(`update notification_channel set summary_due_at = now() - interval '1 hour'`)
+  await pass()
+  const outage = { since: new Date().toISOString(), checks: 3, cause: 'line', accounts: 2 }
+  const add = (kind: string, accounts: Parameters<typeof addNotification>[2] = [], facts: object = {}) =>
+    addNotification(database, channel, accounts, { kind, facts: JSON.stringify(facts) })
+  await add('problem', [{ id: accountId }], { cause: 'service' })
+  await add('reminder', [{ id: accountId }])
+  await add('recovery', [{ id: accountId, before: 'broken', after: 'ok', problem: null }])
+  await add('platform_down', [], outage)
+  await add('platform_up', [], { ...outage, until: outage.since })
+  // The watch waits for further accounts with the same reason.
+  await database.query('update notification set due_at = now()')
+  startOutbox(database)
+  await expect
+    .poll(() => new Set(received.map(typeOf)))
+    .toEqual(new Set(['account.status', 'platform.status', 'weekly.summary']))
+  await expect
+    .poll(() => database.query('select from notification where sent_at is null and failed_at is null'))
+    .toEqual([])
+  await new ChannelTester(newSender({ consoleUrl: null })).test(database, channel)
+  for (const each of received) expectPublished(each, typeOf(each))
+  expect(typeOf(received.at(-1) as Received)).toBe('notification.test')
+})
