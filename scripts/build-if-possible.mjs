@@ -3,7 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 
 const exists = (path) => existsSync(new URL(`../${path}`, import.meta.url))
-const canBuild = exists('node_modules/typescript') && exists('node_modules/vite')
+// A release has no tsconfig.json: it is complete, and the compiler may be installed nevertheless.
+const canBuild = ['tsconfig.json', 'node_modules/typescript', 'node_modules/vite'].every(exists)
 const isBuilt = exists('dist/src/cli/main.js') && exists('dist/web/index.html')
 
 if (canBuild) {

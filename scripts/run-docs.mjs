@@ -30,6 +30,8 @@ const env = {
   DATA_DIR: join(data, 'data'),
   BACKUP: join(data, 'backup'),
   FLEET: join(data, 'fleet.csv'),
+  // dist/ is built. `npm start` would replace its files while others use them.
+  npm_config_ignore_scripts: 'true',
 }
 let service = null
 let hasFailed = false

@@ -205,7 +205,8 @@ async function signIn(options) {
   const page = await openPage(options)
   await page.getByLabel('Token').fill(demo.token)
   await page.keyboard.press('Enter')
-  await page.locator('main h1').waitFor()
+  // Not any heading: the form has one, and a page opened before the response would be opened without a session.
+  await page.locator('.page-header h1').waitFor()
   return page
 }
 

