@@ -121,17 +121,17 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
   console.log(`The simulated LINE API is at ${url}. Start the service with:`)
   command(`LINE_API_URL=${url} npm start`)
   if (options.account === undefined) {
-    console.log('Add the simulated account, to an organization of `npx oa-audience organizations list`:')
+    console.log('Add the simulated account, to an organization of `npx --no oa-audience organizations list`:')
     command(
       [
-        'npx oa-audience accounts add --organization 1 --name Simulated',
+        'npx --no oa-audience accounts add --organization 1 --name Simulated',
         `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
         `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
         `--login-channel-id ${account.loginChannelId}`,
       ].join(' '),
     )
     console.log('Then send deliveries to it, with the id that was printed:')
-    command('npx oa-audience simulate --account ID --deliver-to http://127.0.0.1:3000/api/line/ID')
+    command('npx --no oa-audience simulate --account ID --deliver-to http://127.0.0.1:3000/api/line/ID')
   }
   console.log('Make the API send faulty responses. An empty body restores the documented ones:')
   command(`curl -X PUT ${url}/simulate/misbehaviour -d limit`)
@@ -144,7 +144,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
     'Receive outgoing webhooks, which are verified. Also /receive/slow, error, limit, gone, silent:',
   )
   command(
-    `npx oa-audience endpoints add --account ${options.account ?? 'ID'} --url ${url}${RECEIVER_PATH} --allow-private-network`,
+    `npx --no oa-audience endpoints add --account ${options.account ?? 'ID'} --url ${url}${RECEIVER_PATH} --allow-private-network`,
   )
   console.log('Press Ctrl-C to stop.')
 }

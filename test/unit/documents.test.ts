@@ -120,3 +120,14 @@ it.each(LIMITS)('docs/%s states the limits as they are in the code', (place, ...
     expect(row).toMatch(new RegExp(`(?<![\\d,])${inUnit(limitOf(file, name), unit)}(?![\\d,]\\d)`))
   }
 })
+
+// A decision explains what the forbidden form does.
+const instructions = documents.filter((document) => !document.startsWith('docs/decisions/'))
+
+it.each(instructions)(
+  '%s runs no package of a stranger: outside a checkout, npx would download one',
+  (document) => {
+    const text = readFileSync(`${ROOT}/${document}`, 'utf8')
+    expect(text.match(/npx (?!--no )\S*oa-audience.*/g) ?? []).toEqual([])
+  },
+)
