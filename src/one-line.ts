@@ -15,3 +15,16 @@ export function oneLine(text: string, max: number): string {
         .join('')
         .trimEnd()}…`
 }
+
+/** U+2060, which is invisible and takes no width, breaks up what a chat would read as a mention or a link. */
+export const WORD_JOINER = '\u2060'
+
+/**
+ * A name for chats, which read everything that looks like an address of the web as a link, and Mattermost and others also
+ * `[text](url)`.
+ */
+export const chatName = (name: string): string =>
+  name
+    .replace(/:(?=\/\/)/g, `:${WORD_JOINER}`)
+    .replace(/\.(?=[\p{L}\p{N}])/gu, `.${WORD_JOINER}`)
+    .replace(/\](?=[([:])/g, `]${WORD_JOINER}`)

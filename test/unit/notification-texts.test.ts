@@ -1,11 +1,11 @@
 /** The texts of notifications, as operators read them. */
 import { describe, expect, it } from 'vitest'
-import { oneLine } from '../../src/one-line.ts'
+import { chatName, oneLine } from '../../src/one-line.ts'
 import type { Problem } from '../../src/operator/accounts/account-status.ts'
 import { REASONS } from '../../src/operator/accounts/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
 import { writeSlack, writeWebhook } from '../../src/operator/notifications/requests.ts'
-import { chatLine, chatName } from '../../src/operator/notifications/safe-text.ts'
+import { chatLine } from '../../src/operator/notifications/safe-text.ts'
 import { plainText, UNCHANGED, writeLines } from '../../src/operator/notifications/text.ts'
 
 const NOW = Date.parse('2026-11-23T03:00:00Z')

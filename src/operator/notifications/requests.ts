@@ -2,10 +2,10 @@
 import { secretOrNull } from '../../config/secret.ts'
 import { standardHeaders } from '../../endpoints/messages.ts'
 import type { Message } from '../../endpoints/post.ts'
-import { oneLine } from '../../one-line.ts'
+import { chatName, oneLine } from '../../one-line.ts'
 import { toJson } from '../format.ts'
 import type { Notification, NotificationTarget, NotifiedAccount } from './content.ts'
-import { chatLine, chatName } from './safe-text.ts'
+import { chatLine } from './safe-text.ts'
 import { explainAccount, linkOf, nameOf, subjectOf, withNames, writeLines } from './text.ts'
 
 /** The same in every attempt. Contains the time, because ids are used again after a restore of the database. */
