@@ -1,12 +1,12 @@
 /** The outgoing messages to endpoints, as the `webhooks` of the OpenAPI document. */
+import { reference } from '../http/schema-parts.ts'
+import { Type } from '../http/typebox.ts'
 import {
   outgoing,
   RETRIED_RESPONSES,
-  reference,
   STANDARD_WEBHOOK_HEADERS,
   standardMessage,
-} from '../http/schema-parts.ts'
-import { Type } from '../http/typebox.ts'
+} from './webhook-schema-parts.ts'
 
 const RESPONSES = {
   ...RETRIED_RESPONSES,

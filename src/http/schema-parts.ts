@@ -11,11 +11,11 @@ export const TAGS = {
 } as const
 
 export const TAG_DESCRIPTIONS: Record<(typeof TAGS)[keyof typeof TAGS], string> = {
-  Audience: 'The members of an official account, for clients with an API key.',
-  'Official account': 'The official account of the API key.',
-  'Incoming events': 'Events from LINE, the support chat, web pages and apps.',
-  Service: 'The state of the service.',
-  'Outgoing webhooks': 'Requests that the service sends to the receivers that operators configure.',
+  [TAGS.audience]: 'The members of an official account, for clients with an API key.',
+  [TAGS.account]: 'The official account of the API key.',
+  [TAGS.intake]: 'Events from LINE, the support chat, web pages and apps.',
+  [TAGS.service]: 'The state of the service.',
+  [TAGS.webhooks]: 'Requests that the service sends to the receivers that operators configure.',
 }
 
 /** Security requirement of a protected route. All three headers are required together. */
@@ -85,69 +85,3 @@ export const ifMatch = (description: string) =>
 
 export const pathParameter = (name: string, description: string) =>
   Type.Object({ [name]: Type.String({ description }) })
-
-interface Outgoing {
-  operationId: string
-  summary: string
-  description: string
-  /** descriptions by name */
-  headers: Record<string, string>
-  schema: TSchema
-  responses: Record<string, object>
-}
-
-/** A request that the service sends. Receivers need none of the headers with which clients authenticate. */
-export function outgoing({ headers, schema, ...operation }: Outgoing) {
-  const parameters = Object.entries(headers).map(([name, description]) => ({
-    ...{ in: 'header', name, required: true, description },
-    schema: { type: 'string' },
-  }))
-  return {
-    post: {
-      ...operation,
-      tags: [TAGS.webhooks],
-      security: [],
-      parameters,
-      requestBody: { required: true, ...jsonBody(schema) },
-    },
-  }
-}
-
-/** https://github.com/standard-webhooks/standard-webhooks */
-export const STANDARD_WEBHOOK_HEADERS = {
-  'webhook-id': 'Id of the message. Deduplicate by it.',
-  'webhook-timestamp':
-    'Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old.',
-  'webhook-signature':
-    '`v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures ' +
-    'are separated by a space.',
-  'user-agent': 'Always `oa-audience`.',
-}
-
-/** The body of a message in the format of Standard Webhooks. */
-export const standardMessage = (type: string, data: object) =>
-  Type.Object({
-    type: Type.Literal(type),
-    timestamp: Type.String({ format: 'date-time' }),
-    data: Type.Unsafe(data as TSchema),
-  })
-
-const RETRY_AFTER_OF_RECEIVER = {
-  'Retry-After': {
-    description:
-      'Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours.',
-    schema: { type: 'string' },
-  },
-}
-
-/** What each response of a receiver means. */
-export const RETRIED_RESPONSES = {
-  '2XX': { description: 'The message is accepted. The body of the response is ignored.' },
-  429: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
-  503: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
-  default: {
-    description:
-      'Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. ' +
-      'After 24 hours it has failed permanently.',
-  },
-}

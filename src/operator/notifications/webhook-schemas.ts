@@ -2,10 +2,10 @@
 import {
   outgoing,
   RETRIED_RESPONSES,
-  reference,
   STANDARD_WEBHOOK_HEADERS,
   standardMessage,
-} from '../../http/schema-parts.ts'
+} from '../../endpoints/webhook-schema-parts.ts'
+import { reference } from '../../http/schema-parts.ts'
 import { type TSchema, Type } from '../../http/typebox.ts'
 import { Nullable } from '../../http/validate.ts'
 import { ACCOUNT_STATUSES, REASONS } from '../accounts/account-status.ts'
@@ -22,7 +22,6 @@ const Message = Type.String({ description: 'An English sentence for people. It m
 const Link = Nullable(
   Type.String({ description: 'The page in the console. It is null without CONSOLE_URL.' }),
 )
-const Count = Type.Integer({ minimum: 0 })
 const PlatformStatus = Type.Enum(['up', 'down'])
 
 const accountFields = {
@@ -55,7 +54,7 @@ const EXAMPLE_ACCOUNT = {
   link: 'https://console.example.com/accounts/1',
 }
 
-/** The components to which the schemas of the messages refer. */
+/** The component to which the schemas of the messages refer. */
 export const NotifiedAccountSchema = Type.Object(accountFields, { examples: [EXAMPLE_ACCOUNT] })
 
 const listed = (description: string): TSchema =>
@@ -123,7 +122,7 @@ const WeeklySummary = Type.Object(
         ),
       ]),
     ),
-    events: Type.Optional(Count),
+    events: Type.Optional(Type.Integer({ minimum: 0 })),
     eventsBefore: Type.Optional(Type.Integer({ minimum: 0, description: 'Events of the week before.' })),
     growth: Type.Optional(
       Nullable(
