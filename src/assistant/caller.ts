@@ -12,7 +12,13 @@ import type { Actor } from '../operator/actor.ts'
 import { toJson } from '../operator/format.ts'
 import type { Finding } from '../operator/system-health.ts'
 import type { Database } from '../postgres/database.ts'
-import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
+import {
+  DatabaseBusy,
+  DatabaseUnavailable,
+  READ_ONLY,
+  STATEMENT_TIMEOUT,
+  sqlStateOf,
+} from '../postgres/faults.ts'
 import { statement } from '../postgres/statement.ts'
 import type { Tool, ToolContext, ToolResult } from './tool.ts'
 import { TOOLS } from './tools.ts'
@@ -20,10 +26,10 @@ import { visible } from './untrusted.ts'
 
 /** Bytes of one result as JSON: some 20,000 tokens of a model's context. */
 export const RESULT_MAX_BYTES = 64 * 1024
-/** Bytes for the fields `next` and `truncated`. */
-const REST_BYTES = 256
-/** Calls that wait for their turn. A client sends a few at a time. */
-const WAITING_MAX = 32
+/** Reserved for the fields `next` and `truncated`. */
+const RESERVED_BYTES = 256
+/** Calls that run or wait. A client sends a few at a time. */
+const CALLS_MAX = 32
 
 export interface CallerParts {
   database: Database
@@ -48,7 +54,7 @@ export const toolsFor = ({ organizationIds }: Pick<Actor, 'organizationIds'>): T
 
 export class Caller {
   readonly #parts: CallerParts
-  #waiting = 0
+  #calls = 0
   #last: Promise<unknown> = Promise.resolve()
 
   constructor(parts: CallerParts) {
@@ -58,11 +64,11 @@ export class Caller {
   /** @returns null if there is no such tool */
   call(name: string, input: unknown): Promise<CallOutcome | null> {
     const called = toolsFor(this.#parts.actor).find((each) => each.name === name)
+    if (this.#calls >= CALLS_MAX) return this.#refuseFlood(called)
+    this.#calls += 1
     const run = async () => (called === undefined ? this.#refuseUnknown() : this.#run(called, input))
-    if (this.#waiting >= WAITING_MAX) return this.#refuseFlood(called)
-    this.#waiting += 1
     const done = this.#last.then(run).finally(() => {
-      this.#waiting -= 1
+      this.#calls -= 1
     })
     this.#last = done.catch(() => undefined)
     return done
@@ -103,9 +109,8 @@ export class Caller {
       return { isError: false, ...shown }
     } catch (error) {
       if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
-      const isRefusal = error instanceof AppError && !(error instanceof DatabaseUnavailable)
-      if (!isRefusal) this.#log(called.name, error)
-      const outcome = isRefusal ? 'refused' : 'failed'
+      if (!isRefusal(error)) this.#log(called.name, error)
+      const outcome = isRefusal(error) ? 'refused' : 'failed'
       try {
         await this.#record(called.name, input, outcome)
       } catch (unrecorded) {
@@ -139,7 +144,7 @@ export class Caller {
   }
 }
 
-/** As long as a page of a fleet of 10,000 accounts may take on a busy machine. */
+/** Time that a page of a fleet of 10,000 accounts may take on a busy machine. */
 const STATEMENT_MAX_MS = 10_000
 
 /** PostgreSQL refuses every change of the session, and ends a statement that takes too long. $1 milliseconds int */
@@ -152,7 +157,7 @@ const RECORDED = ['accountId', 'endpointId', 'organizationId', 'status', 'proble
 
 const RECORDABLE = /^[a-z_]{1,30}$|^-?\d{1,19}$/
 
-/** An object may have no text form, and a list may have any size. */
+/** Only scalars become text: String() of an object may throw, and that of an array may be of any size. */
 const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number'
 
 function recordable(input: unknown): Record<string, unknown> {
@@ -166,7 +171,7 @@ function recordable(input: unknown): Record<string, unknown> {
 /** Leaves out the last rows of a list that would be too long. */
 function bounded({ facts, list }: ToolResult): Pick<CallOutcome, 'result' | 'json'> {
   const shown: object[] = []
-  let bytes = Buffer.byteLength(toJson(facts)) + REST_BYTES
+  let bytes = Buffer.byteLength(toJson(facts)) + RESERVED_BYTES
   let cursor: string | null = null
   for (const entry of list?.rows ?? []) {
     bytes += Buffer.byteLength(toJson(entry.row)) + 1
@@ -190,19 +195,20 @@ function failure(message: string): CallOutcome {
   return { isError: true, ...written({ error: message }) }
 }
 
-/** A tool that tries to change something is a bug. PostgreSQL refuses it as a standby does, which is unavailable for others. */
-const READ_ONLY = '25006'
-
+/** Elsewhere, READ_ONLY means that the server has become a standby. Here, a tool has tried to change something, which is a bug. */
 function isUnavailable(error: unknown): boolean {
   if (error instanceof DatabaseBusy) return true
   return error instanceof DatabaseUnavailable && sqlStateOf(error) !== READ_ONLY
 }
 
+const isRefusal = (error: unknown): error is AppError =>
+  error instanceof AppError && !(error instanceof DatabaseUnavailable)
+
 /** Details of a refusal. A tool has at most seven arguments. */
 const DETAILS_MAX = 10
 
 function reasonOf(error: unknown): string {
-  if (error instanceof AppError && !(error instanceof DatabaseUnavailable)) {
+  if (isRefusal(error)) {
     const details = error.details?.map(({ path, message }) => visible(`${path} ${message}`)) ?? []
     return [error.message, ...details.slice(0, DETAILS_MAX)].join('; ')
   }

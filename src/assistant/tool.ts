@@ -26,11 +26,17 @@ export interface Subject {
   accountId?: AccountId
 }
 
+export interface ResultList {
+  name: string
+  /** `cursor` is the argument `after` that continues after this row; null: the list has no pages */
+  rows: Array<{ row: object; cursor: string | null }>
+  hasMore: boolean
+}
+
 export interface ToolResult {
   facts: Record<string, unknown>
-  /** `cursor` is the argument `after` that continues after this row; null: the list has no pages */
-  list?: { name: string; rows: Array<{ row: object; cursor: string | null }>; hasMore: boolean }
-  /** absent: nothing of its own */
+  list?: ResultList
+  /** absent if the result is about no single object */
   subject?: Subject
 }
 
@@ -62,6 +68,18 @@ export const After = Type.Optional(
   Type.String({ maxLength: 64, description: '`next` of the page before, to read the following page' }),
 )
 export const limitOf = ({ limit = PAGE_DEFAULT }: { limit?: number }): number => limit
+
+/** @param rows one more than the limit if another page follows */
+export const pageOf = <Row extends { id: bigint }>(
+  name: string,
+  rows: Row[],
+  limit: number,
+  show: (row: Row) => object,
+): ResultList => ({
+  name,
+  rows: rows.slice(0, limit).map((row) => ({ row: show(row), cursor: String(row.id) })),
+  hasMore: rows.length > limit,
+})
 
 /** @param parameters by name; all others are refused */
 export function tool<P extends Record<string, TSchema>>(
@@ -97,7 +115,7 @@ export const optionalId = (field: string, text: string | undefined): bigint | nu
 export const beforeId = (after: string | undefined): bigint =>
   after === undefined ? INT64_MAX : idOf('after', after)
 
-/** The same for what does not exist and for what belongs to another organization. */
+/** The same error for an object that does not exist and for one of another organization. */
 export function absent(noun: string): AppError {
   return new AppError('unknown_item', {
     message: `No ${noun} has this id, or it belongs to an organization that this server does not show.`,

@@ -57,7 +57,7 @@ export function isUnprepared(error: unknown): boolean {
 }
 
 /** The server has become a replica. A new connection may reach the server that took over. */
-const READ_ONLY = '25006'
+export const READ_ONLY = '25006'
 
 /** The server closes the connection after such an error: shutdown, a time limit, a crash. */
 function isFatal({ severity }: pg.DatabaseError): boolean {

@@ -20,6 +20,7 @@ import {
   limitOf,
   ofAccount,
   optionalAccount,
+  pageOf,
   requireAccount,
   tool,
 } from '../tool.ts'
@@ -41,21 +42,13 @@ export const showEndpoints = tool(
     const { database, organizationIds, showPersonalData } = context
     const limit = limitOf(input)
     const afterId = input.after === undefined ? INT64_MIN : idOf('after', input.after)
-    // One extra row shows whether another page follows.
     const endpoints = await listEndpoints(database, organizationIds, account?.id ?? null, {
       afterId,
       limit: limit + 1,
     })
     return {
       facts: {},
-      list: {
-        name: 'endpoints',
-        rows: endpoints.slice(0, limit).map((endpoint) => ({
-          row: endpointOf(endpoint, showPersonalData),
-          cursor: String(endpoint.id),
-        })),
-        hasMore: endpoints.length > limit,
-      },
+      list: pageOf('endpoints', endpoints, limit, (endpoint) => endpointOf(endpoint, showPersonalData)),
       ...(account && { subject: ofAccount(account) }),
     }
   },
@@ -118,7 +111,7 @@ export const listDeliveries = tool(
         name: 'deliveries',
         rows: page.deliveries.map(({ lastStatus, lastAnswer, ...delivery }) => ({
           row: { ...delivery, lastResponse: responseOf(lastStatus, lastAnswer, showPersonalData) },
-          // Waiting ones have no further page: their order changes with each attempt.
+          // Pending deliveries have no further page, because their order changes with each attempt.
           cursor: status === 'failed' ? String(delivery.id) : null,
         })),
         hasMore: page.next !== null,
@@ -154,19 +147,12 @@ export const listFailedEvents = tool(
           .slice(0, REASONS_MAX)
           .map(({ failure, count }) => ({ reason: untrusted(failure), count })),
       },
-      list: {
-        name: 'events',
-        rows: events.slice(0, limit).map(({ accountName, kind, failure, ...event }) => ({
-          row: {
-            ...event,
-            accountName: untrusted(accountName),
-            kind: untrusted(kind),
-            reason: untrusted(failure),
-          },
-          cursor: String(event.id),
-        })),
-        hasMore: events.length > limit,
-      },
+      list: pageOf('events', events, limit, ({ accountName, kind, failure, ...event }) => ({
+        ...event,
+        accountName: untrusted(accountName),
+        kind: untrusted(kind),
+        reason: untrusted(failure),
+      })),
       ...(account && { subject: ofAccount(account) }),
     }
   },

@@ -2,7 +2,7 @@
 import { Type } from '../../http/typebox.ts'
 import { type Activity, listActivity } from '../../operator/list-activity.ts'
 import { readTime } from '../../operator/read-time.ts'
-import { After, beforeId, Id, Limit, limitOf, ofAccount, optionalAccount, tool } from '../tool.ts'
+import { After, beforeId, Id, Limit, limitOf, ofAccount, optionalAccount, pageOf, tool } from '../tool.ts'
 import { personal, untrusted } from '../untrusted.ts'
 
 /** Characters. Every action is shorter. */
@@ -53,14 +53,7 @@ export const showActivity = tool(
     const rows = await listActivity(database, organizationIds, filter, page)
     return {
       facts: {},
-      list: {
-        name: 'activity',
-        rows: rows.slice(0, limit).map((row) => ({
-          row: activityOf(row, showPersonalData),
-          cursor: String(row.id),
-        })),
-        hasMore: rows.length > limit,
-      },
+      list: pageOf('activity', rows, limit, (row) => activityOf(row, showPersonalData)),
       ...(account && { subject: ofAccount(account) }),
     }
   },
@@ -69,7 +62,7 @@ export const showActivity = tool(
 const timeOf = (field: string, text: string | undefined): string | null =>
   text === undefined ? null : new Date(readTime(field, text)).toISOString()
 
-/** The values of changes may be addresses and names of people, so only counts and switches are shown without them. */
+/** Values may be addresses or names of people, so all but numbers and booleans are personal text. */
 function activityOf(activity: Activity, showPersonalData: boolean) {
   const { id, occurredAt, action, actorKind, operatorId, actor, objectKind, objectId, changes } = activity
   const values = Object.entries(changes).map(([field, value]) => ({
