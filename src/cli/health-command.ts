@@ -9,7 +9,7 @@ import { io, printOne } from './io.ts'
 
 /** The service examines its database for at most 2 s before it responds. */
 const RESPONSE_TIMEOUT_MS = 3_000
-/** The response of this service has less than 500 bytes. */
+/** The response of this service is shorter than 500 bytes. */
 const BODY_MAX_BYTES = 16 * 1024
 const RETRY_MS = 250
 const WAIT_MAX_SECONDS = 3_600
@@ -70,7 +70,7 @@ async function readStart({ body }: Response): Promise<string> {
   return Buffer.concat(chunks).toString()
 }
 
-/** Returns null if another program has the port. Its text is not shown, because it may change the terminal. */
+/** Returns null if another program has the port. Its text is not shown, because it may contain escape sequences. */
 function readHealth(text: string): Omit<Health, 'url'> | null {
   try {
     const { status, database } = JSON.parse(text) as Partial<Health>

@@ -30,8 +30,8 @@ const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 
 /**
  * The metrics of a running service. With WEB_CONCURRENCY, the page adds up the figures of all processes. A gauge that has the same
- * value in each process sets another `aggregator`. No label contains an IP address or a person. Names of
- * accounts and endpoints appear in the labels of `…_info` only.
+ * value in each process sets another `aggregator`. No label contains an IP address or a person. Names of accounts and endpoints
+ * appear only in labels of the metrics `…_info`.
  */
 export class Metrics {
   readonly registry = new Registry()

@@ -5,7 +5,7 @@ const VERIFICATION_OUTCOMES = ['verified', 'refused', 'unavailable']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
 const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
 
-/** Counts the outcomes of requests to LINE's API. Returns a function that ends it. */
+/** Counts the outcomes of requests to LINE's API. Returns a function that stops the counting. */
 export function countPlatformFacts(registry: Registry): () => void {
   const verifications = new Counter({
     name: 'oa_audience_verifications_total',

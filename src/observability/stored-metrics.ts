@@ -63,7 +63,7 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
     'oa_audience_endpoint_oldest_pending_seconds',
     'Age of the oldest delivery that waits for the endpoint; 0: none',
   )
-  // Labels of the other gauges would appear three times in each scrape, and a new name would begin new series.
+  // As labels of the other gauges, these texts would appear three times in each scrape, and a new name would begin new series.
   const info = new Gauge({
     name: 'oa_audience_endpoint_info',
     help: 'Always 1: the account, name and host of each endpoint for which deliveries wait or have failed',

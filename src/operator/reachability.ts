@@ -17,9 +17,9 @@ import { isTooLongForLine, URL_MAX_LENGTH } from './accounts/point-webhook.ts'
 import { requestService } from './reachability-request.ts'
 import { REACHABILITY_SEVERITIES, REACHABILITY_TEXTS, type ReachabilityCode } from './reachability-texts.ts'
 
-/** Of the whole examination. `setup` waits for it. */
+/** Limit of the whole examination, for which `setup` waits. */
 const EXAMINATION_MAX_MS = 5_000
-/** The console shares an examination among the operators who ask within this time. */
+/** The console returns the last examination again for this time. */
 const SHARED_MS = 5_000
 /** The lookups are counted apart from those of accounts. */
 const SHARE = 'PUBLIC_URL'
@@ -79,9 +79,9 @@ async function examine(
   const host = url.hostname.replace(/^\[|\]$/g, '')
   const addresses = await resolveHost(host, nameServers, deadline)
   if (addresses === null) return [...findings, finding('name_unresolved', host)]
-  const hidden = addresses.find(({ address }) => !isPublicAddress(address))
-  if (hidden !== undefined)
-    findings.push(finding(isIP(host) === 0 ? 'name_private' : 'address_private', hidden.address))
+  const notPublic = addresses.find(({ address }) => !isPublicAddress(address))
+  if (notPublic !== undefined)
+    findings.push(finding(isIP(host) === 0 ? 'name_private' : 'address_private', notPublic.address))
   const responses = await requestService(url, { addresses, authorities, deadline })
   return [...findings, ...responses.map(({ code, detail }) => finding(code, detail))]
 }
@@ -112,8 +112,7 @@ export function sharedExamination(publicUrl: string | null): () => Promise<Reach
   let last: Promise<Reachability> | null = null
   let endedAtMs: number | null = null
   return () => {
-    const isShared = last !== null && (endedAtMs === null || performance.now() - endedAtMs < SHARED_MS)
-    if (last !== null && isShared) return last
+    if (last !== null && (endedAtMs === null || performance.now() - endedAtMs < SHARED_MS)) return last
     endedAtMs = null
     last = examineReachability(publicUrl).finally(() => {
       endedAtMs = performance.now()
