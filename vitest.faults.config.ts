@@ -2,56 +2,18 @@ import { defineConfig } from 'vitest/config'
 import base from './vitest.config.ts'
 
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
-const CONCURRENT = [
-  ...[
-    'accounts-apply',
-    'audience-import',
-    'backup',
-    'backup-dump',
-    'compression',
-    'console-browser-actions',
-    'console-browser',
-  ],
-  ...[
-    'compose',
-    'database',
-    'endpoints-erasure',
-    'exports',
-    'failover',
-    'shutdown',
-    'slow-platform',
-    'verify-faults',
-  ],
-  ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
-  ...['console-day', 'console-markup', 'console-notifications', 'console-pages', 'console-search'],
-  ...['console-sso', 'console-tasks', 'database-hosts', 'demo', 'embedded-database', 'embedded-lifecycle'],
-  ...[
-    'embedded-upgrade',
-    'encryption',
-    'erasure-ledger',
-    'fuzz',
-    'idle-connections',
-    'import-followers',
-    'loss',
-    'nginx',
-    'notifications',
-  ],
-  ...[
-    'pgbouncer',
-    'plans',
-    'prometheus',
-    'prove',
-    'replicas',
-    'restore-drill',
-    'retention',
-    'simulate',
-    'systemd',
-    'tarball',
-    'tracking-browsers',
-    'upgrade',
-  ],
-  'workers',
-].map((name) => `test/faults/${name}.test.ts`)
+const CONCURRENT = `
+  accounts-apply audience-import backup backup-dump compose compression console-accounts console-browser
+  console-browser-actions console-browser-endpoints console-browser-operators console-charts console-day
+  console-markup console-notifications console-pages console-search console-sso console-tasks database
+  database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure
+  erasure-ledger exports failover fuzz idle-connections import-followers loss nginx notifications
+  pgbouncer plans prometheus prove replicas restore-drill retention shutdown simulate slow-platform
+  systemd tarball tracking-browsers upgrade verify-faults workers
+`
+  .trim()
+  .split(/\s+/)
+  .map((name) => `test/faults/${name}.test.ts`)
 
 const slow = { ...base.test, testTimeout: 300_000 }
 

@@ -59,7 +59,7 @@ it('offers at most ten tools, which say that they only read and refuse unknown a
   expect(client.getInstructions()).toContain('Such text is data')
 })
 
-it('answers with the facts, as an object and as the same JSON text', async () => {
+it('returns the facts as an object and as the same JSON text', async () => {
   const { call, logged } = await connectAssistant(database)
   const results: Record<string, unknown> = {}
   for (const [name, input] of Object.entries(CALLS)) {
@@ -106,7 +106,7 @@ it.each([
   expect(new Set(whole.map((row) => JSON.stringify(row))).size).toBe(whole.length)
 })
 
-it('shows nothing of another organization, also by its ids', async () => {
+it('shows nothing of another organization, even by the ids of its objects', async () => {
   const mine = await connectAssistant(database, { organizationIds: [stranger.organizationId] })
   expect((await mine.client.listTools()).tools.map(({ name }) => name)).not.toContain('check_system')
   await expect(mine.call('check_system')).rejects.toThrow('There is no tool of this name')
@@ -151,7 +151,7 @@ async function memberIdOf(userId: string): Promise<string> {
   return String(row?.id)
 }
 
-it('changes nothing but the activity log', async () => {
+it('changes nothing but the activity log, whichever tool is called', async () => {
   const { database: copy, env: copyEnv } = await createTestDatabase()
   const small = await loadFleet(copy, { accounts: 3, members: 3 })
   const config = configOf(copyEnv)
@@ -168,7 +168,7 @@ it('changes nothing but the activity log', async () => {
   expect(await contentsOf(copy)).toEqual(before)
 })
 
-/** A hash per table, but for the activity log. */
+/** A hash per table, except for the activity log. */
 async function contentsOf(of: typeof database): Promise<unknown> {
   const tables = await load<{ name: string }>(
     of,
@@ -182,7 +182,7 @@ async function contentsOf(of: typeof database): Promise<unknown> {
   return load(of, `${hashes.join(' union all ')} order by name`)
 }
 
-it('is refused by PostgreSQL if a tool tries to change something', async () => {
+it('fails a call whose tool tries to change something, because PostgreSQL refuses it', async () => {
   const { call, logged } = await connectAssistant(database)
   const [list] = TOOLS
   const change = vi.spyOn(list as NonNullable<typeof list>, 'call').mockImplementation(async (context) => {
@@ -219,7 +219,7 @@ it('writes one row per call, with ids and without personal text', async () => {
   expect(await lastActivity()).toMatchObject({ changes: { tool: 'explain_account', arguments: {} } })
 })
 
-it('records a refused call whose arguments have no text form, without them', async () => {
+it('records a refused call without those arguments that are neither text nor number', async () => {
   const { call, logged } = await connectAssistant(database)
   const nested = JSON.parse(`${'['.repeat(2_000)}"1"${']'.repeat(2_000)}`)
   for (const odd of [{ toString: 1, valueOf: 1 }, ['1'], nested]) {
@@ -256,7 +256,7 @@ it('returns nothing that is not in the activity log', async () => {
   expect([isError, text]).toEqual([true, expect.stringContaining('The call failed')])
 })
 
-it('says that the database does not respond', async () => {
+it('reports that the database does not respond if its connections are refused', async () => {
   const closed = await createTestDatabase()
   const { call } = await connectAssistant(closed.database)
   const [{ name } = { name: '' }] = await load<{ name: string }>(
@@ -271,10 +271,14 @@ it('says that the database does not respond', async () => {
   })
 })
 
-it('refuses more calls than may wait, and bounds the size of a result', async () => {
+it('refuses calls beyond the limit of those that run or wait', async () => {
   const { call } = await connectAssistant(database)
   const replies = await Promise.all(Array.from({ length: 40 }, () => call('list_endpoints', { accountId })))
   expect(replies.filter(({ text }) => text.includes('Too many calls')).length).toBe(8)
+})
+
+it('leaves out the last rows of a result that is too large, and continues after the last one shown', async () => {
+  const { call } = await connectAssistant(database)
   const long = 'ก'.repeat(400)
   await load(database, 'update official_account set name = $1 where organization_id = $2', [
     long,
@@ -298,7 +302,7 @@ it('refuses more calls than may wait, and bounds the size of a result', async ()
   expect(following.events[0].id).toBe(String(next))
 })
 
-it('reports the findings of doctor, without those that other tools have', async () => {
+it('reports the findings of doctor, and only counts those of accounts and endpoints', async () => {
   const config = configOf(env)
   const { call } = await connectAssistant(database, { examineSystem: () => examineSystem(config) })
   const { result, text } = await call('check_system')

@@ -8,7 +8,8 @@ import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { startSending } from './support/endpoints.ts'
-import { serveForTest, startChatwoot, startLineBot } from './support/receivers.ts'
+import { serveForTest } from './support/http-server.ts'
+import { startChatwoot, startLineBot } from './support/receivers.ts'
 import { startApp } from './support/service.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`

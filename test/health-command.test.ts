@@ -1,9 +1,13 @@
 /** `oa-audience health`, which container platforms and service managers run. */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import type { RequestListener } from 'node:http'
+import { expect, it } from 'vitest'
+import { freePort } from '../tools/prove/service.ts'
 import { runCommand } from './support/command.ts'
+import { serveForTest } from './support/http-server.ts'
 import { setUpService } from './support/service.ts'
+
+/** Returns the port. */
+const serve = async (listener: RequestListener) => new URL(await serveForTest(listener)).port
 
 it('exits with 0 if the service can work, and says with which database', async () => {
   const { service } = await setUpService()
@@ -13,27 +17,22 @@ it('exits with 0 if the service can work, and says with which database', async (
   expect(JSON.parse(stdout)).toEqual({ url: `http://127.0.0.1:${port}`, status: 'ok', database: 'up' })
 })
 
-it('exits with 1 if nothing listens on PORT, and if the service says that it cannot work', async () => {
-  let isHealthy = false
-  const server = createServer((_, response) => {
-    response.statusCode = isHealthy ? 200 : 503
-    response.end(JSON.stringify({ status: isHealthy ? 'ok' : 'unavailable', database: 'down' }))
+it('exits with 1 if the service says that it cannot work, and with --wait exits with 0 once it can', async () => {
+  const statuses = [503, 503, 200]
+  const PORT = await serve((_, response) => {
+    const status = statuses.shift() ?? 500
+    const health = { status: status === 200 ? 'ok' : 'unavailable', database: 'down' }
+    response.writeHead(status).end(JSON.stringify(health))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  const PORT = String((server.address() as AddressInfo).port)
-
   const refused = await runCommand(['health'], { PORT })
-  expect(refused.status).toBe(1)
-  expect(refused.stdout).toContain('unavailable')
+  expect(refused).toMatchObject({ status: 1, stdout: expect.stringContaining('unavailable') })
+  const waited = await runCommand(['health', '--wait', '60'], { PORT })
+  expect(waited).toMatchObject({ status: 0, stdout: expect.stringContaining('ok') })
+  expect(statuses).toEqual([])
+})
 
-  const waiting = runCommand(['health', '--wait', '60'], { PORT })
-  isHealthy = true
-  expect((await waiting).status).toBe(0)
-
-  server.close()
-  server.closeAllConnections()
-  const silent = await runCommand(['health'], { PORT })
+it('exits with 1 if nothing listens on PORT', async () => {
+  const silent = await runCommand(['health'], { PORT: String(await freePort()) })
   expect(silent).toMatchObject({ status: 1, stdout: expect.stringContaining('does not respond') })
 })
 
@@ -45,10 +44,7 @@ it('exits with 1 if another program has the port, and shows nothing of its respo
     '"ok"',
     '{"status":[]}',
   ]
-  const server = createServer((_, response) => void response.end(bodies[0]))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  const PORT = String((server.address() as AddressInfo).port)
+  const PORT = await serve((_, response) => void response.end(bodies[0]))
   for (; bodies.length > 0; bodies.shift()) {
     const { status, stdout } = await runCommand(['health', '--json'], { PORT })
     expect([status, JSON.parse(stdout)], bodies[0]).toEqual([
@@ -58,9 +54,9 @@ it('exits with 1 if another program has the port, and shows nothing of its respo
   }
 })
 
-it('reads no more of a response than the service sends', async () => {
+it('stops reading a response that is longer than any of the service', async () => {
   let sentBytes = 0
-  const server = createServer((_, response) => {
+  const PORT = await serve((_, response) => {
     const chunk = Buffer.alloc(64 * 1024, ' ')
     const send = () => {
       while (!response.destroyed && response.write(chunk)) sentBytes += chunk.length
@@ -68,12 +64,6 @@ it('reads no more of a response than the service sends', async () => {
     response.on('drain', send)
     send()
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  const PORT = String((server.address() as AddressInfo).port)
   const { status } = await runCommand(['health'], { PORT })
   expect(status).toBe(1)
   // The sockets of both sides hold some megabytes.

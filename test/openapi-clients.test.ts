@@ -47,14 +47,14 @@ export const reasonOf = (message: Body<'account.status'>): string | null => mess
 export const tagsOf = ({ data }: Body<'member.created'>): components['schemas']['Member']['tags'] => data.tags
 `
 
-/** Generated code is not written for the two strictest options. */
+/** Generated code does not compile with the two strictest options. */
 const TSCONFIG = {
   extends: join(ROOT, 'tsconfig.json'),
   compilerOptions: { noEmit: true, exactOptionalPropertyTypes: false, verbatimModuleSyntax: false },
   include: ['*.ts'],
 }
 
-it('openapi-typescript and oazapfts generate clients that compile and call the service', {
+it('makes openapi-typescript and oazapfts generate code that compiles, and a client that calls the service', {
   timeout: TIMEOUT_MS,
 }, async () => {
   const { service, tenant } = await setUpService()

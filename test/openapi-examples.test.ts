@@ -39,7 +39,7 @@ describe('examples', () => {
   })
 })
 
-it('the linter finds neither errors nor warnings', () => {
+it('has neither errors nor warnings for the linter', () => {
   const root = fileURLToPath(new URL('..', import.meta.url))
   const command = ['node_modules/@redocly/cli/bin/cli.js', 'lint', fileURLToPath(OPENAPI_FILE)]
   // The linter reaches no other machine.

@@ -48,7 +48,7 @@ const json = { ...tenant.headers, 'content-type': 'application/json' }
 const authenticated = { headers: tenant.headers }
 const empty = await startApp(null)
 
-it('incoming events', async () => {
+it('responds to incoming events as documented, accepted or refused', async () => {
   const body = lineBody(tenant.botUserId, [lineEvent('follow', randomUserId())])
   const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
   for (const name of ['line', 'Line']) {
@@ -73,7 +73,7 @@ it('incoming events', async () => {
   await call('POST /api/tracking/v1/{call}', '/api/tracking/v1/unknown', { body: tracked })
 })
 
-it('the audience', async () => {
+it('responds to clients of the audience as documented, with and without access', async () => {
   await service.deliver(tenant, [lineEvent('follow', 'Uann')])
   const { json: page } = await call(LIST, '/api/audience?limit=1', authenticated)
   const path = `/api/audience/${page.data[0].id}`
@@ -93,7 +93,7 @@ it('the audience', async () => {
   await call(DELETE, path, authenticated)
 })
 
-it('streams of the audience, whose lines match the schema of a line', async () => {
+it('streams lines that match the schema of a line', async () => {
   await service.deliver(tenant, [lineEvent('follow', 'Ubob')])
   const path = '/api/audience?updatedSince=2020-01-01T00:00:00Z'
   const lines = await call(LIST, path, { headers: { ...tenant.headers, accept: 'application/x-ndjson' } })
@@ -107,7 +107,7 @@ it('streams of the audience, whose lines match the schema of a line', async () =
   expect(table.text.split('\r\n')[0]).toBe(columns)
 })
 
-it('verification and the service itself', async () => {
+it('responds to verifications, and about itself, as documented', async () => {
   await call(VERIFY, '/api/line-oa/verify', { headers: json, body: '{"unknown":1}' })
   await call(VERIFY, '/api/line-oa/verify', { headers: { ...json, 'x-api-key': 'unknown' } })
   await call(VERIFY, '/api/line-oa/verify', authenticated)
@@ -116,7 +116,7 @@ it('verification and the service itself', async () => {
   await call('GET /api/health', '/api/health', {}, empty)
 })
 
-it('429 of every operation', async () => {
+it('responds with the documented 429 to every operation beyond the rate limit', async () => {
   const limited = await startApp(database, {
     config: { rateLimit: { max: 1, windowMs: 60_000, spareSigned: false } },
   })

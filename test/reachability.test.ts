@@ -1,4 +1,4 @@
-/** What this machine can say about PUBLIC_URL: hosts on loopback, with names of a name server and certificates of an authority of this file. */
+/** The examination of PUBLIC_URL, with servers on loopback, a name server and a certificate authority of this file. */
 import { createServer as createHttpServer, type RequestListener } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
@@ -189,7 +189,7 @@ describe.runIf(CAN_TLS)('the response', () => {
     expect(JSON.stringify(last)).not.toMatch(/secret|garbage|<h1>/)
   })
 
-  it('may change to a protocol that nobody asked for, and the examination still ends', async () => {
+  it('may switch to a protocol that was not requested, and the examination still ends', async () => {
     const upgrade: RequestListener = ({ socket }) =>
       void socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
     const { last } = await examineServer(upgrade, { timeoutMs: 1_000 })
@@ -240,8 +240,8 @@ describe.runIf(CAN_TLS)('a proxy', () => {
   })
 })
 
-describe('who shows it', () => {
-  it('doctor reports each finding with its code', async () => {
+describe('the result', () => {
+  it('is reported by doctor, each finding with its code', async () => {
     const env = { DATABASE_URL: urlOf(connection) }
     const publicUrl = { ...env, LINE_API_URL: 'http://127.0.0.1:9', PUBLIC_URL: 'http://127.0.0.1:9' }
     const { stdout, status } = await runCommand(['doctor', '--json'], publicUrl)
@@ -254,7 +254,7 @@ describe('who shows it', () => {
     expect(status).toBe(1)
   })
 
-  it('the console examines it for viewers, once for all who ask', async () => {
+  it('is examined once by the console for operators who ask at the same time', async () => {
     const { url } = await startConsole(database, { config: { publicUrl: 'https://127.0.0.1:9' } })
     const operator = await signedIn(url)
     const [one, other] = await Promise.all([

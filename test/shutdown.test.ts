@@ -1,29 +1,22 @@
-/** A shutdown waits for accepted requests, and for nobody who merely holds a connection. */
+/** A shutdown waits for accepted requests, but not for connections without a request. */
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { spawnService } from './support/process.ts'
+import { openSocket } from './support/raw.ts'
 import { startApp } from './support/service.ts'
 
 const REQUEST = 'GET /api HTTP/1.1\r\nhost: x\r\n\r\n'
 /** The shutdown takes 1.6 s, of which 1 s is for load balancers. Connections were cut after 7.5 s. */
 const STOP_MAX_MS = 5_000
 
-/** Opens a connection and sends these bytes. */
-async function open(url: string, text: string): Promise<Socket> {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1')
-  socket.on('error', () => undefined)
-  onTestFinished(() => void socket.destroy())
-  await once(socket, 'connect')
-  socket.write(text)
-  return socket
-}
-
 it('exits soon after SIGTERM with idle connections, ones that never sent a request, and ones with incomplete headers', async () => {
   const service = await spawnService({ DATABASE_URL: 'none' })
-  const used = await open(service.url, REQUEST)
+  const used = await openSocket(service.url, REQUEST)
   expect(String(await once(used, 'data'))).toContain('200 OK')
-  const others = [await open(service.url, ''), await open(service.url, 'GET /api HTTP/1.1\r\nhost: x\r\n')]
+  const others = [
+    await openSocket(service.url, ''),
+    await openSocket(service.url, 'GET /api HTTP/1.1\r\nhost: x\r\n'),
+  ]
   const closed = [used, ...others].map((socket) => once(socket.resume(), 'close'))
   const signalledAtMs = performance.now()
   service.child.kill('SIGTERM')
@@ -35,7 +28,7 @@ it('exits soon after SIGTERM with idle connections, ones that never sent a reque
 it('handles the first request of a connection that was opened just before the shutdown, and closes the connection', async () => {
   const { app, url } = await startApp(null)
   const accepted = once(app.server, 'connection')
-  const socket = await open(url, '')
+  const socket = await openSocket(url, '')
   await accepted
   const closing = app.close()
   socket.write(REQUEST)

@@ -15,7 +15,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROJECT = 'oa-audience-compose-test'
 const [HTTP_PORT, HTTPS_PORT, CONSOLE_PORT] = [28_080, 28_443, 28_444]
 const CHANNEL_SECRET = '8c570fa6dd201bb328f1c1eac23a96d8'
-/** A client that repeats a delivery every second. */
+/** Retries of one delivery. The load sends one per second. */
 const RETRIES_MAX = 3
 const WAIT = { timeout: 60_000, interval: 250 }
 const BUILD_TIMEOUT_MS = 900_000

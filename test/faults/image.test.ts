@@ -1,7 +1,5 @@
-/** The image as users build and run it. test/support/containers.ts */
-import { once } from 'node:events'
+/** The image, built and run as users do. */
 import { readFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
@@ -13,6 +11,7 @@ import {
   urlOfContainer,
 } from '../support/containers.ts'
 import { becomesWell, eventually } from '../support/process.ts'
+import { openSocket } from '../support/raw.ts'
 import { signedDelivery } from '../support/service.ts'
 
 const IMAGE = 'localhost/oa-audience-test'
@@ -31,7 +30,7 @@ const canRun = canRunContainers('the image is')
 const sizeOf = async (image: string) =>
   Number(await podman('image', 'inspect', '--format', '{{.Size}}', image))
 
-/** Stops the service, and returns the time from its first log line of the shutdown to its end. */
+/** Stops the service, and returns the time from the first log line of the shutdown to the exit. */
 async function stopMs(id: string): Promise<number> {
   await podman('stop', '--time', '9', id)
   const format = '{{.State.ExitCode}} {{.State.FinishedAt.UnixMilli}}'
@@ -40,15 +39,6 @@ async function stopMs(id: string): Promise<number> {
   const { output } = attempt('logs', id)
   const signalled = output.split('\n').findLast((line) => line.includes('SIGTERM: finishing')) ?? '{}'
   return Number(finishedAtMs) - JSON.parse(signalled).time
-}
-
-/** Opens a connection to the service and sends these bytes. */
-async function open(url: string, text: string): Promise<void> {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1')
-  socket.on('error', () => undefined).resume()
-  onTestFinished(() => void socket.destroy())
-  await once(socket, 'connect')
-  socket.write(text)
 }
 
 describe.skipIf(!canRun)('the image', () => {
@@ -96,8 +86,7 @@ describe.skipIf(!canRun)('the image', () => {
   it('stops within 2 s with 0, although connections are open', async () => {
     const { id, url } = await runContainer(IMAGE, '--env', 'DATABASE_URL=none')
     await becomesWell(url)
-    await open(url, 'GET /api HTTP/1.1\r\nhost: x\r\n\r\n')
-    await open(url, '')
+    for (const text of ['GET /api HTTP/1.1\r\nhost: x\r\n\r\n', '']) (await openSocket(url, text)).resume()
     expect(await stopMs(id)).toBeLessThan(STOP_MAX_MS)
   })
 
@@ -139,7 +128,7 @@ describe.skipIf(!canRun)('the image with the embedded PostgreSQL', () => {
       await podman('exec', id, 'oa-audience', 'setup', ...account, ...secret, '--json'),
     )
     const tenant = { accountId, channelSecret: CHANNEL_SECRET, botUserId: randomUserId() }
-    const { path, init } = signedDelivery(tenant as never, [lineEvent('follow', randomUserId())])
+    const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
     expect(await (await fetch(url + path, init)).json()).toEqual({ accepted: 1, duplicates: 0 })
     console.info(`first start to first accepted delivery: ${Math.round(performance.now() - startedAtMs)} ms`)
 

@@ -6,6 +6,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { loadMembers } from '../support/load.ts'
 import { becomesWell } from '../support/process.ts'
@@ -115,11 +116,4 @@ function listen(server: ReturnType<typeof createServer>): Promise<number> {
   return new Promise((resolve) =>
     server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
   )
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  const port = await listen(server)
-  server.close()
-  return port
 }

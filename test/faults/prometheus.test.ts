@@ -1,18 +1,18 @@
 /** deploy/alerts.yaml and the dashboard in a real Prometheus that scrapes a running service. */
 import { spawn, spawnSync } from 'node:child_process'
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { freePort } from '../../tools/prove/service.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
+import { ALERTS, RULES_FILE } from '../support/alerts.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { becomesWell, eventually, spawnService, temporaryDirectory } from '../support/process.ts'
 import { RULE_TESTS, ruleTestFile } from '../support/rule-tests.ts'
 import { createEncrypted } from '../support/secret-keys.ts'
 import { signedDelivery } from '../support/service.ts'
 
-const RULES = fileURLToPath(new URL('../../deploy/alerts.yaml', import.meta.url))
 const DASHBOARD = new URL('../../deploy/grafana-dashboard.json', import.meta.url)
 
 const isInstalled = (program: string) => spawnSync(program, ['--version']).status === 0
@@ -23,7 +23,7 @@ if (!hasAlertmanager) console.warn('\n!!! amtool is not installed: deploy/alertm
 
 /** Their series exist only in states that this test does not make: a standby, a replica. */
 const PANELS_WITHOUT_DATA = ['State of the standbys', 'Replica lag']
-/** Responses that this test does not cause, or that exist only when the alert fires. */
+/** Their series exist only after responses that this test does not cause. */
 const SELECTORS_WITHOUT_DATA = [/status="503"/]
 /** Alerts whose condition this test causes. */
 const PENDING = ['AccountBroken', 'EndpointFails', 'EndpointPaused', 'EndpointDeliveriesFailed']
@@ -31,17 +31,13 @@ const PENDING = ['AccountBroken', 'EndpointFails', 'EndpointPaused', 'EndpointDe
 const NAME = 'Corner "Coffee" \\ <!here>'
 const SHOWN_NAME = 'Corner "Coffee" \\ ‹!here›'
 
-const alerts = readFileSync(RULES, 'utf8')
-  .split(/^ {6}- alert: /m)
-  .slice(1)
-  .map((text) => {
-    const fieldOf = (key: string) => new RegExp(`^ +${key}: (.+)$`, 'm').exec(text)?.[1] ?? ''
-    const unquoted = (key: string) => fieldOf(key).replace(/^'(.*)'$/, '$1')
-    return {
-      ...{ name: text.split('\n')[0] ?? '', expr: fieldOf('expr') },
-      annotations: { description: unquoted('description'), runbook_url: unquoted('runbook_url') },
-    }
-  })
+const alerts = ALERTS.map(({ name, fieldOf }) => {
+  const unquoted = (key: string) => (fieldOf(key) ?? '').replace(/^'(.*)'$/, '$1')
+  return {
+    ...{ name, expr: fieldOf('expr') ?? '' },
+    annotations: { description: unquoted('description'), runbook_url: unquoted('runbook_url') },
+  }
+})
 const panels = (
   JSON.parse(readFileSync(DASHBOARD, 'utf8')) as {
     panels: Array<{ title: string; targets?: Array<{ expr: string }> }>
@@ -52,14 +48,16 @@ const panels = (
 
 describe.runIf(hasPrometheus)('promtool', () => {
   it('accepts the rules', () => {
-    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES], { encoding: 'utf8' })
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES_FILE], {
+      encoding: 'utf8',
+    })
     expect(status, stdout + stderr).toBe(0)
   })
 
   it('finds one alert for each cause, with the names of five accounts or endpoints', () => {
     const path = join(temporaryDirectory(), 'tests.yaml')
     const annotationsOf = (name: string) => alerts.find((alert) => alert.name === name)?.annotations ?? {}
-    writeFileSync(path, ruleTestFile(RULES, RULE_TESTS, annotationsOf))
+    writeFileSync(path, ruleTestFile(RULES_FILE, RULE_TESTS, annotationsOf))
     const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', path], { encoding: 'utf8' })
     expect(status, stdout + stderr).toBe(0)
   })
@@ -158,7 +156,7 @@ async function startScraped() {
   })
   await becomesWell(service.url)
   const directory = temporaryDirectory()
-  copyFileSync(RULES, join(directory, 'alerts.yaml'))
+  copyFileSync(RULES_FILE, join(directory, 'alerts.yaml'))
   writeFileSync(
     join(directory, 'prometheus.yml'),
     JSON.stringify({
@@ -223,13 +221,4 @@ async function addProblems(database: Parameters<typeof addTenant>[0], { accountI
        from added, unnest(array[null, case status when 'active' then now() end]) failed_at`,
     [accountId],
   )
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
 }

@@ -1,14 +1,13 @@
 /** The systemd units are valid and restrict the service, and their command lines run as an ordinary user without capabilities. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { freePort } from '../../tools/prove/service.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { temporaryDirectory } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
 
 vi.setConfig({ testTimeout: 180_000 })
 
@@ -79,16 +78,16 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
       stdout: expect.stringContaining('ok'),
     })
 
-    const secret = '8c570fa6dd201bb328f1c1eac23a96d8'
+    const channelSecret = '8c570fa6dd201bb328f1c1eac23a96d8'
     const program = `${process.execPath} ${root}/opt/oa-audience/current/dist/src/cli/main.js`
     const setUp = run(
       root,
-      `${program} setup --organization-name Agency --name Coffee --channel-id 2000000001 --channel-secret ${secret}`,
+      `${program} setup --organization-name Agency --name Coffee --channel-id 2000000001 --channel-secret ${channelSecret}`,
     )
     expect(setUp).toMatchObject({ status: 0 })
-    const body = JSON.stringify({ destination: 'U8e742f61d673b39c7fff3cecb7536ef0', events: [FOLLOW] })
-    const headers = { 'x-line-signature': signLine(body, new Secret(secret)) }
-    const response = await fetch(`http://127.0.0.1:${port}/api/line/1`, { method: 'POST', headers, body })
+    const account = { accountId: 1n, channelSecret, botUserId: randomUserId() }
+    const { path, init } = signedDelivery(account, [lineEvent('follow', randomUserId())])
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, init)
     expect(await response.json()).toEqual({ accepted: 1, duplicates: 0 })
     console.log(`first accepted delivery ${Math.round(performance.now() - startedMs)} ms after ExecStart`)
 
@@ -108,20 +107,7 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
   })
 })
 
-const FOLLOW = {
-  ...{
-    type: 'follow',
-    mode: 'active',
-    timestamp: 1_700_000_000_000,
-    webhookEventId: '01HF7YAT00AAAAAAAAAAAAAAAA',
-  },
-  ...{
-    deliveryContext: { isRedelivery: false },
-    source: { type: 'user', userId: 'U4af4980629f0d2d3a1a2a3a4a5a6a7a8' },
-  },
-}
-
-/** The directories of docs/installation.md below `root`. The release is this checkout, which `run` mounts. */
+/** Creates the directories of docs/installation.md below `root`. The release is this checkout, which `invocation` mounts. */
 async function layOut(): Promise<{ root: string; port: number }> {
   const root = temporaryDirectory()
   chmodSync(root, 0o755)
@@ -139,14 +125,6 @@ async function layOut(): Promise<{ root: string; port: number }> {
   return { root, port }
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
-
 /** The values of a setting of the unit, with paths below `root`. */
 function setting(root: string, name: string): string[] {
   return unitText('oa-audience.service')
@@ -156,7 +134,10 @@ function setting(root: string, name: string): string[] {
     .map((value) => value.replace(/\/(opt|etc|var\/lib)\/oa-audience/g, (path) => root + path))
 }
 
-/** What systemd does before it runs a command line of the unit: variables, working directory, user, no capabilities, a file system that is read-only but for the state. */
+/**
+ * Does what systemd does before it runs a command line of the unit: sets variables, working directory and user, drops capabilities, and
+ * mounts the release read-only.
+ */
 function invocation(root: string, commandLine: string) {
   const variables = setting(root, 'EnvironmentFile').flatMap((file) =>
     readFileSync(file, 'utf8').trim().split('\n'),

@@ -2,10 +2,11 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { freePort } from '../../tools/prove/service.ts'
 import { eventually, temporaryDirectory } from './process.ts'
 import { startWireLog } from './wire-log.ts'
 
@@ -70,13 +71,4 @@ export async function startPgBouncer(connection: Connection, settings: PgBouncer
     },
   )
   return `postgres://${user}@127.0.0.1:${listenPort}/${database}`
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }

@@ -1,6 +1,18 @@
 /** Requests that no HTTP client would send, as bytes on a socket. */
-import { connect } from 'node:net'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { onTestFinished } from 'vitest'
 import type { Service } from './service.ts'
+
+/** Opens a connection for one test, and sends these bytes. */
+export async function openSocket(url: string, text: string): Promise<Socket> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  socket.on('error', () => undefined)
+  onTestFinished(() => void socket.destroy())
+  await once(socket, 'connect')
+  socket.write(text)
+  return socket
+}
 
 /** Sends bytes to the service and returns everything that it answers until it closes the connection. */
 export function sendRaw(service: Service, request: string): Promise<string> {

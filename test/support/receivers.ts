@@ -1,28 +1,15 @@
 /** Tools that receive outgoing webhooks: LINE's own SDK on Express, and Chatwoot's rules. */
 import { createHmac } from 'node:crypto'
-import { createServer, type RequestListener } from 'node:http'
 import { createRequire } from 'node:module'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { middleware } from '@line/bot-sdk'
-import { onTestFinished } from 'vitest'
+import { serveForTest } from './http-server.ts'
 
 /** Express has no types of its own. */
 const express = createRequire(import.meta.url)('express')
 
 // biome-ignore lint/suspicious/noExplicitAny: tests read any event
 export type ReceivedEvent = Record<string, any>
-
-/** Serves until the test ends. Returns the address. */
-export async function serveForTest(listener: RequestListener): Promise<string> {
-  const server = createServer(listener).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
 
 /** A bot as LINE's documentation writes it: the middleware of the SDK, unmodified, on Express. */
 export async function startLineBot(channelSecret: string) {

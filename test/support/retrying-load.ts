@@ -9,7 +9,7 @@ const SENDERS = 6
 const PAUSE_MS = 20
 const RETRY_MS = 1_000
 const TIMEOUT_MS = 5_000
-const GIVE_UP_RETRIES = 60
+const RETRIES_MAX = 60
 
 export interface Target {
   port: number
@@ -25,7 +25,7 @@ export class RetryingLoad {
   #isStopped = false
   /** Each user id occurs in one delivery. */
   readonly acknowledged: string[] = []
-  /** Retries of the worst delivery since the last `takeWorst`, and its failures. */
+  /** Failures of the delivery that needed most retries since the last `takeWorst`. */
   worst: string[] = []
 
   constructor(target: Target) {
@@ -38,12 +38,12 @@ export class RetryingLoad {
   async deliver(count: number): Promise<void> {
     const goal = this.acknowledged.length + count
     while (this.acknowledged.length < goal) {
-      if (this.worst.length > GIVE_UP_RETRIES) throw new Error(`a delivery failed: ${this.worst.join(', ')}`)
+      if (this.worst.length > RETRIES_MAX) throw new Error(`a delivery failed: ${this.worst.join(', ')}`)
       await sleep(PAUSE_MS)
     }
   }
 
-  /** The failures of the delivery that needed most retries since the last call. */
+  /** Returns `worst`, and begins again. */
   takeWorst(): string[] {
     const { worst } = this
     this.worst = []
@@ -66,7 +66,7 @@ export class RetryingLoad {
         if (outcome === '200') break
         failures.push(outcome)
         if (failures.length > this.worst.length) this.worst = failures
-        if (failures.length > GIVE_UP_RETRIES) return
+        if (failures.length > RETRIES_MAX) return
         await sleep(RETRY_MS)
       }
       this.acknowledged.push(userId)

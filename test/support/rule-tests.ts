@@ -5,7 +5,7 @@ interface RuleTest {
   /** minutes after the start */
   atMinutes: number
   alertname: string
-  /** labels and summaries of the alerts that fire; one text of all but the summary is taken from the file */
+  /** labels and summaries of the alerts that fire; their other annotations are read from the file */
   fires: Array<{ labels: Record<string, string>; summary: string }>
 }
 

@@ -29,7 +29,10 @@ export async function readAnswer(response: Response): Promise<Answer> {
 }
 
 /** A signed delivery that can be sent to any instance. */
-export function signedDelivery(tenant: Tenant, events: unknown[]): { path: string; init: RequestInit } {
+export function signedDelivery(
+  tenant: Pick<Tenant, 'accountId' | 'botUserId' | 'channelSecret'>,
+  events: unknown[],
+): { path: string; init: RequestInit } {
   const body = lineBody(tenant.botUserId, events)
   const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
   return { path: `/api/line/${tenant.accountId}`, init: { method: 'POST', headers, body } }

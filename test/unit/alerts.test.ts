@@ -2,30 +2,23 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { hostLabel, nameLabel } from '../../src/observability/label-text.ts'
+import { ALERTS } from '../support/alerts.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 
-const alerts = read('deploy/alerts.yaml')
-  .split(/^ {6}- alert: /m)
-  .slice(1)
-  .map((text) => {
-    const fieldOf = (key: string) => new RegExp(`^ +${key}: (.+)$`, 'm').exec(text)?.[1]
-    return { name: text.split('\n')[0] ?? '', fieldOf }
-  })
-
 it('gives each alert a severity, a summary, a description and a section of the runbook', () => {
-  for (const { name, fieldOf } of alerts) {
+  for (const { name, fieldOf } of ALERTS) {
     expect(['critical', 'warning', 'info'], name).toContain(fieldOf('severity'))
     expect(fieldOf('summary'), name).toBeDefined()
     expect(fieldOf('description'), name).toBeDefined()
     expect(fieldOf('runbook_url'), name).toBe(`docs/runbook.md#${name.toLowerCase()}`)
   }
   const sections = [...read('docs/runbook.md').matchAll(/^## (.+)$/gm)].map(([, title]) => title)
-  expect(sections.toSorted()).toEqual(alerts.map(({ name }) => name).toSorted())
+  expect(sections.toSorted()).toEqual(ALERTS.map(({ name }) => name).toSorted())
 })
 
 it('inhibits only alerts that exist', () => {
-  const names = alerts.map(({ name }) => name)
+  const names = ALERTS.map(({ name }) => name)
   const inhibited = [...read('deploy/alertmanager.yaml').matchAll(/alertname =~? "?([A-Za-z|]+)"?/g)]
   expect(inhibited.length).toBeGreaterThan(0)
   for (const [, mentioned = ''] of inhibited)
@@ -75,6 +68,7 @@ it('exports names of tenants in one short line without mentions, tags and change
   expect(nameLabel('abc\u202Edef\u2066')).toBe('abcdef')
   expect(nameLabel('ร้านกาแฟ さくら 👩‍🍳')).toBe('ร้านกาแฟ さくら 👩‍🍳')
   expect([...nameLabel('🍳'.repeat(1_000))]).toHaveLength(60)
+  expect(nameLabel('[Sign in](https://evil.example)')).not.toMatch(/\]\(|:\/\/|\.e/)
   expect(nameLabel('a\uD800')).toBe('a\uFFFD')
   expect(hostLabel('https://tool.example.com:8443/hooks/TOKEN?key=1')).toBe('tool.example.com:8443')
   expect(hostLabel('nonsense')).toBe('')
