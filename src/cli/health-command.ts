@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/local-url.ts'
+import { readStart } from '../http/read-start.ts'
 import { between, withJson } from './input.ts'
 import { io, printOne } from './io.ts'
 
@@ -49,7 +50,7 @@ async function requestHealth(url: string): Promise<Health & { isHealthy: boolean
       signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
       redirect: 'error',
     })
-    const health = readHealth(await readStart(response))
+    const health = readHealth(await readStart(response.body, BODY_MAX_BYTES))
     if (health !== null) return { isHealthy: response.ok, url, ...health }
     // Any error of the service, such as 429, is not a health report.
     const status = response.ok ? 'is another program' : `responds with ${response.status}`
@@ -57,17 +58,6 @@ async function requestHealth(url: string): Promise<Health & { isHealthy: boolean
   } catch {
     return { isHealthy: false, url, status: 'does not respond', database: 'unknown' }
   }
-}
-
-async function readStart({ body }: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  for await (const chunk of body ?? []) {
-    chunks.push(chunk)
-    bytes += chunk.length
-    if (bytes > BODY_MAX_BYTES) break
-  }
-  return Buffer.concat(chunks).toString()
 }
 
 /** Returns null if another program has the port. Its text is not shown, because it may contain escape sequences. */

@@ -129,7 +129,7 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   step('List the audience', `curl -sS ${quote(`${base}/api/audience`)} ${options}`)
 }
 
-/** Prints what keeps LINE from reaching the service. That is no failure of `setup`, which has added the account. */
+/** Prints what keeps LINE from reaching the service. It does not fail, because the account has been added. */
 async function showReachability(id: bigint, { publicUrl }: AddressConfig): Promise<void> {
   if (publicUrl === null) {
     print(

@@ -5,6 +5,7 @@ import type { LookupFunction } from 'node:net'
 import type { PeerCertificate, TLSSocket } from 'node:tls'
 import { serviceName } from '../config/package.ts'
 import type { Address } from '../endpoints/system-names.ts'
+import { readStart } from '../http/read-start.ts'
 import { METRICS_NOT_FOUND } from '../observability/metrics-page.ts'
 import type { ReachabilityCode } from './reachability-texts.ts'
 
@@ -80,23 +81,13 @@ function getService(
       })
     })
     request.once('response', (response) => {
-      readBody(response).then((body) => resolve(explainResponse(url, response, body)), reject)
+      readStart(response, BODY_MAX_BYTES).then(
+        (body) => resolve(explainResponse(url, response, body)),
+        reject,
+      )
     })
     request.end()
   })
-}
-
-/** Returns the beginning of a longer body, which is not one of this service. */
-async function readBody(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    chunks.push(chunk)
-    bytes += chunk.length
-    if (bytes > BODY_MAX_BYTES) break
-  }
-  response.destroy()
-  return Buffer.concat(chunks).toString()
 }
 
 function explainResponse(url: URL, { statusCode = 0, headers }: IncomingMessage, body: string): Outcome {
