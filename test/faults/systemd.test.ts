@@ -73,7 +73,7 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
     const startedMs = performance.now()
     const service = start(root, 'ExecStart')
     const exited = new Promise((resolve) => service.once('exit', (...how) => resolve(how)))
-    expect(run(root, setting(root, 'ExecStartPost')[0] ?? '')).toMatchObject({
+    expect(run(root, healthCheck(root, service.pid))).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('ok'),
     })
@@ -96,6 +96,15 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
     expect(await exited).toEqual([0, null])
     const [limit = '0'] = setting(root, 'TimeoutStopSec')
     expect(performance.now() - stoppedMs).toBeLessThan(Number(limit) * 1_000)
+  })
+
+  it('do not wait for a service that has exited', async () => {
+    const { root } = await layOut()
+    const { pid } = spawnSync('true')
+    expect(run(root, healthCheck(root, pid))).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('does not respond'),
+    })
   })
 
   it('do not start if a credential is missing, and name the variable', async () => {
@@ -132,6 +141,11 @@ function setting(root: string, name: string): string[] {
     .filter((line) => line.startsWith(`${name}=`))
     .map((line) => line.slice(name.length + 1).replaceAll('/usr/bin/node', process.execPath))
     .map((value) => value.replace(/\/(opt|etc|var\/lib)\/oa-audience/g, (path) => root + path))
+}
+
+/** The command line of ExecStartPost as systemd starts it. */
+function healthCheck(root: string, mainPid: number | undefined): string {
+  return `env MAINPID=${mainPid} ${setting(root, 'ExecStartPost')[0]?.replaceAll('$$', '$')}`
 }
 
 /**
