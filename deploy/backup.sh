@@ -17,7 +17,8 @@ trap 'exit 1' HUP INT TERM
 "${OA_AUDIENCE:-oa-audience}" backup "$BACKUP_DIR/$name.unfinished"
 mv "$BACKUP_DIR/$name.unfinished" "$BACKUP_DIR/$name"
 
-# The pattern only matches what this script has written. The new backup is never deleted, even with KEEP_DAYS=0.
-find "$BACKUP_DIR" -mindepth 1 -maxdepth 1 -type d \
-  \( -name '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T*Z' -o -name '*Z.unfinished' \) \
-  ! -name "$name" -mtime "+$keep_days" -exec rm -rf {} +
+# The names are those that this script gives. The new backup is never deleted, even with KEEP_DAYS=0. An unfinished backup is what a killed
+# attempt has left, unless another attempt is writing into it.
+find "$BACKUP_DIR" -mindepth 1 -maxdepth 1 -type d ! -name "$name" \
+  \( -name '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T*Z' -mmin "+$((keep_days * 1440))" -o -name '*Z.unfinished' -mmin +1440 \) \
+  -exec rm -rf {} +
