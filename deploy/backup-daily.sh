@@ -1,6 +1,6 @@
 #!/bin/sh
-# The service `backup` of compose.yaml: runs backup.sh when it starts and then once a day. After a failure, it tries again a minute later,
-# and after each further one twice as late, up to an hour: an attempt on a full disk fills it again, and the database may share the disk.
+# The service `backup` of compose.yaml: runs backup.sh when it starts and then once a day. After a failure it waits for 60 s, and twice as
+# long after each further one, up to 3840 s: an attempt on a full disk fills it again, and the database may share the disk.
 trap exit TERM
 retry=60
 while :; do
