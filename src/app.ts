@@ -24,7 +24,6 @@ import { LineApi } from './line-api/client.ts'
 import { IdTokens } from './line-api/id-tokens.ts'
 import { logFacts, logRequests } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
-import type { Tracing } from './observability/tracing.ts'
 import type { Database } from './postgres/database.ts'
 
 export type AppConfig = Pick<
@@ -42,7 +41,6 @@ export interface AppOptions {
   log?: DestinationStream | undefined
   now?: () => number
   metrics?: Metrics | null
-  tracing?: Tracing | null
   isClosing?: () => boolean
   /** Records erasures outside of the database. Null, the default: none is configured. */
   erasureLedger?: ErasureLedger | null
@@ -62,7 +60,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const app = createServer(config, log)
   logRequests(app, log)
   options.metrics?.measureRequests(app)
-  options.tracing?.traceRequests(app)
   const stopLogging = logFacts(app.log)
   decorateWithCaller(app)
   const spareSigned = await limitRate(app, config.rateLimit, config.redisUrl)

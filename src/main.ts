@@ -12,7 +12,6 @@ import { requireLedger } from './audience/ledger-files.ts'
 import { Background } from './background/background.ts'
 import { openDatabase } from './background/open-database.ts'
 import type { Config } from './config/config.ts'
-import { serviceName, serviceVersion } from './config/package.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
@@ -26,7 +25,6 @@ import { logConsoleLines, openLog } from './observability/log.ts'
 import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { Notices } from './observability/notices.ts'
-import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
 import { openNotificationSender } from './operator/notifications/send.ts'
 import { ChannelTester } from './operator/notifications/test-channel.ts'
@@ -67,15 +65,13 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
   if (opened !== null) metrics?.watchDatabase(opened.database)
-  const exporter = config.tracing ? await openExporter(notices) : null
-  const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
   const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
   const resolver = new HostResolver()
   const sender = opened && new Sender(opened.database, isOwn, resolver)
   const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
-    ...{ config, database, lineApi, log, metrics, tracing, erasureLedger },
+    ...{ config, database, lineApi, log, metrics, erasureLedger },
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
@@ -105,8 +101,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     await Promise.all([closeServer(app), consoleApp && closeServer(consoleApp), stopped])
     metricsServer?.close()
     metrics?.close()
-    tracing?.close()
-    const released = Promise.all([opened?.close(), exporter?.shutdown(), erasureLedger?.close()])
+    const released = Promise.all([opened?.close(), erasureLedger?.close()])
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
   let closed: Promise<void> | null = null
@@ -143,12 +138,6 @@ async function requireSignIn({ console }: Config, database: Database | null): Pr
   throw new FatalError(
     'CONSOLE_PORT is set, but nobody can sign in: set CONSOLE_TOKEN to a random text of 24 or more characters, or run ' +
       '"oa-audience operators add --role owner --email ADDRESS".',
-  )
-}
-
-function openExporter(notices: Notices): ReturnType<typeof startExporter> {
-  return startExporter({ name: serviceName, version: serviceVersion }, () =>
-    notices.warn('traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT'),
   )
 }
 

@@ -1,6 +1,6 @@
 /** Runs every statement over members and their events for one tenant, beside a twin that has the same data. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { databaseQuery } from '../src/observability/facts.ts'
+import { statementsSent } from '../src/observability/facts.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant } from './support/database.ts'
 import { addMembers, FORMATS, LISTS, useEverything, useUpAccount } from './support/everything.ts'
@@ -20,8 +20,8 @@ const tenant = await addTenant(database, credentials)
 const twin = await addTenant(database)
 
 const executed = new Set<string>()
-const record = (message: unknown) => {
-  for (const name of (message as { statements: string[] }).statements) executed.add(name)
+const record = ({ statements }: { statements: string[] }) => {
+  for (const name of statements) executed.add(name)
 }
 
 /** Every row of the twin, except times of reading. */
@@ -46,10 +46,10 @@ describe('the statements over members and events', () => {
     await addMembers({ service, direct: database }, tenant)
     await addMembers({ service, direct: database }, twin)
     before = await rowsOfTwin()
-    databaseQuery.channels.start.subscribe(record)
+    const stopRecording = statementsSent.subscribe(record)
     answers = await useEverything({ service, database, direct: database, platform, tenant })
     answers.push(...(await useUpAccount({ database, tenant })))
-    databaseQuery.channels.start.unsubscribe(record)
+    stopRecording()
   })
   afterAll(() => platform.close())
 

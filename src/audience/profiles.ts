@@ -9,7 +9,7 @@ import { INT64_MIN } from '../http/path-id.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
-import { profileRequest, profileRequested, profilesBackedOff } from '../observability/facts.ts'
+import { profileRequested, profilesBackedOff } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { type DueMember, findGroup, storeProfile, storeUnknown, takeDueMembers } from './due-profiles.ts'
 
@@ -76,7 +76,7 @@ export class ProfileFiller {
     const work = async () => {
       for (const member of queue) {
         // If the result cannot be stored, the profile is due again after its lease.
-        await profileRequest.run({}, () => this.#request(member, accountOf)).catch(() => undefined)
+        await this.#request(member, accountOf).catch(() => undefined)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, work))

@@ -46,8 +46,6 @@ export interface Config {
   heartbeatUrl: Secret | null
   /** directory; null: erasures are recorded in the database only */
   erasureLedger: string | null
-  /** sends traces to the collector of OTEL_* */
-  tracing: boolean
   /** days; 0: stored events are never deleted */
   retentionDays: number
   /** days */
@@ -123,9 +121,6 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     smtpUrl: read(VARIABLES.smtpUrl),
     heartbeatUrl: read(VARIABLES.heartbeatUrl),
     erasureLedger: read(VARIABLES.erasureLedger),
-    tracing:
-      [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
-      !read(VARIABLES.tracingDisabled),
     retentionDays: read(VARIABLES.retentionDays),
     deduplicationDays: read(VARIABLES.deduplicationDays),
     trackingRetentionDays: read(VARIABLES.trackingRetentionDays),

@@ -214,27 +214,6 @@ export const VARIABLES = {
     fallback: null,
     parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
   }),
-  tracing: variable({
-    name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
-    shownDefault: 'unset',
-    help: 'base URL of the OpenTelemetry collector, such as http://127.0.0.1:4318; other OTEL_* also apply',
-    fallback: false,
-    parse: (text) => httpUrl(text) !== '',
-  }),
-  tracesEndpoint: variable({
-    name: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-    shownDefault: 'unset',
-    help: 'full URL for traces, such as http://127.0.0.1:4318/v1/traces',
-    fallback: false,
-    parse: (text) => httpUrl(text) !== '',
-  }),
-  tracingDisabled: variable({
-    name: 'OTEL_SDK_DISABLED',
-    shownDefault: 'false',
-    help: 'true: no traces are sent, even if an endpoint is set',
-    fallback: false,
-    parse: (text) => text.toLowerCase() === 'true',
-  }),
   retentionDays: variable({
     name: 'RETENTION_DAYS',
     shownDefault: '90',

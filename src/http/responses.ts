@@ -1,4 +1,4 @@
-/** Publishes every finished request, with or without a response, to the log, the metrics and the traces. */
+/** Publishes every finished request, with or without a response, to the log and the metrics. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'

@@ -4,7 +4,7 @@
  */
 import { SendersBarrier } from '../audience/erasure-lock.ts'
 import { AppError } from '../errors.ts'
-import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
+import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
@@ -100,8 +100,7 @@ export class Intake {
     const queued = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
     const deliveries = queued.map(({ delivery }) => delivery)
     if (!this.#queue.push(deliveries)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    const waiting = { source: this.#source, queuedEvents: this.#queue.events }
-    for (const delivery of deliveries) deliveryQueued.publish({ delivery, ...waiting })
+    queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
     this.#flushQueued()
     const outcomes = await Promise.all(queued.map(({ outcomes }) => outcomes))
     return outcomes.flat()
@@ -115,13 +114,13 @@ export class Intake {
 
   async #flushNext(connection: PinnedConnection): Promise<void> {
     const deliveries = this.#queue.take()
-    deliveriesDequeued.publish({ source: this.#source, queuedEvents: this.#queue.events })
+    queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
     const events = deliveries.flatMap((delivery) => delivery.events)
     this.#flushesInFlight += 1
+    const startedAtMs = performance.now()
     try {
-      const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flush(connection.pipelineIdempotent, events, { handOver: this.#handOver }),
-      )
+      const outcomes = await flush(connection.pipelineIdempotent, events, { handOver: this.#handOver })
+      flushed.publish({ events: events.length, seconds: (performance.now() - startedAtMs) / 1000 })
       this.#flushesInFlight -= 1
       this.#idle.push(connection)
       // The next flush is sent before the responses of this one, so that the database never waits for this process.

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { platformCall } from '../observability/facts.ts'
 import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {
@@ -85,17 +84,10 @@ export interface Call {
 }
 
 /** Never rejects. The value is unchecked JSON. */
-export function callPlatform(platform: Platform, call: Call): Promise<PlatformResult<unknown>> {
-  const facts = { method: call.method, path: pathPattern(call.path) }
-  return platformCall.run(facts, () => callWithRetry(platform, call))
-}
-
-/** Replaces the ids of people, groups and rooms and drops the query: `/v2/bot/group/:id/member/:id`. */
-function pathPattern(path: string): string {
-  return path.replace(/\?.*/, '').replace(/(?<=\/(profile|group|room|member)\/)[^/]+/g, ':id')
-}
-
-async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promise<PlatformResult<unknown>> {
+export async function callPlatform(
+  { baseUrl, timeouts }: Platform,
+  call: Call,
+): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + timeouts.callMs
   const { budget = new CallBudget() } = call
   for (let attempt = 1; ; attempt += 1) {

@@ -1,23 +1,8 @@
 /**
- * Channels of node:diagnostics_channel, to which metrics.ts, tracing.ts and log.ts subscribe. The publishing code does not depend on
- * them. A channel without a subscriber costs one comparison. Two services in one process share the channels.
+ * Channels of node:diagnostics_channel, to which metrics.ts and log.ts subscribe. The publishing code does not depend on them. A
+ * channel without a subscriber costs one comparison. Two services in one process share the channels.
  */
-import { channel, tracingChannel } from 'node:diagnostics_channel'
-
-/** An operation with a duration. Subscribers receive its start, end and failure. */
-export interface Operation<Facts> {
-  readonly channels: ReturnType<typeof tracingChannel>
-  /** Runs `work` and publishes it. Operations inside `work` are published as part of it. */
-  run<T>(facts: Facts, work: () => Promise<T>): Promise<T>
-}
-
-function operation<Facts extends object>(name: string): Operation<Facts> {
-  const channels = tracingChannel(`oa-audience.${name}`)
-  return {
-    channels,
-    run: (facts, work) => (channels.start.hasSubscribers ? channels.tracePromise(work, facts) : work()),
-  }
-}
+import { channel } from 'node:diagnostics_channel'
 
 export interface Occurrence<Facts> {
   publish(facts: Facts): void
@@ -40,10 +25,7 @@ function occurrence<Facts>(name: string): Occurrence<Facts> {
 }
 
 /** Names of the statements that are sent to the database in one message. */
-export const databaseQuery = operation<{ statements: string[] }>('database-query')
-
-/** A call of LINE's API, `path` without ids and parameters. */
-export const platformCall = operation<{ method: string; path: string }>('platform-call')
+export const statementsSent = occurrence<{ statements: string[] }>('statements-sent')
 
 /** A request waited too long for a connection: `account` because of its own account's statements, `pool` because of others. */
 export const databaseBusy = occurrence<{ pool: string; reason: 'account' | 'pool' }>('database-busy')
@@ -55,15 +37,11 @@ export type ReadOutcome = (typeof READ_OUTCOMES)[number]
 /** A read that a replica may serve. Published only with DATABASE_READ_URL. */
 export const readServed = occurrence<{ outcome: ReadOutcome }>('read-served')
 
-/** A batch of events is written to the database. `deliveries` are the objects that deliveryQueued published. */
-export const flushing = operation<{ events: number; deliveries: object[] }>('flush')
+/** A batch of events was committed. `seconds`: from sending it to its commit. */
+export const flushed = occurrence<{ events: number; seconds: number }>('flushed')
 
-/** A delivery waits for a flush. `delivery` is only its identity. */
-export const deliveryQueued = occurrence<{ delivery: object; source: string; queuedEvents: number }>(
-  'delivery-queued',
-)
-
-export const deliveriesDequeued = occurrence<{ source: string; queuedEvents: number }>('deliveries-dequeued')
+/** Events that wait for a flush, after deliveries were added or taken. */
+export const queueChanged = occurrence<{ source: string; queuedEvents: number }>('queue-changed')
 
 /** The events of one delivery are on disk. `unapplied` counts accepted events without effect. */
 export const deliveryStored = occurrence<{
@@ -87,8 +65,7 @@ export const idTokenVerified = occurrence<{ outcome: IdTokenOutcome }>('id-token
 
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 
-/** One member's profile is requested from the platform. */
-export const profileRequest = operation<object>('profile-request')
+/** One member's profile was requested from the platform. */
 export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
 
 /** After a fault, the account backs off: its profiles are not requested for a while. */

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
-import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing, timeReplaced } from './facts.ts'
+import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
 import {
   countNotificationFacts,
   type NotificationCounts,
@@ -113,21 +113,12 @@ export class Metrics {
       queues.set(source, child)
       child.set(queuedEvents)
     }
-    const startedAtMs = new WeakMap<object, number>()
-    const start = (flush: unknown) => void startedAtMs.set(flush as object, performance.now())
-    const end = (flush: unknown) => {
-      const { events, error } = flush as { events: number; error?: unknown }
-      if (error !== undefined) return
-      size.observe(events)
-      seconds.observe((performance.now() - (startedAtMs.get(flush as object) ?? 0)) / 1000)
-    }
-    flushing.channels.start.subscribe(start)
-    flushing.channels.asyncEnd.subscribe(end)
     this.#unsubscribe.push(
-      () => flushing.channels.start.unsubscribe(start),
-      () => flushing.channels.asyncEnd.unsubscribe(end),
-      deliveryQueued.subscribe(setQueue),
-      deliveriesDequeued.subscribe(setQueue),
+      queueChanged.subscribe(setQueue),
+      flushed.subscribe((flush) => {
+        size.observe(flush.events)
+        seconds.observe(flush.seconds)
+      }),
     )
   }
 

@@ -24,7 +24,6 @@ const NAMES = [
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
   ...['CONSOLE_USER_HEADER', 'CONSOLE_URL', 'SMTP_URL', 'HEARTBEAT_URL'],
   ...['SECRETS_KEYS', 'ERASURE_LEDGER'],
-  ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
   ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'AUDIT_RETENTION_DAYS', 'TRACKING_RETENTION_DAYS'],
   ...['TRACKING_ADDRESS_EVENTS_PER_MINUTE', 'TRACKING_ADDRESS_BYTES_PER_MINUTE'],
   ...['TRACKING_KEY_EVENTS_PER_MINUTE', 'TRACKING_KEY_BYTES_PER_MINUTE'],
@@ -117,16 +116,6 @@ describe('the configuration', () => {
     expect(others).toEqual([])
     expect(fault).toMatch(/^REDIS_URL must be a redis/)
     expect(fault).not.toContain('secret-but-no-url')
-  })
-
-  it('enables tracing if OTEL_* names a collector, unless OTEL_SDK_DISABLED is true', () => {
-    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }
-    expect(readConfig({}).tracing).toBe(false)
-    expect(readConfig(endpoint).tracing).toBe(true)
-    expect(
-      readConfig({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://otel.example.com/v1/traces' }).tracing,
-    ).toBe(true)
-    expect(readConfig({ ...endpoint, OTEL_SDK_DISABLED: 'true' }).tracing).toBe(false)
   })
 
   it('reads every variable', () => {
@@ -314,7 +303,6 @@ describe('the configuration', () => {
     ['WEB_CONCURRENCY', '65'],
     ['CONSOLE_PORT', '65536'],
     ['CONSOLE_TOKEN', 'short'],
-    ['OTEL_EXPORTER_OTLP_ENDPOINT', '127.0.0.1:4318'],
   ])('rejects %s=%s', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
   })

@@ -24,7 +24,7 @@ const documents = files.filter(
 
 it.each(documents)('%s names files of code that exist', (document) => {
   const text = readFileSync(`${ROOT}/${document}`, 'utf8')
-  const named = text.match(/(?<![\w/.:*-])[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b/g) ?? []
+  const named = text.match(/(?<![\w/.:*@-])[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b/g) ?? []
   const missing = named.filter((name) => {
     const path = name.replace(/^(\.\.?\/)+/, '')
     return !files.some((file) => file === path || file.endsWith(`/${path}`))

@@ -106,9 +106,8 @@ async function startDemoService(
     database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
     lineApiUrl: platform.url,
     publicUrl: null,
-    // Nothing leaves the machine, and the demo must not use the watchdog, the ledger, the rate limits or the traces of the real service.
+    // Nothing leaves the machine, and the demo must not use the watchdog, the ledger, or the rate limits of the real service.
     redisUrl: null,
-    tracing: false,
     smtpUrl: null,
     heartbeatUrl: null,
     erasureLedger: null,

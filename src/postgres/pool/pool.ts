@@ -1,7 +1,7 @@
 /** Connection pools, one for each kind of work. */
 import pg from 'pg'
 import type { SecretKeys } from '../../config/secret-keys.ts'
-import { databaseQuery } from '../../observability/facts.ts'
+import { statementsSent } from '../../observability/facts.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
 import { refuseUnreplicated } from '../replication/replication.ts'
 import {
@@ -137,9 +137,8 @@ export async function send<R extends Row>(
 ): Promise<R[]> {
   const query = { ...statement, values }
   try {
-    const { rows } = await databaseQuery.run({ statements: [statement.name || 'unnamed'] }, () =>
-      client.query<R>(query),
-    )
+    statementsSent.publish({ statements: [statement.name || 'unnamed'] })
+    const { rows } = await client.query<R>(query)
     return rows
   } catch (error) {
     throw toFault(error)
@@ -153,12 +152,9 @@ export async function send<R extends Row>(
 export async function sendTransaction(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
   const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
   const sent = queries.length === 1 ? queries : [begin, ...queries, commit]
-  const names = statements.map(({ statement }) => statement.name)
+  statementsSent.publish({ statements: statements.map(({ statement }) => statement.name) })
   // All settle before the connection is used again. The `commit` behind a failed statement acts as a rollback.
-  const results = await databaseQuery.run({ statements: names }, () => {
-    const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query)))
-    return settled.then(rowsOfAll)
-  })
+  const results = rowsOfAll(await Promise.allSettled(sent.map((query) => client.query<Row>(query))))
   return queries.length === 1 ? results : results.slice(1, -1)
 }
 
