@@ -73,12 +73,12 @@ it('a channel id that another account of the organization has is refused, by add
   expect((await runCommand([...add, String(second.organizationId)], env)).status).toBe(0)
 })
 
-it('has a sentence for every foreign key, unique index and check of the tables that commands write', async () => {
+it('has a sentence for every foreign key, unique index, check and constraint trigger of the tables that commands write', async () => {
   const rows = await load<{ name: string }>(
     database,
     `select f.conname as name
        from pg_constraint f join pg_class c on c.oid = f.conrelid
-      where f.contype in ('f', 'c') and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+      where f.contype in ('f', 'c', 't') and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
      union
      select i.relname
        from pg_index x join pg_class i on i.oid = x.indexrelid join pg_class c on c.oid = x.indrelid

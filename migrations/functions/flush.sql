@@ -211,30 +211,10 @@ begin
   end loop;
 end $$;
 
--- Queues one row per delivery for accounts with so many endpoints that other accounts would wait for their rows. Returns whether there
--- is any.
-create or replace function queue_fan_outs(
-  crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[]
-) returns boolean language plpgsql as $$
-begin
-  insert into endpoint_fan_out (channel_oa_id, endpoint_ids, replier_id, destination, event_keys, kinds)
-  select c.id, p.ids, p.replier_id, max(e.destination), array_agg(e.key order by e.position),
-         array_agg(e.kind order by e.position)
-    from unnest(crowded) as c (id)
-   cross join lateral (select array_agg(id order by id) as ids, max(id) filter (where replies) as replier_id
-                         from endpoint where channel_oa_id = c.id and format = 'line') p
-    join unnest(owners, kinds, keys, deliveries, destinations)
-         with ordinality as e (owner, kind, key, delivery, destination, position) on e.owner = c.id
-   where e.delivery is not null
-   group by c.id, p.ids, p.replier_id, e.delivery
-   order by e.delivery;
-  return found;
-end $$;
-
 -- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
 -- of 30 s is LEASE_MS in src/endpoints/claims.ts.
 create or replace function queue_deliveries(
-  crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[],
+  owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
 begin
@@ -246,7 +226,7 @@ begin
       from unnest(owners, kinds, keys, deliveries, destinations)
            with ordinality as e (owner, kind, key, delivery, destination, position)
       join endpoint p on p.channel_oa_id = e.owner
-     where e.delivery is not null and e.owner <> all (crowded)
+     where e.delivery is not null
        and p.format = 'line' and (p.events is null or e.kind = any (p.events))
      group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
      order by e.delivery
@@ -291,14 +271,10 @@ create or replace function flush_events(
   -- Forwarding to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
   -- destination if it is not the account's bot user id.
   deliveries int[], destinations text[],
-  -- An account with more `line` endpoints than this gets one row of endpoint_fan_out per delivery.
-  endpoints_max int,
   -- Numbers of the admissions that are not stale, and of the events that were already stored.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
-  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[],
-  -- Whether there are new rows of endpoint_fan_out.
-  out fans_out boolean
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
 declare
   -- Numbers of events without effect on members: they were already stored, are older than an erasure, or cannot be applied.
@@ -313,7 +289,6 @@ declare
   effective bigint[];
   -- Accounts for which an unsend erases content, which excludes other flushes.
   erasing bigint[] := '{}';
-  crowded bigint[];
 begin
   if unsent_messages is not null then
     erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
@@ -437,13 +412,7 @@ begin
     perform apply_suspensions(owners, keys, occurred_ats, suspensions);
   end if;
   if forwards and deliveries is not null then
-    crowded := array(select id from (select distinct unnest(account_ids)) as a (id)
-                      where exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line'
-                                    offset endpoints_max));
-    if crowded <> '{}' then
-      fans_out := queue_fan_outs(crowded, owners, kinds, keys, deliveries, destinations);
-    end if;
-    select * from queue_deliveries(crowded, owners, kinds, keys, deliveries, destinations)
+    select * from queue_deliveries(owners, kinds, keys, deliveries, destinations)
       into leased_ids, leased_accounts, leased_endpoints;
   end if;
 end $$;

@@ -24,7 +24,6 @@ import { pauseEndpoint } from './backlog.ts'
 import { Feeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
-import { FanOut } from './fan-out.ts'
 import { type EndpointResponse, isAccepted, post, UNREADABLE_SECRET } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
@@ -55,7 +54,6 @@ export class Sender {
   readonly #queue = new Queue<Item>()
   readonly #claims: Claims
   readonly #feeds: Feeds
-  readonly #fanOut: FanOut
   readonly #contents: Contents
   readonly #settlements: Settlements
   readonly #targets: Targets
@@ -71,7 +69,6 @@ export class Sender {
     this.#connection = database.pin()
     this.#claims = new Claims(this.#connection, this.#queue)
     this.#feeds = new Feeds(database, (endpointIds) => this.expect(endpointIds))
-    this.#fanOut = new FanOut(database, (endpointIds) => this.expect(endpointIds))
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
     this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
@@ -81,14 +78,13 @@ export class Sender {
     this.#isStopped = false
     this.#timer = setInterval(() => this.#poll(), POLL_MS)
     this.#feeds.start()
-    this.#fanOut.start()
   }
 
   /** Stops polling, returns leases of deliveries that have not begun, and waits up to STOP_MAX_MS for requests in flight. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#isStopped = true
-    await Promise.all([this.#feeds.stop(), this.#fanOut.stop(), this.#polling])
+    await Promise.all([this.#feeds.stop(), this.#polling])
     for (const item of this.#queue.clear()) this.#settlements.release(item)
     const deadlineMs = performance.now() + STOP_MAX_MS
     while (this.#queue.inFlight > 0 && performance.now() < deadlineMs) await sleep(20)
@@ -96,8 +92,7 @@ export class Sender {
   }
 
   /** Sends deliveries that a flush of this process has committed and leased. */
-  readonly handOver: HandOver = (deliveries, fansOut) => {
-    if (fansOut) this.#fanOut.wake()
+  readonly handOver: HandOver = (deliveries) => {
     const leasedAtMs = performance.now()
     for (const delivery of deliveries) {
       this.#enqueue({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })

@@ -74,7 +74,7 @@ const PARAMETERS = [
   ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids', 'group_ids', 'message_ids'] as const),
   ...(['payloads', 'failures', 'claimed_ats', 'own_acts', 'other_events', 'other_people'] as const),
   ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
-  ...(['unsent_messages', 'suspensions', 'deliveries', 'destinations', 'endpoints_max'] as const),
+  ...(['unsent_messages', 'suspensions', 'deliveries', 'destinations'] as const),
 ]
 
 type Parameters = Record<(typeof PARAMETERS)[number], Buffer | number | null>
@@ -84,7 +84,7 @@ type Parameters = Record<(typeof PARAMETERS)[number], Buffer | number | null>
  * not have reached one yet. The logical message makes the commit wait.
  */
 const flushEvents = statement('flush-events')`
-    select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
+    select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints,
            case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
                 then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
       from flush_events(${PARAMETERS.map((name, index) => `${name} => $${index + 1}`).join(', ')})`
@@ -96,14 +96,7 @@ export interface FlushResult {
   leased_ids: string[] | null
   leased_accounts: string[] | null
   leased_endpoints: string[] | null
-  fans_out: boolean | null
 }
-
-/**
- * Up to this many endpoints of an account, a flush stores a row for each: 20 rows take 0.3 ms. For more endpoints, it stores one row
- * for all of them. Most accounts have fewer than five.
- */
-const ENDPOINTS_PER_FLUSH = 20
 
 export function bindFlush({ admissions, proven, unique, uniqueAdmissions }: NumberedEvents): BoundStatement {
   const events = unique.map(({ event }) => event)
@@ -115,7 +108,6 @@ export function bindFlush({ admissions, proven, unique, uniqueAdmissions }: Numb
     ...otherColumns(events),
     ...effectColumns(events),
     ...forwardColumns(unique.map(({ forwarded }) => forwarded)),
-    endpoints_max: ENDPOINTS_PER_FLUSH,
   }
   return { statement: flushEvents, values: PARAMETERS.map((name) => columns[name]) }
 }

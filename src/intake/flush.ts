@@ -22,8 +22,8 @@ export interface FlushOptions {
   handOver?: HandOver
 }
 
-/** Receives the committed deliveries to endpoints. @param fansOut there are new rows of endpoint_fan_out */
-export type HandOver = (deliveries: LeasedDelivery[], fansOut: boolean) => void
+/** Receives the committed deliveries to endpoints. */
+export type HandOver = (deliveries: LeasedDelivery[]) => void
 
 export interface LeasedDelivery {
   id: bigint
@@ -49,7 +49,7 @@ export async function flush(
   for (let attempt = 1; ; attempt += 1) {
     try {
       const [result] = (await send(statements)).at(-1) as unknown as [FlushResult]
-      if (result.leased_ids || result.fans_out) handOver?.(leasedDeliveries(result), result.fans_out ?? false)
+      if (result.leased_ids !== null) handOver?.(leasedDeliveries(result))
       return outcomesOf(batch, numbered, result)
     } catch (error) {
       if (attempt === ATTEMPTS_MAX) throw error

@@ -11,7 +11,7 @@ interface Constraint {
   hint?: string
 }
 
-/** Every foreign key, unique index and check of the tables that operators write. */
+/** Every foreign key, unique index, check and constraint trigger of the tables that operators write. */
 export const CONSTRAINTS: Record<string, Constraint> = {
   organization_pkey: idTaken('organization'),
 
@@ -71,6 +71,10 @@ export const CONSTRAINTS: Record<string, Constraint> = {
     'replies',
     'another endpoint of the account already receives the reply tokens. Remove that endpoint, or omit --replies.',
   ),
+  endpoint_max_per_account: {
+    ...taken('', 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'),
+    hint: 'Run "oa-audience endpoints list --account ID" to see them.',
+  },
   endpoint_format_check: taken('format', 'the format of an endpoint is line or members.'),
 }
 

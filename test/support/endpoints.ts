@@ -92,11 +92,7 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
     makeDue: () => database.query(`update endpoint_delivery set due_at = now() where leased_until <= now()`),
     becomesQuiet: () =>
       eventually(
-        () =>
-          database.query(
-            `select from endpoint_delivery where leased_until > now() or due_at <= now()
-             union all select from endpoint_fan_out`,
-          ),
+        () => database.query(`select from endpoint_delivery where leased_until > now() or due_at <= now()`),
         (rows) => rows.length === 0,
       ),
   }

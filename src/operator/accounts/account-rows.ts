@@ -10,7 +10,6 @@ export const PAGES_PER_STATEMENT = 128
 /** Every table with rows of accounts, in the order of deletion. Jobs would change its members, and endpoints would receive erasures. */
 export const ACCOUNT_TABLES = [
   'job',
-  'endpoint_fan_out',
   'endpoint_delivery',
   'endpoint',
   'member_edit',

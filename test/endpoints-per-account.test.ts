@@ -1,0 +1,84 @@
+/** An account has at most 20 endpoints. The database enforces this for every program that adds them. */
+import { expect, it } from 'vitest'
+import { textMessage } from '../tools/simulator/events.ts'
+import type { TextQueryable } from '../tools/text-database.ts'
+import { runCommand } from './support/command.ts'
+import { signedIn, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { startReceiver, startSending } from './support/endpoints.ts'
+
+const MAX = 20
+const REFUSAL = 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'
+
+const addEndpoints = (database: TextQueryable, { accountId }: Tenant, count: number) =>
+  database.query(
+    `insert into endpoint (channel_oa_id, url) select $1, 'https://tool.example/' from generate_series(1, $2::int)`,
+    [accountId, count],
+  )
+
+const countEndpoints = async (database: TextQueryable, { accountId }: Tenant) =>
+  (await database.query('select from endpoint where channel_oa_id = $1', [accountId])).length
+
+it('sends a delivery to each of 20 endpoints once, with the event types and reply tokens of each', async () => {
+  const sending = await startSending()
+  const { url, received } = await startReceiver()
+  for (let no = 1; no < MAX; no += 1) await sending.addEndpoint(`${url}/${no}`, { replies: no === 10 })
+  await sending.addEndpoint(`${url}/follows`, { events: ['follow'] })
+  const event = { ...textMessage('Umany', 'hello'), replyToken: 'token' }
+  expect((await sending.service.deliver(sending.tenant, [event])).status).toBe(200)
+  await sending.becomesQuiet()
+  const sent = received.map(({ path, body }) => [path, JSON.parse(body).events[0].replyToken])
+  const expected = Array.from({ length: MAX - 1 }, (_, i) => [
+    `/webhook/${i + 1}`,
+    i === 9 ? 'token' : undefined,
+  ])
+  expect(sent.sort()).toEqual(expected.sort())
+  expect(await sending.database.query('select from endpoint_delivery')).toEqual([])
+})
+
+it('refuses one endpoint more from a command, the console and another program, with one sentence', async () => {
+  const { database, env } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await addEndpoints(database, tenant, MAX)
+  await expect(addEndpoints(database, tenant, 1)).rejects.toThrow(/has 20 endpoints already/)
+  const account = String(tenant.accountId)
+  const command = await runCommand(
+    ['endpoints', 'add', '--account', account, '--url', 'https://a.example/'],
+    env,
+  )
+  expect(command).toMatchObject({ status: 1, stdout: '' })
+  expect(command.stderr).toContain(REFUSAL)
+  const operator = await signedIn((await startConsole(database)).url)
+  const settings = { account, url: 'https://a.example/', format: 'members' }
+  const response = await operator.post('/api/endpoints', settings)
+  expect(response.status).toBe(400)
+  expect(response.json.details).toEqual([{ path: '', message: REFUSAL }])
+  expect(await countEndpoints(database, tenant)).toBe(MAX)
+})
+
+it('refuses to move an endpoint to an account that has 20, and adds one again after a removal', async () => {
+  const { database } = await createTestDatabase()
+  const [full, other] = [await addTenant(database), await addTenant(database)]
+  await addEndpoints(database, full, MAX)
+  await addEndpoints(database, other, 1)
+  const move = () =>
+    database.query('update endpoint set channel_oa_id = $1 where channel_oa_id = $2', [
+      full.accountId,
+      other.accountId,
+    ])
+  await expect(move()).rejects.toThrow(/has 20 endpoints already/)
+  await database.query('delete from endpoint where id = (select min(id) from endpoint)')
+  await move()
+  expect(await countEndpoints(database, full)).toBe(MAX)
+})
+
+it('counts the endpoints of concurrent transactions', async () => {
+  const { database } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await addEndpoints(database, tenant, MAX - 5)
+  const results = await Promise.allSettled(
+    Array.from({ length: 10 }, () => addEndpoints(database, tenant, 1)),
+  )
+  expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5)
+  expect(await countEndpoints(database, tenant)).toBe(MAX)
+})
