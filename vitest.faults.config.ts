@@ -9,7 +9,7 @@ const CONCURRENT = `
   database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure
   erasure-ledger exports failover fuzz idle-connections import-followers loss nginx notifications
   pgbouncer plans prometheus prove replicas restore-drill retention shutdown simulate slow-platform
-  systemd tarball tracking-browsers upgrade verify-faults workers
+  systemd tarball tracking-browsers verify-faults workers
 `
   .trim()
   .split(/\s+/)

@@ -9,9 +9,6 @@ const UNUSED_DAYS = 90
 /** Lines of `doctor`. More of them would hide its other findings. */
 const FINDINGS_MAX = 50
 
-/** The time of the migration that added last_used_at. Earlier uses were not recorded. */
-const RECORDED_SINCE = 'select applied_at from schema_migration where version = 12'
-
 /**
  * Returns active credentials that have not expired. An expiry of `infinity`, which other programs may store, is never soon.
  *
@@ -29,7 +26,7 @@ const selectCredentials = statement('select-credentials-to-review')`
        where k.status = 'active' and (k.expires_at is null or k.expires_at > now())
     ), reviewed as (
       select kind, id, case when expires_at < now() + $1 * interval '1 day' then expires_at end as expires_at,
-             coalesce(last_used_at, greatest(created_at, (${RECORDED_SINCE}))) < now() - $2 * interval '1 day' as is_unused
+             coalesce(last_used_at, created_at) < now() - $2 * interval '1 day' as is_unused
         from credential
     )
     select kind, id, extract(epoch from expires_at - now())::float8 as "expiresInSeconds", is_unused as "isUnused"

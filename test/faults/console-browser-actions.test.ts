@@ -121,7 +121,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
 
   it('retries one event', async () => {
     const page = await visitConsole(browser, url, { path: '/events' })
-    await page.getByLabel('Reason').selectOption('an earlier version could not read it')
+    await page.getByLabel('Reason').selectOption('the account is locked')
     await page.getByRole('link', { name: 'follow' }).click()
     await button(page, 'Retry this event').click()
     await page.getByText('The event was applied.').waitFor()

@@ -68,11 +68,11 @@ async function addFailingEndpoint(database: TextDatabase, { accountId }: Tenant)
   return id
 }
 
-/** An event as LINE sends it, stored by an earlier version that could not apply it. */
+/** An event as LINE sends it that could not be applied. */
 export async function addCurableEvent(
   database: TextDatabase,
   { accountId }: Tenant,
-  failure = 'an earlier version could not read it',
+  failure = 'the account is locked',
 ): Promise<bigint> {
   const payload = JSON.stringify(lineEvent('follow', 'U1'))
   const [added] = await load<{ id: bigint }>(database, insertEvent, [

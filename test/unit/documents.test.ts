@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Names files of other projects. */
 const TOOLS = 'docs/tools.md'
-const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.versions'])
+const NOT_OURS = new Set(['node_modules', 'dist', '.git'])
 
 function filesBelow(directory: string): string[] {
   return readdirSync(`${ROOT}/${directory}`, { withFileTypes: true }).flatMap((entry) => {

@@ -199,7 +199,7 @@ function Timeline({ path }: { path: string }) {
   )
 }
 
-/** @param changes null: an edit of an earlier version, or one too large to keep */
+/** @param changes null: an edit that is too large to keep */
 function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
   const { t } = useLocalized()
   if (changes === null) return null

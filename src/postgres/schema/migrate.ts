@@ -6,8 +6,7 @@ import { FatalError } from '../../errors.ts'
 import type { Database } from '../database.ts'
 import { sqlStateOf } from '../faults.ts'
 import { begin, commit, type Queryable, rollback, statement, unnamed } from '../statement.ts'
-import { refuseDistributedTables } from './distributed-tables.ts'
-import { readFunctions, replaceFunctions, requireNoneMissing, requireSupport } from './functions.ts'
+import { readFunctions, replaceFunctions } from './functions.ts'
 
 /** Arbitrary but fixed. This advisory lock serializes instances that start at the same time. */
 const MIGRATION_LOCK = 7_301_002
@@ -19,7 +18,6 @@ const LOCK_TIMEOUT_MS = 300
 const OLDEST_POSTGRESQL = 140_000
 
 const INSUFFICIENT_PRIVILEGE = '42501'
-const UNDEFINED_COLUMN = '42703'
 const UNDEFINED_TABLE = '42P01'
 
 export interface Migration {
@@ -29,12 +27,6 @@ export interface Migration {
   /** SHA-256 of the file. A migration that was applied must never be edited. */
   checksum: string
 }
-
-/** 0.2.0 squashed the migrations and renamed the first one. Before 0.1.0, the table had no checksums. */
-const FIRST_BEFORE_0_2_0 = '0001-accounts-and-access.sql'
-
-/** The table of applied migrations. The migrations create all other tables of the schema. */
-const MIGRATION_TABLE = 'schema_migration'
 
 /** $1 bigint: MIGRATION_LOCK */
 const lockMigrations = statement('lock-migrations')`select pg_advisory_lock($1)`
@@ -54,9 +46,7 @@ const createTable = statement('create-migration-table')`
       applied_at timestamptz not null default now()
     )`
 
-const selectApplied = statement(
-  'select-applied-migrations',
-)`select version, name, checksum from schema_migration`
+const selectApplied = statement('select-applied-migrations')`select version, checksum from schema_migration`
 
 /** $1 int: version; $2 text: name; $3 text: checksum */
 const storeApplied = statement('store-applied-migration')`
@@ -80,8 +70,7 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 
 /**
  * Applies the missing migrations, then the changed functions, and returns their names. Throws a FatalError if the server is too
- * old, the database cannot store every text, Citus has distributed a table, the schema is too new for this program, an applied
- * migration was edited, or a release before 0.2.0 created the database.
+ * old, the database cannot store every text, the schema is newer than this program, or an applied migration was edited.
  */
 export async function migrate(
   database: Database,
@@ -93,10 +82,9 @@ export async function migrate(
     await session.query(lockMigrations, [MIGRATION_LOCK])
     await createMigrationTable(session)
     const applied = await readApplied(session)
-    await requireKnownSchema(session, migrations, applied)
+    requireKnownSchema(migrations, applied)
     const missing = migrations.filter(({ version }) => !applied.has(version))
     for (const migration of missing) await apply(session, migration)
-    if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
     const replaced = await replaceFunctions(session, functions)
     await session.query(raiseNumbers)
     return [...missing.map(({ name }) => name), ...replaced]
@@ -108,12 +96,14 @@ export async function requireMigrated(database: Database, migrations = readMigra
   await database.session(async (session) => {
     await requireUsableServer(session)
     const applied = await readApplied(session)
-    await requireKnownSchema(session, migrations, applied)
-    const missing = migrations.filter(({ version }) => !applied.has(version))
-    requireNoneMissing(
-      missing.map(({ version }) => version),
-      applied.size === 0,
-    )
+    requireKnownSchema(migrations, applied)
+    const missing = migrations.flatMap(({ version }) => (applied.has(version) ? [] : [version]))
+    if (missing.length === 0) return
+    const problem =
+      applied.size === 0
+        ? 'the database has no schema yet'
+        : `the database schema lacks migration ${missing.join(', ')}`
+    throw new FatalError(`${problem}. Run "oa-audience migrate".`)
   })
 }
 
@@ -154,47 +144,26 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** Reads the checksums of applied migrations, by version. Throws a FatalError if a release before 0.2.0 created the schema. */
+/** Reads the checksums of applied migrations, by version. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
-    const rows = await session.query<{ version: number; name: string; checksum: string }>(selectApplied)
-    if (rows.some(({ version, name }) => version === 1 && name === FIRST_BEFORE_0_2_0)) throw tooOld()
+    const rows = await session.query<{ version: number; checksum: string }>(selectApplied)
     return new Map(rows.map(({ version, checksum }) => [version, checksum]))
   } catch (error) {
     if (sqlStateOf(error) === UNDEFINED_TABLE) return new Map()
-    if (sqlStateOf(error) === UNDEFINED_COLUMN) throw tooOld()
     throw error
   }
 }
 
-function tooOld(): FatalError {
-  return new FatalError(
-    'a release before 0.2.0 created this database, and its schema cannot be upgraded. Start with a new database, or install ' +
-      'that release again. Its "audience export" and "audience import" of this release move what clients have set.',
-  )
-}
-
-/** A newer schema also has newer functions, which an older program must not replace. */
-function isNewerThan(migrations: Migration[], applied: Map<number, string>): boolean {
-  return newestOf(applied) > (migrations.at(-1)?.version ?? 0)
-}
-
-const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
-
-function tablesOf(migrations: Migration[]): string[] {
-  return migrations.flatMap(({ sql }) =>
-    [...sql.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(([, name]) => name as string),
-  )
-}
-
-async function requireKnownSchema(
-  session: Queryable,
-  migrations: Migration[],
-  applied: Map<number, string>,
-): Promise<void> {
-  await refuseDistributedTables(session, [MIGRATION_TABLE, ...tablesOf(migrations)])
-  if (isNewerThan(migrations, applied)) {
-    await requireSupport(session, newestOf(applied), migrations.at(-1)?.version ?? 0)
+/** A newer schema may lack what this program uses, and has newer functions, which an older program must not replace. */
+function requireKnownSchema(migrations: Migration[], applied: Map<number, string>): void {
+  const newest = Math.max(0, ...applied.keys())
+  const newestKnown = migrations.at(-1)?.version ?? 0
+  if (newest > newestKnown) {
+    throw new FatalError(
+      `the database schema has version ${newest}, but this program knows versions up to ${newestKnown}. ` +
+        'Install the newer oa-audience again.',
+    )
   }
   for (const { version, name, checksum } of migrations) {
     if (applied.has(version) && applied.get(version) !== checksum) {
