@@ -21,7 +21,7 @@ const slow = { ...base.test, testTimeout: 300_000 }
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
   ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export', 'line-order'],
-  ...['tenants', 'unit/line-payload', 'unit/notification-transitions', 'unit/quiet-hours'],
+  ...['tenants', 'unit/line-payload', 'unit/notification-transitions'],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */

@@ -25,11 +25,10 @@ const activityOf = async (id: string) =>
   (await operator.get(`/api/activity/of?kind=notification_channel&id=${id}`)).json.activity
 
 it('adds channels, and shows neither the URL of a chat nor a secret again', async () => {
-  const chat = await add({ name: 'On call', quietHours: '22:00-07:00', timeZone: 'Asia/Bangkok' })
+  const chat = await add({ name: 'On call' })
   expect(chat.secret).toBeNull()
   expect(await read(chat.id)).toMatchObject({
     ...{ name: 'On call', format: 'slack', target: 'https://hooks.chat.example/…', status: 'active' },
-    ...{ quietHours: '22:00-07:00', timeZone: 'Asia/Bangkok', weeklySummary: false },
     ...{ organizationId: null, organizationName: null, allowPrivateNetwork: false, lastResponse: null },
   })
   const target = 'https://tool.example/hook?token=CREDENTIAL'
@@ -51,8 +50,6 @@ it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
     { path: 'target', message: /loop/ },
   ],
   ['a private address', { target: 'https://10.0.0.1/' }, { path: 'target', message: /not public/ }],
-  ['an unknown time zone', { timeZone: 'Asia/Nowhere' }, { path: 'timeZone', message: /time zone/ }],
-  ['one time of a day', { quietHours: '22:00' }, { path: 'quietHours', message: /two times of a day/ }],
   [
     'email without a mail server',
     { format: 'email', target: 'a@b.example' },
@@ -88,10 +85,10 @@ it('changes, pauses, resumes and removes a channel, and records each change', as
   const { id } = await add({ name: 'Night shift' })
   const call = async (action: string, body?: unknown) =>
     (await operator.post(`/api/notifications/${id}/${action}`, body)).status
-  expect(await call('update', { weeklySummary: true, quietHours: null, target: `${TARGET}-2` })).toBe(204)
+  expect(await call('update', { target: `${TARGET}-2` })).toBe(204)
   expect(await call('update', { format: 'email' })).toBe(400)
   expect(await call('update', { target: '' })).toBe(400)
-  expect(await read(id)).toMatchObject({ weeklySummary: true, name: 'Night shift' })
+  expect(await read(id)).toMatchObject({ name: 'Night shift' })
   expect(await call('pause')).toBe(204)
   expect((await read(id)).status).toBe('paused')
   expect(await call('resume')).toBe(204)

@@ -29,20 +29,16 @@ it('are added from standard input, listed without the path, changed, paused, res
   const receiver = await startReceiver()
   const input = `${receiver.url}/T0/secret\n`
   const added = JSON.parse(
-    await succeed(
-      'add --format slack --target - --quiet 22:00-07:00 --time-zone Asia/Bangkok --allow-private-network --json',
-      { input },
-    ),
+    await succeed('add --format slack --target - --allow-private-network --json', { input }),
   )
   expect(added).toEqual({ id: expect.any(String), secret: null })
   const listed = await succeed('list')
   expect(listed).toContain(`${new URL(receiver.url).origin}/…`)
-  expect(listed).toContain('22:00-07:00 Asia/Bangkok')
   expect(listed).not.toContain('secret')
-  await succeed(`update ${added.id} --no-quiet --weekly --name Night`)
+  await succeed(`update ${added.id} --name Night`)
   await succeed(`pause ${added.id}`)
   expect(JSON.parse(await succeed(`show ${added.id} --json`))).toMatchObject({
-    ...{ name: 'Night', quietHours: null, weeklySummary: true, status: 'paused', messages: [] },
+    ...{ name: 'Night', status: 'paused', messages: [] },
   })
   expect(await succeed(`test ${added.id}`)).toMatch(
     /^Test message of oa-audience\n.*\n\naccepted: 200 \(\d+ ms\)\n$/,
@@ -68,10 +64,8 @@ it('with a signed format show their secret once', async () => {
 it.each([
   ['add --format email --target a@example.com', 'set SMTP_URL and restart the service'],
   ['add --format slack --target http://chat.example/x', 'the URL must begin with https://'],
-  ['add --format slack --target https://chat.example/x --quiet 25:00-26:00', '22:00-07:00'],
-  ['add --format slack --target https://chat.example/x --time-zone Moon', 'time zone'],
   ['add --format slack --target https://chat.example/x --organization 404', 'does not exist'],
-  ['update 404 --weekly', 'channel 404 does not exist'],
+  ['update 404 --name x', 'channel 404 does not exist'],
   ['update 404', 'nothing to change'],
   ['test 404', 'channel 404 does not exist'],
   ['remove 404', 'channel 404 does not exist'],
@@ -114,7 +108,7 @@ it('show the text of each message, newest first', async () => {
   const id = await addChannel(database, { target: receiver.url })
   const first = await addNotification(database, id, [{ id: tenant.accountId }])
   const second = await addNotification(database, id, [], {
-    ...{ kind: 'platform_up', reason: null, severity: null, facts: '{"since":"2026-01-01T00:00:00Z"}' },
+    ...{ kind: 'platform_up', reason: null, facts: '{"since":"2026-01-01T00:00:00Z"}' },
     due_at: new Date(Date.now() + 3_600_000),
   })
   startOutbox(database)

@@ -33,9 +33,6 @@ async function startIncidents() {
   const add = (settings: Pick<NewChannel, 'format' | 'target'>) => {
     const defaults = {
       name: '',
-      quietHours: null,
-      timeZone: 'UTC',
-      weeklySummary: false,
       allowPrivateNetwork: true,
     }
     return addChannel(

@@ -16,7 +16,6 @@ interface Stored extends Record<string, unknown> {
   channel: bigint
   kind: string
   reason: string | null
-  severity: string | null
   facts: Record<string, unknown>
   seconds: number
   accounts: Array<{ id: number; before: string; after: string; problem: { reason: string } | null }>
@@ -86,7 +85,7 @@ function changes() {
       ),
     messages: (): Promise<Stored[]> =>
       database.query<Stored>(
-        `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.severity, n.facts,
+        `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.facts,
                 extract(epoch from n.due_at - now())::float8 as seconds,
                 (select coalesce(jsonb_agg(jsonb_build_object('id', channel_oa_id, 'before', before, 'after', after, 'problem', problem)
                                            order by channel_oa_id), '[]')
@@ -114,7 +113,6 @@ it('announces a broken account after two passes, and its recovery after two pass
       channel,
       kind: 'problem',
       reason: 'no_channel_secret',
-      severity: 'broken',
       facts: { cause: null },
     },
     accounts: [
@@ -129,7 +127,7 @@ it('announces a broken account after two passes, and its recovery after two pass
   expect(kinds(await messages())).toEqual(['problem'])
   await passes(3)
   expect((await messages())[1]).toMatchObject({
-    ...{ kind: 'recovery', reason: 'no_channel_secret', severity: 'broken' },
+    ...{ kind: 'recovery', reason: 'no_channel_secret' },
     accounts: [{ before: 'broken', after: 'quiet', problem: null }],
   })
   expect(await account.change('select from account_alert')).toEqual([])
@@ -265,29 +263,6 @@ it('starts another message once one is attempted, at most three in an hour', asy
   expect(stored[3]?.seconds).toBeLessThanOrEqual(3600)
 })
 
-const clock = (offsetMs: number) => new Date(Date.now() + offsetMs).toISOString().slice(11, 16)
-const HOUR_MS = 3_600_000
-
-it('lets what is only degraded wait for the end of quiet hours, until it breaks', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(3)
-  await addChannel(null, 'quiet_hours', `'${clock(-HOUR_MS)}-${clock(2 * HOUR_MS)}'`)
-  await account.useUpQuota(ids)
-  await passes(2)
-  const [waiting] = await messages()
-  expect(waiting).toMatchObject({ kind: 'problem', reason: 'quota_used_up', severity: 'degraded' })
-  expect(waiting?.seconds).toBeGreaterThan(HOUR_MS / 1000)
-  await account.break(ids.slice(0, 1))
-  await account.useUpQuota(ids.slice(1, 2), 9)
-  await passes(2)
-  const [still, broken, ...others] = await messages()
-  expect(others).toEqual([])
-  expect(still).toMatchObject({ id: waiting?.id, accounts: [{ id: Number(ids[2]) }] })
-  // The channel was not told that it was degraded.
-  expect(broken).toMatchObject({ severity: 'broken', accounts: [{ before: 'ok', after: 'broken' }] })
-  expect(broken?.seconds).toBeLessThan(46)
-})
-
 it('reports an account that gets worse, and one that gets better, with the status before', async () => {
   const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
   const { ids } = await addAccounts(1)
@@ -322,7 +297,7 @@ it('reminds once a day of what was announced more than an hour ago', async () =>
   await account.break(ids.slice(2, 3))
   await passes(3)
   const reminders = (await messages()).filter(({ kind }) => kind === 'reminder')
-  expect(reminders).toMatchObject([{ channel, severity: 'broken', reason: null }])
+  expect(reminders).toMatchObject([{ channel, reason: null }])
   expect(reminders[0]?.accounts).toMatchObject([
     { id: Number(ids[0]), before: 'broken', after: 'broken' },
     { id: Number(ids[1]), before: 'broken', after: 'broken' },
@@ -488,66 +463,7 @@ it('names this service as the cause of deliveries that it refused', async () => 
     [ids[0]],
   )
   await passes(2)
-  expect(await messages()).toMatchObject([
-    { reason: 'deliveries_failed', severity: 'degraded', facts: { cause: 'service' } },
-  ])
-})
-
-it('sums up the week on Mondays at nine, once, by accounts that the channel covers', async () => {
-  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
-  const { ids, organizationId } = await addAccounts(3)
-  const other = await addAccounts(2)
-  const channels = [
-    await addChannel(organizationId, 'weekly_summary', 'true'),
-    await addChannel(null, 'weekly_summary', 'true'),
-  ]
-  await addChannel()
-  await change(
-    `insert into delivery_hour (channel_oa_id, hour, source, accepted)
-     select id, date_trunc('hour', now()) - days * interval '1 day', 'line', 10 * days
-       from unnest($1::bigint[]) id, unnest(array[1, 2, 8, 13, 15]) days`,
-    [[ids[0], other.ids[0]]],
-  )
-  await change('update account_check set following = 12, following_week_ago = 10 where channel_oa_id = $1', [
-    ids[0],
-  ])
-  await passes(1)
-  const planned = await change(
-    `select to_char(summary_due_at at time zone 'UTC', 'Dy HH24:MI') as at from notification_channel where weekly_summary`,
-  )
-  expect(planned).toEqual([{ at: 'Mon 09:00' }, { at: 'Mon 09:00' }])
-  await change(
-    `update notification_channel set summary_due_at = now() - interval '1 hour' where weekly_summary`,
-  )
-  await account.useUpQuota(other.ids)
-  await account.break(ids.slice(0, 1))
-  await passes(2)
-  const summaries = (await messages()).filter(({ kind }) => kind === 'summary')
-  expect(summaries).toMatchObject([
-    {
-      channel: channels[0],
-      facts: {
-        accounts: 3,
-        ok: 0,
-        quiet: 2,
-        broken: 1,
-        degraded: 0,
-        events: 30,
-        eventsBefore: 210,
-        growth: 2,
-      },
-      accounts: [{ id: Number(ids[0]), before: 'broken', after: 'broken' }, {}, {}],
-    },
-    {
-      channel: channels[1],
-      facts: { accounts: 5, broken: 1, degraded: 2, events: 60, eventsBefore: 420, growth: 2 },
-    },
-  ])
-  await change(
-    `update notification_channel set summary_due_at = now() - interval '2 days' where weekly_summary`,
-  )
-  await passes(1)
-  expect((await messages()).filter(({ kind }) => kind === 'summary')).toHaveLength(2)
+  expect(await messages()).toMatchObject([{ reason: 'deliveries_failed', facts: { cause: 'service' } }])
 })
 
 it('deletes messages after 30 days', async () => {

@@ -38,7 +38,7 @@ it('publishes a webhook for every type of message', () => {
   expect(Object.keys(openapi.webhooks)).toEqual([
     LINE,
     ...['member.created', 'member.updated', 'member.erased', 'account.verified', 'endpoint.test'],
-    ...['account.status', 'platform.status', 'weekly.summary', 'notification.test'],
+    ...['account.status', 'platform.status', 'notification.test'],
   ])
 })
 
@@ -91,14 +91,13 @@ it('sends notification channels of the format webhook what the document publishe
   const { database } = await createTestDatabase()
   const { accountId } = await addTenant(database, { channelSecret: '' })
   const { url, received } = await startReceiver()
-  const channel = await addChannel(database, { format: 'webhook', target: url, weekly_summary: true })
+  const channel = await addChannel(database, { format: 'webhook', target: url })
   const watch = new AccountWatch(database, pino({ level: 'silent' }))
   const pass = async () => {
     await database.query(`update notification_watch set passed_at = '-infinity'`)
     expect(await watch.pass()).toBe(true)
   }
   await pass()
-  await database.query(`update notification_channel set summary_due_at = now() - interval '1 hour'`)
   await pass()
   const outage = { since: new Date().toISOString(), checks: 3, cause: 'line', accounts: 2 }
   const add = (kind: string, accounts: Parameters<typeof addNotification>[2] = [], facts: object = {}) =>
@@ -113,7 +112,7 @@ it('sends notification channels of the format webhook what the document publishe
   startOutbox(database)
   await expect
     .poll(() => new Set(received.map(typeOf)))
-    .toEqual(new Set(['account.status', 'platform.status', 'weekly.summary']))
+    .toEqual(new Set(['account.status', 'platform.status']))
   await expect
     .poll(() => database.query('select from notification where sent_at is null and failed_at is null'))
     .toEqual([])

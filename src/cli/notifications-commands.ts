@@ -48,10 +48,6 @@ export function notificationsCommand(program: Command): void {
 interface Options {
   name?: string
   target?: string
-  /** false: none */
-  quiet?: string | false
-  timeZone?: string
-  weekly?: boolean
   allowPrivateNetwork?: boolean
   json?: boolean
 }
@@ -59,9 +55,6 @@ interface Options {
 const withSettings = (command: Command): Command =>
   command
     .option('--name <text>', 'display name')
-    .option('--quiet <hours>', 'such as 22:00-07:00: what is only degraded waits until their end')
-    .option('--time-zone <zone>', 'of the quiet hours and the weekly summary, such as Asia/Bangkok')
-    .option('--weekly', 'send a summary on Monday mornings')
     .option('--allow-private-network', 'allow http, and addresses that are not public')
 
 const TARGET_HELP = 'URL of the webhook, or address of the mailbox; - reads it from standard input'
@@ -88,7 +81,7 @@ function addCommand(group: Command): void {
     .action(async (given: AddOptions) => {
       const { format, organization = null, json, ...options } = await readSecrets({ ...given }, SECRET_FLAGS)
       const channel = {
-        ...{ name: '', quietHours: null, timeZone: 'UTC', weeklySummary: false, allowPrivateNetwork: false },
+        ...{ name: '', allowPrivateNetwork: false },
         ...settingsOf(options),
         ...{ target: options.target, format, organizationId: organization },
       }
@@ -102,13 +95,10 @@ function addCommand(group: Command): void {
 
 /** Only the given ones. */
 function settingsOf(options: Options): Partial<ChannelSettings> {
-  const { name, target, quiet, timeZone, weekly, allowPrivateNetwork } = options
+  const { name, target, allowPrivateNetwork } = options
   return {
     ...(name === undefined ? {} : { name }),
     ...(target === undefined ? {} : { target: target.trim() }),
-    ...(quiet === undefined ? {} : { quietHours: quiet === false ? null : quiet }),
-    ...(timeZone === undefined ? {} : { timeZone }),
-    ...(weekly === undefined ? {} : { weeklySummary: weekly }),
     ...(allowPrivateNetwork === undefined ? {} : { allowPrivateNetwork }),
   }
 }
@@ -137,8 +127,6 @@ function channelRow(channel: ChannelSummary): Printable {
     format: channel.format,
     target: channel.target,
     status: channel.status,
-    quiet: channel.quietHours && `${channel.quietHours} ${channel.timeZone}`,
-    weekly: channel.weeklySummary ? 'yes' : 'no',
     pending: channel.pending,
     failed: channel.failed,
     'last response': lastResponse && responseLine(lastResponse.status, lastResponse.reason),
@@ -176,8 +164,6 @@ function updateCommand(group: Command): void {
     .description('change a channel; waiting messages are sent to the new target; the format cannot change')
     .argument(...CHANNEL)
     .option('--target <target>', TARGET_HELP)
-    .option('--no-quiet', 'send at any time')
-    .option('--no-weekly', 'send no summary')
     .option('--no-allow-private-network', 'allow only https and public addresses')
     .action(async (id: bigint, given: Options) => {
       const { json, ...options } = await readSecrets({ ...given }, SECRET_FLAGS)

@@ -62,7 +62,6 @@ export async function addNotification(
     notification_channel_id: channelId,
     kind: 'problem',
     reason: 'suspended',
-    severity: 'broken',
     ...columns,
   }
   return database.transaction(async (transaction) => {

@@ -172,24 +172,6 @@ describe('a message', () => {
       Checks of the accounts have resumed. New problems are reported again.
       https://console.example/"
     `)
-    const week = {
-      accounts: 200,
-      broken: 1,
-      degraded: 0,
-      quiet: 4,
-      ok: 195,
-      events: 1200,
-      eventsBefore: 900,
-      growth: -3,
-    }
-    expect(
-      text({ kind: 'summary', reason: null, facts: week, accounts: [account(1)] }),
-    ).toMatchInlineSnapshot(`
-      "Weekly summary: 200 accounts, 1 broken, 0 degraded
-      Quiet: 4, ok: 195. Events in 7 days: 1200 (900 in the 7 days before). Change in followers: -3.
-      - Cafe 1 (Coffee Group): LINE has suspended the account.
-      https://console.example/"
-    `)
     expect(text({ kind: 'test', reason: null })).toMatchInlineSnapshot(`
       "Test message of oa-audience
       A message arrives here when a LINE official account breaks, and when it has recovered.
@@ -325,10 +307,6 @@ describe('the body of a webhook', () => {
       before: 'down',
       after: 'up',
       reason: null,
-    })
-    expect(body({ kind: 'summary', facts: { accounts: 200, broken: 1 } })).toMatchObject({
-      type: 'weekly.summary',
-      data: { count: 200, broken: 1, accounts: [] },
     })
     expect(body({ kind: 'test' }).type).toBe('notification.test')
   })

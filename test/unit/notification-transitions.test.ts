@@ -22,15 +22,14 @@ import {
 } from '../../src/background/notifications/transitions.ts'
 import { nextInterval, PASS_INTERVAL_MS } from '../../src/background/notifications/watch.ts'
 import { REASONS } from '../../src/operator/accounts/account-status.ts'
-import { quietUntil } from '../../src/operator/notifications/quiet-hours.ts'
 import { runs } from '../support/runs.ts'
 
 const HOUR_MS = 3_600_000
 const START = Date.UTC(2026, 0, 1, 20)
 
 const CHANNELS: Channel[] = [
-  { id: 1n, organizationId: null, quietHours: null, timeZone: 'UTC', createdAt: START },
-  { id: 2n, organizationId: 7n, quietHours: '22:00-07:00', timeZone: 'Asia/Bangkok', createdAt: START },
+  { id: 1n, organizationId: null, createdAt: START },
+  { id: 2n, organizationId: 7n, createdAt: START },
 ]
 const ACCOUNTS = [1n, 2n, 3n]
 const organizationOf = (id: bigint) => (id === 3n ? 8n : 7n)
@@ -213,16 +212,13 @@ describe('for any history of statuses, a channel', () => {
     })
   })
 
-  it('receives at most three messages about one reason in an hour, and none that is only degraded in quiet hours', () => {
+  it('receives at most three messages about one reason in an hour', () => {
     forEachHistory((model) => {
       const keyOf = ({ channel, kind, reason }: Message) => `${channel.id} ${kind} ${reason}`
       for (const message of model.stored) {
         const same = model.stored.filter((each) => keyOf(each) === keyOf(message))
         const inHour = same.filter(({ dueAt }) => dueAt >= message.dueAt && dueAt < message.dueAt + HOUR_MS)
         expect(inHour.length).toBeLessThanOrEqual(PER_HOUR_MAX)
-        const { quietHours, timeZone } = message.channel
-        if (message.severity === 'degraded')
-          expect(quietUntil(quietHours, timeZone, message.dueAt)).toBeNull()
       }
     })
   })

@@ -43,7 +43,7 @@ export async function showIncidents(
 }
 
 function addChat(database: Database, organizationId: bigint, target: string) {
-  const settings = { quietHours: null, timeZone: 'UTC', weeklySummary: false, allowPrivateNetwork: true }
+  const settings = { allowPrivateNetwork: true }
   const channel = { organizationId, name: 'Chat', format: 'slack' as const, target, ...settings }
   return addChannel(database, commandActor(), channel, { own: [], canEmail: false })
 }

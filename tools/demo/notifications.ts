@@ -5,12 +5,8 @@
 import type { OrganizationId } from '../../src/accounts/account.ts'
 import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
 import type { NotificationKind } from '../../src/operator/notifications/content.ts'
-import { nextMinuteOfDay } from '../../src/operator/notifications/quiet-hours.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 
-const TIME_ZONE = 'Asia/Tokyo'
-const QUIET_HOURS = '22:00-07:00'
-const QUIET_UNTIL_MINUTE = 7 * 60
 const HOUR_MS = 3_600_000
 
 interface Message {
@@ -29,8 +25,6 @@ interface Message {
   attempts?: number
   /** of the last attempt, default: accepted */
   failed?: { status: number; answer: string }
-  /** waits for the end of the quiet hours */
-  isWaiting?: boolean
 }
 
 const TOKEN: Problem = { reason: 'token_refused', status: 'broken', facts: { check: null } }
@@ -61,7 +55,7 @@ const ON_CALL: Message[] = [
   },
   {
     ...{ hoursAgo: 2, kind: 'problem', account: 'Green Gym', before: 'ok', after: 'degraded' },
-    ...{ problem: UNAPPLIED, reason: 'events_unapplied', isWaiting: true },
+    ...{ problem: UNAPPLIED, reason: 'events_unapplied' },
   },
 ]
 
@@ -71,10 +65,6 @@ const MAILBOX: Message[] = [
     failed: { status: 550, answer: 'No such user here' },
   },
   { hoursAgo: 249, kind: 'test' },
-  {
-    ...{ hoursAgo: 60, kind: 'summary' },
-    facts: { accounts: 9, broken: 2, degraded: 1, quiet: 1, ok: 5, problems: 3, recoveries: 1 },
-  },
 ]
 
 /** What the fleet shows was announced already, so the first pass of the watch adds nothing. */
@@ -100,10 +90,10 @@ export async function addNotifications(
     if (moved.length > 0) return
     const accounts = await transaction.query<{ id: bigint; name: string }>(selectAccounts, [organizationId])
     const ids = new Map(accounts.map(({ id, name }) => [name, id]))
-    const chat = [null, 'On call', 'slack', chatUrl, 'active', QUIET_HOURS, TIME_ZONE, false, true]
+    const chat = [null, 'On call', 'slack', chatUrl, 'active', true]
     const mailbox = [organizationId, 'Owners', 'email', 'owners@demo-fleet.example', 'paused']
     await addHistory(transaction, ids, chat, ON_CALL)
-    await addHistory(transaction, ids, [...mailbox, null, TIME_ZONE, true, false], MAILBOX)
+    await addHistory(transaction, ids, [...mailbox, false], MAILBOX)
     for (const [name, { status, reason }] of Object.entries(ANNOUNCED))
       await transaction.query(insertAlert, [ids.get(name), status, reason])
   })
@@ -117,17 +107,13 @@ async function addHistory(
 ): Promise<void> {
   const [added] = await transaction.query<{ id: bigint }>(insertChannel, channel)
   for (const message of messages) {
-    const { hoursAgo, kind, reason = null, facts = {}, problem = null, failed, isWaiting = false } = message
-    const nowMs = Date.now()
+    const { hoursAgo, kind, reason = null, facts = {}, problem = null, failed, attempts = 1 } = message
     // Some minutes earlier, so that its response was in the same full hour.
-    const createdMs = nowMs - (hoursAgo + 0.1) * HOUR_MS
-    const dueMs = isWaiting ? nextMinuteOfDay(TIME_ZONE, QUIET_UNTIL_MINUTE, nowMs) : createdMs
-    const attempts = isWaiting ? 0 : (message.attempts ?? 1)
-    const { status, answer } = failed ?? { status: kind === 'summary' ? 250 : 200, answer: '' }
-    const outcome = attempts === 0 ? [null, null] : [status, answer]
+    const createdMs = Date.now() - (hoursAgo + 0.1) * HOUR_MS
+    const { status, answer } = failed ?? { status: 200, answer: '' }
     const [row] = await transaction.query<{ id: bigint }>(insertMessage, [
-      ...[added?.id, kind, reason, problem?.status ?? null, JSON.stringify(facts)],
-      ...[new Date(createdMs), new Date(dueMs), attempts, failed !== undefined, ...outcome],
+      ...[added?.id, kind, reason, JSON.stringify(facts), new Date(createdMs)],
+      ...[attempts, failed !== undefined, status, answer],
     ])
     const since = new Date(createdMs - (message.sinceHours ?? 0) * HOUR_MS)
     if (message.account !== undefined)
@@ -146,26 +132,22 @@ const moveChat = statement('demo-move-chat')`
 const selectAccounts = statement('demo-select-notified-accounts')`
     select id, name from official_account where organization_id = $1`
 
-/**
- * $1 organization id bigint or null, $2 name text, $3 format text, $4 target text, $5 status text, $6 quiet hours text or null,
- * $7 time zone text, $8 weekly summary boolean, $9 private network boolean
- */
+/** $1 organization id bigint or null, $2 name text, $3 format text, $4 target text, $5 status text, $6 private network boolean */
 const insertChannel = statement('demo-insert-channel')`
-    insert into notification_channel (organization_id, name, format, target, status, quiet_hours, time_zone, weekly_summary,
-                                      allow_private_network, secret, created_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, null, now() - interval '13 days')
+    insert into notification_channel (organization_id, name, format, target, status, allow_private_network, secret, created_at)
+    values ($1, $2, $3, $4, $5, $6, null, now() - interval '13 days')
     returning id`
 
 /**
- * $1 channel id bigint, $2 kind text, $3 reason text or null, $4 severity text or null, $5 facts jsonb, $6 created timestamptz,
- * $7 due timestamptz, $8 attempts int, $9 whether it has failed boolean, $10 status int or null, $11 answer text or null
+ * $1 channel id bigint, $2 kind text, $3 reason text or null, $4 facts jsonb, $5 created timestamptz, $6 attempts int,
+ * $7 whether it has failed boolean, $8 status int, $9 answer text
  */
 const insertMessage = statement('demo-insert-notification')`
-    insert into notification (notification_channel_id, kind, reason, severity, facts, created_at, due_at, attempts, first_attempt_at,
+    insert into notification (notification_channel_id, kind, reason, facts, created_at, due_at, attempts, first_attempt_at,
                               sent_at, failed_at, status, answer)
-    select $1, $2, $3, $4, $5, $6::timestamptz, $7, $8::int, case when $8::int > 0 then $6::timestamptz end,
-           case when $8::int > 0 and not $9 then $6::timestamptz + $8::int * interval '20 seconds' end,
-           case when $9 then $6::timestamptz + interval '1 hour' end, $10, $11
+    select $1, $2, $3, $4, $5::timestamptz, $5::timestamptz, $6::int, $5::timestamptz,
+           case when not $7 then $5::timestamptz + $6::int * interval '20 seconds' end,
+           case when $7 then $5::timestamptz + interval '1 hour' end, $8, $9
     returning id`
 
 /** $1 notification id bigint, $2 account id bigint, $3 before text, $4 after text, $5 problem jsonb or null, $6 since timestamptz */

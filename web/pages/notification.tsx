@@ -96,7 +96,7 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const [isEditing, setEditing] = useState(false)
-  const { format, quietHours, timeZone } = channel
+  const { format } = channel
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel
@@ -114,9 +114,6 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
           [t.endpoints.format, t.notifications.formats[format]],
           [t.notifications.targets[format], <code key="t">{channel.target}</code>],
           [t.notifications.about, channel.organizationName ?? t.operators.allOrganizations],
-          [t.notifications.quietHours, quietHours],
-          [t.notifications.timeZone, timeZone],
-          [t.notifications.weekly, yes(channel.weeklySummary)],
           [t.endpoints.privateNetwork, yes(channel.allowPrivateNetwork)],
           [t.endpoints.lastResponse, <ChannelResponse key="l" channel={channel} />],
           [t.common.created, <Time key="c" at={channel.createdAt} />],

@@ -60,7 +60,6 @@ function ChannelTable({ channels }: { channels: Channel[] }) {
         t.notifications.channel,
         t.common.status,
         { label: t.manage.organization, class: 'medium-only' },
-        { label: t.notifications.quietHours, class: 'wide-only' },
         { label: t.endpoints.lastResponse, class: 'medium-only' },
       ]}
     >
@@ -78,15 +77,6 @@ function ChannelTable({ channels }: { channels: Channel[] }) {
             <ChannelState channel={channel} />
           </td>
           <td class="medium-only">{channel.organizationName ?? t.common.all}</td>
-          <td class="wide-only">
-            {channel.quietHours === null ? (
-              <span class="muted">–</span>
-            ) : (
-              <>
-                {channel.quietHours} <span class="muted">{channel.timeZone}</span>
-              </>
-            )}
-          </td>
           <td class="medium-only">
             <ChannelResponse channel={channel} />
           </td>

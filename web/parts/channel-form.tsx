@@ -1,5 +1,5 @@
 /** Adds a notification channel, and changes its settings. */
-import { useId, useMemo, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { ChannelFormat } from '../../src/operator/notifications/channels.ts'
 import type { AddedChannel } from '../../src/operator/notifications/manage-channels.ts'
@@ -10,7 +10,7 @@ import { useOperator } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import type { Channel } from './channel-state.tsx'
 import { Dialog } from './dialog.tsx'
-import { CheckField, Field, Form, SelectField, TextField } from './form.tsx'
+import { CheckField, Form, SelectField, TextField } from './form.tsx'
 import { SecretOnce } from './secret-once.tsx'
 
 const FORMATS: ChannelFormat[] = ['slack', 'webhook', 'email']
@@ -18,25 +18,10 @@ const FORMATS: ChannelFormat[] = ['slack', 'webhook', 'email']
 interface Settings {
   name: string
   target: string
-  /** such as 22:00; both empty: no quiet hours */
-  quietFrom: string
-  quietUntil: string
-  timeZone: string
-  weeklySummary: boolean
   allowPrivateNetwork: boolean
 }
 
-const NEW: Settings = {
-  ...{ name: '', target: '', quietFrom: '', quietUntil: '' },
-  timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
-  ...{ weeklySummary: false, allowPrivateNetwork: false },
-}
-
-/** The settings as the service takes them. */
-const toBody = ({ quietFrom, quietUntil, ...settings }: Settings) => ({
-  ...settings,
-  quietHours: quietFrom === '' && quietUntil === '' ? null : `${quietFrom}-${quietUntil}`,
-})
+const NEW: Settings = { name: '', target: '', allowPrivateNetwork: false }
 
 interface FieldsProps {
   value: Settings
@@ -66,22 +51,6 @@ function SettingsFields({ value, format, isTargetKept = false, onChange }: Field
         autocomplete="off"
       />
       <TextField {...set('name')} label={t.endpoints.name} maxLength={256} autocomplete="off" />
-      <div class="field-pair">
-        <TextField
-          {...set('quietFrom')}
-          name="quietHours"
-          type="time"
-          label={t.notifications.quietFrom}
-          hint={t.notifications.quietHint}
-        />
-        <TextField {...set('quietUntil')} type="time" label={t.notifications.quietUntil} />
-      </div>
-      <TimeZoneField {...set('timeZone')} />
-      <CheckField
-        {...set('weeklySummary')}
-        label={t.notifications.weekly}
-        hint={t.notifications.weeklyHint}
-      />
       {seesAll && format !== 'email' && (
         <CheckField
           {...set('allowPrivateNetwork')}
@@ -93,35 +62,6 @@ function SettingsFields({ value, format, isTargetKept = false, onChange }: Field
   )
 }
 
-function TimeZoneField({ value, onChange }: { value: string; onChange: (zone: string) => void }) {
-  const { t } = useLocalized()
-  const listId = useId()
-  // Browsers leave out UTC.
-  const zones = useMemo(() => ['UTC', ...Intl.supportedValuesOf('timeZone')], [])
-  return (
-    <Field name="timeZone" label={t.notifications.timeZone}>
-      {(control) => (
-        <>
-          <input
-            type="text"
-            list={listId}
-            autocomplete="off"
-            required
-            {...control}
-            value={value}
-            onInput={(event) => onChange(event.currentTarget.value)}
-          />
-          <datalist id={listId}>
-            {zones.map((zone) => (
-              <option key={zone} value={zone} />
-            ))}
-          </datalist>
-        </>
-      )}
-    </Field>
-  )
-}
-
 export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: () => void }) {
   const { t } = useLocalized()
   const [format, setFormat] = useState<ChannelFormat>('slack')
@@ -130,8 +70,7 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   const [added, setAdded] = useState<Json<AddedChannel> | null>(null)
   const seesAll = useOperator().organizationIds === null
   if (added !== null) return <Added channel={added} onClose={onClose} />
-  const add = async () =>
-    setAdded(await post('/api/notifications', { ...toBody(settings), format, organization }))
+  const add = async () => setAdded(await post('/api/notifications', { ...settings, format, organization }))
   return (
     <Dialog title={t.notifications.add} onClose={onClose}>
       <Form
@@ -209,15 +148,14 @@ export function EditChannel({
   onSaved: () => void
 }) {
   const { t } = useLocalized()
-  const { id, format, name, timeZone, weeklySummary, allowPrivateNetwork } = channel
+  const { id, format, name, allowPrivateNetwork } = channel
   const isTargetKept = channel.target.includes(HIDDEN)
-  const [quietFrom = '', quietUntil = ''] = channel.quietHours?.split('-') ?? []
   const [settings, setSettings] = useState<Settings>({
-    ...{ name, quietFrom, quietUntil, timeZone, weeklySummary, allowPrivateNetwork },
+    ...{ name, allowPrivateNetwork },
     target: isTargetKept ? '' : channel.target,
   })
   const save = async () => {
-    const { target, ...changes } = toBody(settings)
+    const { target, ...changes } = settings
     await post(`/api/notifications/${id}/update`, { ...changes, ...(target === '' ? {} : { target }) })
     onSaved()
   }

@@ -83,8 +83,7 @@ export async function forgetAlerts(database: Queryable, pass: bigint): Promise<v
 
 /** They stay until the transaction ends. One that is being removed is skipped. */
 const lockChannels = statement('lock-active-notification-channels')`
-    select id, organization_id as "organizationId", quiet_hours as "quietHours", time_zone as "timeZone",
-           extract(epoch from created_at)::float8 * 1000 as "createdAt"
+    select id, organization_id as "organizationId", extract(epoch from created_at)::float8 * 1000 as "createdAt"
       from notification_channel where status = 'active' order by id for key share skip locked`
 
 export function lockActiveChannels(transaction: Queryable): Promise<Array<Channel & Row>> {

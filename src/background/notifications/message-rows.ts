@@ -34,11 +34,11 @@ export function readWaitingAccounts(
   ])
 }
 
-/** A message waits for quiet hours and the hour's limit, so it is due within 25 hours. */
+/** A message waits for the limit of an hour, so it is due within two hours. */
 const selectRecent = statement('select-recent-notifications')`
     select notification_channel_id as "channelId", kind, reason, extract(epoch from coalesce(sent_at, due_at))::float8 * 1000 as at
       from notification
-     where created_at > now() - interval '26 hours' and coalesce(sent_at, due_at) > now() - interval '1 hour'`
+     where created_at > now() - interval '3 hours' and coalesce(sent_at, due_at) > now() - interval '1 hour'`
 
 export function readRecent(transaction: Queryable): Promise<Array<RecentMessage & Row>> {
   return transaction.query<RecentMessage & Row>(selectRecent)
@@ -49,18 +49,17 @@ export interface NewRow {
   channelId: bigint
   kind: string
   reason: string | null
-  severity: string | null
   facts: object
-  /** milliseconds since 1970; null: now */
-  dueAt: number | null
+  /** milliseconds since 1970 */
+  dueAt: number
 }
 
-/** $1 channel ids bigint[]; $2 kinds text[]; $3 reasons text[]; $4 severities text[]; $5 facts text[]; $6 due float8[], null: now */
+/** $1 channel ids bigint[]; $2 kinds text[]; $3 reasons text[]; $4 facts text[]; $5 due float8[] */
 const insertRows = statement('insert-notifications')`
-    insert into notification (notification_channel_id, kind, reason, severity, facts, due_at)
-    select channel_id, kind, reason, severity, facts::jsonb, coalesce(to_timestamp(due_at / 1000), now())
-      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
-           as t (channel_id, kind, reason, severity, facts, due_at)
+    insert into notification (notification_channel_id, kind, reason, facts, due_at)
+    select channel_id, kind, reason, facts::jsonb, to_timestamp(due_at / 1000)
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[])
+           as t (channel_id, kind, reason, facts, due_at)
     returning id, notification_channel_id as "channelId", kind, reason`
 
 type InsertedRow = Row & { id: bigint; channelId: bigint; kind: string; reason: string | null }
@@ -74,8 +73,7 @@ export async function insertMessages(transaction: Queryable, rows: NewRow[]): Pr
       rows.map(({ kind }) => kind),
       rows.map(({ reason }) => reason),
     ],
-    ...[rows.map(({ severity }) => severity), rows.map(({ facts }) => JSON.stringify(facts))],
-    rows.map(({ dueAt }) => dueAt),
+    ...[rows.map(({ facts }) => JSON.stringify(facts)), rows.map(({ dueAt }) => dueAt)],
   ])
   const keyOf = (row: NewRow | InsertedRow) => `${row.channelId} ${row.kind} ${row.reason}`
   const ids = new Map(inserted.map((row) => [keyOf(row), row.id]))

@@ -1,7 +1,6 @@
 /** Plans which message of which channel each announcement becomes a part of. Pure. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import type { AccountStatus, Problem, Reason } from '../../operator/accounts/account-status.ts'
-import { quietUntil } from '../../operator/notifications/quiet-hours.ts'
 import { type Alert, type Announcement, type Level, levelOf, type Sighting } from './transitions.ts'
 
 /** A message collects accounts for so long: those that break within a minute are one message. */
@@ -14,8 +13,6 @@ export interface Channel {
   id: bigint
   /** null: all */
   organizationId: OrganizationId | null
-  quietHours: string | null
-  timeZone: string
   createdAt: number
 }
 
@@ -62,7 +59,6 @@ export interface Message {
   channel: Channel
   kind: Kind
   reason: Reason | null
-  severity: 'broken' | 'degraded'
   dueAt: number
   accounts: MessageAccount[]
 }
@@ -133,7 +129,6 @@ function indexWaiting({ waiting, waitingAccounts }: Outgoing): Map<string, Waiti
 interface Change {
   kind: Kind
   reason: Reason
-  severity: 'broken' | 'degraded'
   account: MessageAccount
 }
 
@@ -146,16 +141,11 @@ function changeFor(channel: Channel, announcement: Announcement, waiting: Waitin
   const common = { id: account.id, before: sent, after: account.status }
   if (account.problem !== null && after !== 'ok') {
     const { problem } = account
-    return {
-      kind: 'problem',
-      reason: problem.reason,
-      severity: after,
-      account: { ...common, problem, since },
-    }
+    return { kind: 'problem', reason: problem.reason, account: { ...common, problem, since } }
   }
   if (before === null || sent === 'ok') return null
   const recovered = { ...common, problem: null, since: before.at }
-  return { kind: 'recovery', reason: before.reason, severity: sent, account: recovered }
+  return { kind: 'recovery', reason: before.reason, account: recovered }
 }
 
 /** A waiting message has what the channel was sent before it. A channel that was added later was sent nothing. */
@@ -167,26 +157,19 @@ function sentLevel(channel: Channel, { before }: Announcement, waiting: Waiting[
 
 /** The message that still collects, or a new one. */
 function openMessage(channel: Channel, change: Change, outgoing: Outgoing, now: number): Message {
-  const { kind, reason, severity } = change
+  const { kind, reason } = change
   const isSame = (each: { channelId: bigint; kind: string; reason: string | null }) =>
     each.channelId === channel.id && each.kind === kind && each.reason === reason
   const open = outgoing.waiting.find((each) => isSame(each) && each.dueAt > now)
-  const message = { channel, kind, reason, severity, accounts: [] }
+  const message = { channel, kind, reason, accounts: [] }
   if (open !== undefined) return { ...message, id: open.id, dueAt: open.dueAt }
   const times = outgoing.recent.filter(isSame).map(({ at }) => at)
-  return { ...message, id: null, dueAt: dueTime(channel, severity, times, now) }
+  return { ...message, id: null, dueAt: dueTime(times, now) }
 }
 
 /** @param times when messages of the same channel, kind and reason were or will be sent */
-export function dueTime(
-  { quietHours, timeZone }: Pick<Channel, 'quietHours' | 'timeZone'>,
-  severity: 'broken' | 'degraded',
-  times: number[],
-  now: number,
-): number {
-  const dueAt = Math.max(now + GROUP_MS, hourLimit(times, now))
-  return severity === 'broken' ? dueAt : (quietUntil(quietHours, timeZone, dueAt) ?? dueAt)
-}
+export const dueTime = (times: number[], now: number): number =>
+  Math.max(now + GROUP_MS, hourLimit(times, now))
 
 /** Returns when the limit of an hour allows a further message. */
 export function hourLimit(times: number[], now: number): number {
@@ -207,9 +190,7 @@ export function planReminders(
       .filter(({ organizationId }) => covers(channel, organizationId))
       .flatMap(({ id, since }) => reminded(seen.get(id), since))
     if (accounts.length === 0) return []
-    const severity = accounts.some(({ after }) => after === 'broken') ? 'broken' : 'degraded'
-    const dueAt = dueTime(channel, severity, [], now)
-    return [{ id: null, channel, kind: 'reminder' as const, reason: null, severity, dueAt, accounts }]
+    return [{ id: null, channel, kind: 'reminder' as const, reason: null, dueAt: dueTime([], now), accounts }]
   })
 }
 

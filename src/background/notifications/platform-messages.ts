@@ -12,7 +12,7 @@ export async function announceOutage(
 ): Promise<void> {
   const cause = await findCause(seen.transaction)
   const facts = { since: isoTime(downSince ?? seen.now), checks: checks.faults, cause }
-  await announce(seen, 'platform_down', 'broken', new Map(seen.channels.map(({ id }) => [id, facts])))
+  await announce(seen, 'platform_down', new Map(seen.channels.map(({ id }) => [id, facts])))
 }
 
 /** Only channels that were notified of the outage are notified of its end. */
@@ -23,7 +23,6 @@ export async function announceEndOfOutage(seen: Seen): Promise<void> {
   await announce(
     seen,
     'platform_up',
-    null,
     new Map(notified.map(({ channelId, since }) => [channelId, { since, until }])),
   )
 }
@@ -31,7 +30,6 @@ export async function announceEndOfOutage(seen: Seen): Promise<void> {
 async function announce(
   { transaction, picture, channels, now }: Seen,
   kind: 'platform_down' | 'platform_up',
-  severity: 'broken' | null,
   facts: Map<bigint, object>,
 ): Promise<void> {
   const recent = (await readRecent(transaction)).filter((each) => each.kind === kind)
@@ -41,7 +39,7 @@ async function announce(
     if (known === undefined || accounts === 0) return []
     const times = recent.filter(({ channelId }) => channelId === channel.id).map(({ at }) => at)
     const dueAt = hourLimit(times, now)
-    return [{ channelId: channel.id, kind, reason: null, severity, facts: { ...known, accounts }, dueAt }]
+    return [{ channelId: channel.id, kind, reason: null, facts: { ...known, accounts }, dueAt }]
   })
   await insertMessages(transaction, rows)
 }

@@ -94,8 +94,7 @@ const expire = statement('expire-notifications')`
      where sent_at is null and failed_at is null and leased_until <= now() and due_at < now() - $1 * interval '1 hour'`
 
 /**
- * After the database's clock was set back, a lease or a due time may be a day away. Only quiet hours postpone a message for longer than
- * a retry, and only before its first attempt.
+ * After the database's clock was set back, a lease or a due time may be a day away.
  */
 const recover = statement('recover-notifications-after-clock-step')`
     update notification set due_at = least(due_at, now()), leased_until = '-infinity'

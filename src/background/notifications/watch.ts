@@ -15,7 +15,6 @@ import { claimPass, forgetAlerts } from './alert-rows.ts'
 import { takePicture } from './picture.ts'
 import { readChecks } from './platform.ts'
 import { storePass } from './store-pass.ts'
-import { storeSummaries } from './summary.ts'
 
 /** Two passes and the time in which a message collects accounts are 105 s. A message leaves within two minutes of a change. */
 export const PASS_INTERVAL_MS = 30_000
@@ -64,9 +63,7 @@ export class AccountWatch {
     try {
       const picture = await takePicture(this.#database, now)
       const checks = await readChecks(this.#database)
-      const isStored = await storePass(this.#database, { pass, picture, checks })
-      if (isStored) await storeSummaries(this.#database, picture, now)
-      return isStored
+      return await storePass(this.#database, { pass, picture, checks })
     } finally {
       this.#intervalMs = nextInterval(this.#minIntervalMs, performance.now() - startedAt)
     }

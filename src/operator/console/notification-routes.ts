@@ -14,16 +14,13 @@ import {
 } from '../notifications/manage-channels.ts'
 import { testChannel } from '../notifications/test-channel.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** Longer URLs are refused by common servers. */
 const Target = StorableText({ minLength: 1, maxLength: 2_048 })
 const SETTINGS = {
   name: Type.Optional(StorableText({ maxLength: 256 })),
-  quietHours: Type.Optional(Nullable(ShortText)),
-  timeZone: Type.Optional(ShortText),
-  weeklySummary: Type.Optional(Type.Boolean()),
   allowPrivateNetwork: Type.Optional(Type.Boolean()),
 }
 const checkNew = checker(
@@ -37,10 +34,7 @@ const checkChanges = checker(
 )
 const checkMessages = checker(Type.Object({ before: Type.Optional(Id) }, { additionalProperties: false }))
 
-const DEFAULTS = {
-  ...{ name: '', quietHours: null, timeZone: 'UTC' },
-  ...{ weeklySummary: false, allowPrivateNetwork: false },
-}
+const DEFAULTS = { name: '', allowPrivateNetwork: false }
 
 type OfId = { Params: { id: string } }
 

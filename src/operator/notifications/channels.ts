@@ -14,10 +14,6 @@ export type ChannelSettings = {
   name: string
   /** a URL, or the address of a mailbox */
   target: string
-  /** such as 22:00-07:00; null: none */
-  quietHours: string | null
-  timeZone: string
-  weeklySummary: boolean
   allowPrivateNetwork: boolean
 }
 
@@ -38,7 +34,6 @@ export type ChannelSummary = ChannelSettings & {
 
 /** Counted channels are small: an organization has at most CHANNELS_MAX, and retention keeps 30 days of messages. */
 const COLUMNS = `c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
-           c.quiet_hours as "quietHours", c.time_zone as "timeZone", c.weekly_summary as "weeklySummary",
            c.allow_private_network as "allowPrivateNetwork",
            to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
            counts.pending, counts.failed, last.response as "lastResponse"`

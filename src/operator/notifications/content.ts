@@ -10,14 +10,7 @@ import type { ChannelFormat } from './channels.ts'
 /** Accounts that a message describes one by one. It counts the others. */
 export const ACCOUNTS_MAX = 100
 
-export type NotificationKind =
-  | 'problem'
-  | 'recovery'
-  | 'reminder'
-  | 'platform_down'
-  | 'platform_up'
-  | 'summary'
-  | 'test'
+export type NotificationKind = 'problem' | 'recovery' | 'reminder' | 'platform_down' | 'platform_up' | 'test'
 
 export interface NotifiedAccount {
   id: AccountId
@@ -36,21 +29,11 @@ export interface NotifiedAccount {
 export type NotificationFacts = {
   /** the likely cause: this service, or LINE */
   cause?: 'service' | 'line' | null
-  /** ISO 8601 in UTC: of an outage or a week */
+  /** ISO 8601 in UTC: of an outage */
   since?: string
-  from?: string
   until?: string
-  /** accounts that the outage or the week is about, and how many of them have each status */
+  /** accounts that the outage is about */
   accounts?: number
-  broken?: number
-  degraded?: number
-  quiet?: number
-  ok?: number
-  /** of a week, and of the week before */
-  events?: number
-  eventsBefore?: number
-  /** followers of a week; null: not counted yet */
-  growth?: number | null
 }
 
 export interface Notification {

@@ -15,7 +15,6 @@ export type NotificationSummary = {
   kind: NotificationKind
   /** null: the kind has none */
   reason: string | null
-  severity: 'broken' | 'degraded' | null
   /** accounts that the message is about */
   accounts: number
   accountNames: string[]
@@ -34,7 +33,7 @@ export type NotificationSummary = {
 
 /** $1 channel id bigint; $2 before this id bigint; $3 rows int */
 const selectHistory = statement('list-notifications')`
-    select id, severity, attempts, status, answer,
+    select id, attempts, status, answer,
            to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
            to_char(due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt",
            to_char(sent_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "sentAt",

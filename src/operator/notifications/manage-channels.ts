@@ -8,7 +8,6 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import { type Actor, SERVICE } from '../actor.ts'
 import { type ChannelFormat, type ChannelSettings, recordedTarget } from './channels.ts'
-import { isTimeZone, parseQuietHours } from './quiet-hours.ts'
 
 /** Of one organization, and of all organizations together: every message is sent once per channel. */
 const CHANNELS_MAX = 20
@@ -34,16 +33,15 @@ export interface ChannelLimits {
 }
 
 /**
- * Returns no row if the organization does not exist or has $10 channels.
+ * Returns no row if the organization does not exist or has $7 channels.
  *
- * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 quiet hours text or null; $6 time zone text;
- * $7 weekly summary boolean; $8 allow_private_network boolean; $9 secret text or null; $10 maximum int; $11 id bigint
+ * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 allow_private_network boolean;
+ * $6 secret text or null; $7 maximum int; $8 id bigint
  */
 const insertChannel = statement('insert-notification-channel')`
-    insert into notification_channel (id, organization_id, name, format, target, quiet_hours, time_zone, weekly_summary,
-                                      allow_private_network, secret)
-    select $11, $1, $2, $3, $4, $5, $6, $7, $8, $9
-     where (select count(*) from notification_channel where organization_id is not distinct from $1::bigint) < $10
+    insert into notification_channel (id, organization_id, name, format, target, allow_private_network, secret)
+    select $8, $1, $2, $3, $4, $5, $6
+     where (select count(*) from notification_channel where organization_id is not distinct from $1::bigint) < $7
        and ($1 is null or exists (select from organization where id = $1))
     returning id`
 
@@ -58,7 +56,7 @@ export function addChannel(
   channel: NewChannel,
   limits: ChannelLimits,
 ): Promise<AddedChannel | null> {
-  const { organizationId, name, format, quietHours, timeZone, weeklySummary, allowPrivateNetwork } = channel
+  const { organizationId, name, format, allowPrivateNetwork } = channel
   if (!seesOrganization(actor, organizationId)) return Promise.resolve(null)
   if (allowPrivateNetwork) requirePrivateNetwork(actor)
   const target = checkSettings(channel, format, limits)
@@ -70,8 +68,7 @@ export function addChannel(
     const storedTarget = secretKeys.encrypt('notification_channel.target', id, target)
     const storedSecret = secretKeys.encrypt('notification_channel.secret', id, secret)
     const [added] = await transaction.query<{ id: bigint }>(insertChannel, [
-      ...[organizationId, name, format, storedTarget, quietHours, timeZone, weeklySummary],
-      ...[allowPrivateNetwork, storedSecret, CHANNELS_MAX, id],
+      ...[organizationId, name, format, storedTarget, allowPrivateNetwork, storedSecret, CHANNELS_MAX, id],
     ])
     if (added === undefined)
       refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
@@ -84,21 +81,15 @@ export function addChannel(
 
 /** $1 channel id bigint. Another change of the channel waits until the transaction ends. */
 const lockChannel = statement('lock-notification-channel')`
-    select id, organization_id as "organizationId", name, format, target, quiet_hours as "quietHours", time_zone as "timeZone",
-           weekly_summary as "weeklySummary", allow_private_network as "allowPrivateNetwork", status
+    select id, organization_id as "organizationId", name, format, target,
+           allow_private_network as "allowPrivateNetwork", status
       from notification_channel where id = $1 for no key update`
 
 type StoredChannel = NewChannel & { id: bigint; status: string } & Record<string, unknown>
 
-/**
- * $1 channel id bigint; $2 name text; $3 target text; $4 quiet hours text or null; $5 time zone text; $6 weekly summary boolean;
- * $7 allow_private_network boolean. A summary at another hour is planned again.
- */
+/** $1 channel id bigint; $2 name text; $3 target text; $4 allow_private_network boolean */
 const updateSettings = statement('update-notification-channel')`
-    update notification_channel
-       set name = $2, target = $3, quiet_hours = $4, summary_due_at = case when time_zone = $5 then summary_due_at end, time_zone = $5,
-           weekly_summary = $6, allow_private_network = $7
-     where id = $1`
+    update notification_channel set name = $2, target = $3, allow_private_network = $4 where id = $1`
 
 /** Messages that are not sent yet go to the new target. Returns null if the actor does not see the channel. */
 export function updateChannel(
@@ -115,10 +106,9 @@ export function updateChannel(
     const isMoved = after.target !== before.target
     if (after.allowPrivateNetwork && (isMoved || !before.allowPrivateNetwork)) requirePrivateNetwork(actor)
     after.target = checkSettings(after, stored.format, limits)
-    const { name, target, quietHours, timeZone, weeklySummary, allowPrivateNetwork } = after
+    const { name, target, allowPrivateNetwork } = after
     const storedTarget = transaction.secretKeys.encrypt('notification_channel.target', id, target)
-    const values = [id, name, storedTarget, quietHours, timeZone, weeklySummary, allowPrivateNetwork]
-    await transaction.query(updateSettings, values)
+    await transaction.query(updateSettings, [id, name, storedTarget, allowPrivateNetwork])
     const shown = (settings: ChannelSettings) => ({
       ...settings,
       target: recordedTarget(stored.format, settings.target),
@@ -130,9 +120,6 @@ export function updateChannel(
 const settingsOf = (stored: StoredChannel): ChannelSettings => ({
   name: stored.name,
   target: stored.target,
-  quietHours: stored.quietHours,
-  timeZone: stored.timeZone,
-  weeklySummary: stored.weeklySummary,
   allowPrivateNetwork: stored.allowPrivateNetwork,
 })
 
@@ -240,9 +227,6 @@ function checkSettings(
   format: ChannelFormat,
   { own, canEmail }: ChannelLimits,
 ): string {
-  if (settings.quietHours !== null && parseQuietHours(settings.quietHours) === null)
-    refuseInput('quietHours', 'must be two times of a day, such as 22:00-07:00')
-  if (!isTimeZone(settings.timeZone)) refuseInput('timeZone', 'must be a time zone, such as Asia/Bangkok')
   if (format === 'email') {
     if (!canEmail) refuseInput('format', 'needs a mail server: set SMTP_URL and restart the service')
     if (!isEmailAddress(settings.target)) refuseInput('target', 'must be the address of a mailbox')

@@ -43,8 +43,6 @@ function typeOf({ kind }: Notification): string {
     case 'platform_down':
     case 'platform_up':
       return 'platform.status'
-    case 'summary':
-      return 'weekly.summary'
     case 'test':
       return 'notification.test'
     default:
@@ -58,7 +56,6 @@ function dataOf(notification: Notification, consoleUrl: string | null): object {
     message: oneLine(subjectOf(withNames(notification)), 500),
     link: linkOf(notification, consoleUrl),
   }
-  const described = () => accounts.map((account) => accountData(account, notification, consoleUrl))
   switch (kind) {
     case 'platform_down':
     case 'platform_up': {
@@ -68,14 +65,10 @@ function dataOf(notification: Notification, consoleUrl: string | null): object {
       const reason = isDown ? 'platform_unreachable' : null
       return { ...change, reason, ...text, cause, since, until, count }
     }
-    case 'summary': {
-      const { accounts: count = accountCount, ...figures } = facts
-      return { ...text, ...figures, count, accounts: described() }
-    }
     case 'test':
       return text
     default: {
-      const all = described()
+      const all = accounts.map((account) => accountData(account, notification, consoleUrl))
       const reminder = kind === 'reminder' ? { reminder: true } : {}
       const cause = { cause: facts.cause ?? null }
       return { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
@@ -91,6 +84,6 @@ function accountData(account: NotifiedAccount, notification: Notification, conso
     name: nameOf(account),
     organizationId,
     ...{ before, after, reason: problem?.reason ?? null, message, fix },
-    link: linkOf({ accounts: [account], accountCount: 1, kind: 'problem' }, consoleUrl),
+    link: linkOf({ accounts: [account], accountCount: 1 }, consoleUrl),
   }
 }

@@ -54,11 +54,11 @@ export const withNames = (notification: Notification, safeName = UNCHANGED.safeN
 
 /** The page of the only account, or the list of all accounts. */
 export function linkOf(
-  { accounts: [first], accountCount, kind }: Pick<Notification, 'accounts' | 'accountCount' | 'kind'>,
+  { accounts: [first], accountCount }: Pick<Notification, 'accounts' | 'accountCount'>,
   consoleUrl: string | null,
 ): string | null {
   if (consoleUrl === null) return null
-  const isOne = first !== undefined && accountCount === 1 && kind !== 'summary'
+  const isOne = first !== undefined && accountCount === 1
   return isOne ? `${consoleUrl}/accounts/${first.id}` : `${consoleUrl}/`
 }
 
@@ -89,8 +89,6 @@ export function subjectOf(notification: Notification): string {
       return `LINE does not respond: ${facts.accounts === 1 ? 'the check of the only account fails' : `the checks of all ${facts.accounts ?? ''} accounts fail`}`
     case 'platform_up':
       return `LINE responds again${after(facts.since, Date.parse(facts.until ?? '') || writtenMs)}`
-    case 'summary':
-      return `Weekly summary: ${counted(facts.accounts ?? 0)}, ${facts.broken ?? 0} broken, ${facts.degraded ?? 0} degraded`
     case 'test':
       return 'Test message of oa-audience'
     default:
@@ -165,20 +163,11 @@ function detailsOf(notification: Notification): string[] {
       ]
     case 'platform_up':
       return ['Checks of the accounts have resumed. New problems are reported again.']
-    case 'summary':
-      return [...figuresOf(facts), ...listOf(notification, true)]
     case 'test':
       return ['A message arrives here when a LINE official account breaks, and when it has recovered.']
     default:
       return []
   }
-}
-
-function figuresOf({ quiet = 0, ok = 0, events, eventsBefore, growth }: Notification['facts']): string[] {
-  const followers = growth == null ? '' : ` Change in followers: ${growth < 0 ? growth : `+${growth}`}.`
-  const compared = eventsBefore === undefined ? '' : ` (${eventsBefore} in the 7 days before)`
-  const received = events === undefined ? '' : ` Events in 7 days: ${events}${compared}.`
-  return [`Quiet: ${quiet}, ok: ${ok}.${received}${followers}`]
 }
 
 function explanationsOf(notification: Notification): string[] {

@@ -107,51 +107,6 @@ const PlatformStatusChange = Type.Object(
   },
 )
 
-const WeeklySummary = Type.Object(
-  {
-    message: Message,
-    link: Link,
-    from: Type.Optional(Time),
-    until: Type.Optional(Time),
-    count: Type.Integer({ minimum: 0, description: 'Number of accounts.' }),
-    ...Object.fromEntries(
-      ACCOUNT_STATUSES.map((status) => [
-        status,
-        Type.Optional(
-          Type.Integer({ minimum: 0, description: `Number of accounts with the status \`${status}\`.` }),
-        ),
-      ]),
-    ),
-    events: Type.Optional(Type.Integer({ minimum: 0 })),
-    eventsBefore: Type.Optional(Type.Integer({ minimum: 0, description: 'Events of the week before.' })),
-    growth: Type.Optional(
-      Nullable(
-        Type.Integer({ description: 'Growth of followers. It is null if they were not counted yet.' }),
-      ),
-    ),
-    accounts: listed('Accounts that have a problem.'),
-  },
-  {
-    examples: [
-      {
-        message: 'Week until 22 November',
-        link: null,
-        from: '2026-11-15T00:00:00.000Z',
-        until: '2026-11-22T00:00:00.000Z',
-        count: 20,
-        broken: 1,
-        degraded: 0,
-        quiet: 2,
-        ok: 17,
-        events: 12000,
-        eventsBefore: 11000,
-        growth: 35,
-        accounts: [EXAMPLE_ACCOUNT],
-      },
-    ],
-  },
-)
-
 const NotificationTest = Type.Object(
   { message: Message, link: Link },
   { examples: [{ message: 'This is a test.', link: null }] },
@@ -188,13 +143,6 @@ export const notificationWebhooks = {
     "LINE's API went down or came back",
     'Accounts that only wait for LINE have no messages of their own.',
     PlatformStatusChange,
-  ),
-  'weekly.summary': notification(
-    'weekly.summary',
-    'onWeeklySummary',
-    'The summary of a week',
-    'Sent to channels that have a weekly summary.',
-    WeeklySummary,
   ),
   'notification.test': notification(
     'notification.test',
