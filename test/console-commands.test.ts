@@ -30,7 +30,6 @@ const PLACES: Record<string, Place> = {
   restore: { reason: KEYS_AND_FILES },
   'secrets status': { reason: KEYS_AND_FILES },
   'secrets rotate': { reason: KEYS_AND_FILES },
-  'secrets decrypt': { reason: KEYS_AND_FILES },
   'erasures status': { reason: KEYS_AND_FILES },
   'erasures reapply': { reason: KEYS_AND_FILES },
   fleet: { page: '/', route: ['GET', '/api/fleet'] },

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Transactions } from '../postgres/statement.ts'
-import { changeSecrets, toFirstKey } from '../secrets/change-secrets.ts'
+import { changeSecrets } from '../secrets/change-secrets.ts'
 
-/** A pass without plain text reads three empty partial indexes. */
+/** A pass reads three tables, which have a row per account, endpoint and channel. */
 const INTERVAL_MS = 20_000
 
 export class SecretEncryption {
@@ -41,11 +41,7 @@ export class SecretEncryption {
 
   /** Returns the number of encrypted values. Throws DatabaseUnavailable. */
   async pass(): Promise<number> {
-    const { values, refusedRows } = await changeSecrets(
-      this.#database,
-      'selectPlain',
-      toFirstKey(this.#database.secretKeys),
-    )
+    const { values, refusedRows } = await changeSecrets(this.#database, 'selectPlain')
     if (values > 0) this.#log.info({ values }, 'encrypted secrets that were stored as plain text')
     if (refusedRows > 0)
       this.#log.warn({ rows: refusedRows }, 'PostgreSQL refused to store encrypted secrets')

@@ -12,8 +12,6 @@ const KEY_BYTES = 32
 /** 96 bits, as NIST SP 800-38D recommends for GCM. Random nonces are safe for 2^32 values per key. */
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** Stands in the place of the first key. All instances must be able to decrypt before the first one encrypts. */
-const PLAIN = 'plain'
 const PREFIX = 'enc:v1:'
 const ENCRYPTED = /^enc:v1:([A-Za-z0-9._-]{1,32}):([A-Za-z0-9_-]+)$/
 const KEY_ID = /^[A-Za-z0-9._-]{1,32}$/
@@ -46,25 +44,19 @@ export class SecretKeys {
   static readonly NONE = new SecretKeys(new Map())
 
   readonly #keys: ReadonlyMap<string, KeyObject>
-  /** The key that encrypts. Null: none, new values are plain text. */
+  /** The key that encrypts. Null: there are no keys, and new values are plain text. */
   readonly currentId: string | null
 
-  /** @param keys by id; all of them decrypt, and the first one encrypts, unless new values stay plain text */
-  private constructor(keys: ReadonlyMap<string, KeyObject>, staysPlain = false) {
+  /** @param keys by id; all of them decrypt, and the first one encrypts */
+  private constructor(keys: ReadonlyMap<string, KeyObject>) {
     this.#keys = keys
-    this.currentId = staysPlain ? null : (keys.keys().next().value ?? null)
-  }
-
-  get hasKeys(): boolean {
-    return this.#keys.size > 0
+    this.currentId = keys.keys().next().value ?? null
   }
 
   /** Throws an Error whose message describes the format of SECRETS_KEYS, without quoting the value. */
   static parse(text: string): SecretKeys {
     const keys = new Map<string, KeyObject>()
-    const parts = text.split(',')
-    const staysPlain = parts.length > 1 && parts[0]?.trim() === PLAIN
-    for (const part of staysPlain ? parts.slice(1) : parts) {
+    for (const part of text.split(',')) {
       const [id = '', encoded = '', ...more] = part.trim().split(':')
       const bytes = Buffer.from(encoded, 'base64')
       const isKey = bytes.length === KEY_BYTES && bytes.toString('base64') === encoded
@@ -75,7 +67,7 @@ export class SecretKeys {
       if (keys.has(id)) throw new Error('has two keys with one id')
       keys.set(id, createSecretKey(bytes))
     }
-    return new SecretKeys(keys, staysPlain)
+    return new SecretKeys(keys)
   }
 
   /** Whether the value is encrypted with the key that encrypts now. */

@@ -203,7 +203,7 @@ export const VARIABLES = {
     name: 'SECRETS_KEYS',
     isSecret: true,
     shownDefault: 'unset',
-    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, and all decrypt; if unset, or with plain in the place of the first key, new secrets are plain text',
+    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, and all decrypt; if unset, new secrets are plain text',
     fallback: SecretKeys.NONE,
     parse: SecretKeys.parse,
   }),

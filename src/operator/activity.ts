@@ -65,7 +65,6 @@ export const ACTIONS = [
   'job.cancelled',
   'database.restored',
   'secrets.rotated',
-  'secrets.decrypted',
   'assistant.called',
   'assistant.refused',
 ] as const

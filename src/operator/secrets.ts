@@ -1,8 +1,8 @@
-/** Encrypts the stored secrets under the first key of SECRETS_KEYS, decrypts them, or reports how they are encrypted. */
+/** Encrypts the stored secrets under the first key of SECRETS_KEYS, or reports how they are encrypted. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../errors.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import { changeSecrets, toFirstKey, toPlainText } from '../secrets/change-secrets.ts'
+import { changeSecrets } from '../secrets/change-secrets.ts'
 import { examineSecrets, explainUnreadable } from '../secrets/examine-secrets.ts'
 import { recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
@@ -19,7 +19,7 @@ export interface RunOptions {
 }
 
 export interface RunResult {
-  /** values that were encrypted or decrypted */
+  /** values that were encrypted */
   values: number
   /** values that no key reads, and that stay as they are */
   unreadable: number
@@ -29,59 +29,28 @@ export interface RunResult {
 export async function rotateSecrets(
   database: Transactions,
   actor: Actor,
-  options: RunOptions = {},
+  { onProgress, passPauseMs = PASS_PAUSE_MS }: RunOptions = {},
 ): Promise<RunResult> {
-  requireKeys(database)
-  if (database.secretKeys.currentId === null)
-    throw new FatalError('SECRETS_KEYS begins with plain, so there is no first key. Put a key first.')
-  return convert(database, actor, 'secrets.rotated', options)
-}
-
-/**
- * A running service whose SECRETS_KEYS does not begin with plain encrypts the secrets again. Throws a FatalError if no key is configured, or if
- * rows stay locked.
- */
-export async function decryptSecrets(
-  database: Transactions,
-  actor: Actor,
-  options: RunOptions = {},
-): Promise<RunResult> {
-  requireKeys(database)
-  return convert(database, actor, 'secrets.decrypted', options)
-}
-
-function requireKeys({ secretKeys }: Queryable): void {
-  if (!secretKeys.hasKeys)
+  const keyId = database.secretKeys.currentId
+  if (keyId === null)
     throw new FatalError('SECRETS_KEYS is not set. Set it to the same value as for the service.')
-}
-
-async function convert(
-  database: Transactions,
-  actor: Actor,
-  action: 'secrets.rotated' | 'secrets.decrypted',
-  { onProgress, passPauseMs = PASS_PAUSE_MS }: RunOptions,
-): Promise<RunResult> {
-  const isRotation = action === 'secrets.rotated'
-  const kind = isRotation ? 'selectPage' : 'selectEncrypted'
-  const conversion = (isRotation ? toFirstKey : toPlainText)(database.secretKeys)
   let values = 0
   let left = 0
   for (let pass = 1; pass <= PASSES_MAX; pass += 1) {
     const before = values
-    const changed = await changeSecrets(database, kind, conversion, (done) => onProgress?.(before + done))
+    const changed = await changeSecrets(database, 'selectPage', (done) => onProgress?.(before + done))
     values += changed.values
     left = changed.lockedRows + changed.refusedRows
     if (left === 0) break
     await sleep(passPauseMs)
   }
   const unreadable = (await examineSecrets(database, 'selectEncrypted')).unreadable.length
-  const keyId = database.secretKeys.currentId
   await database.transaction((transaction) =>
     recordActivity(transaction, actor, {
-      action,
+      action: 'secrets.rotated',
       object: { kind: 'secrets', id: null },
       organizationId: null,
-      changes: { values, unreadable, ...(isRotation && { keyId }) },
+      changes: { values, unreadable, keyId },
     }),
   )
   if (left > 0)
@@ -100,7 +69,6 @@ export interface SecretsFinding {
 /** For `doctor`. */
 export async function examineEncryption(database: Queryable): Promise<SecretsFinding[]> {
   const { firstKeyId, counts, unreadable } = await examineSecrets(database)
-  const { hasKeys } = database.secretKeys
   const check = 'secrets'
   const findings: SecretsFinding[] = []
   const countOf = (isCounted: (keyId: string | null) => boolean) =>
@@ -108,11 +76,11 @@ export async function examineEncryption(database: Queryable): Promise<SecretsFin
   const plain = countOf((keyId) => keyId === null)
   const old = countOf((keyId) => keyId !== null && keyId !== firstKeyId)
   if (unreadable.length > 0) {
-    const message = `${explainUnreadable(unreadable, hasKeys)} The service does not start until then.`
+    const message = `${explainUnreadable(unreadable, firstKeyId !== null)} The service does not start until then.`
     findings.push({ check, severity: 'error', message })
   }
   if (firstKeyId === null) {
-    const message = `SECRETS_KEYS ${hasKeys ? 'begins with plain' : 'is not set'}, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
+    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
     findings.push({ check, severity: 'ok', message })
   } else if (plain > 0) {
     const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`
@@ -127,7 +95,6 @@ export async function examineEncryption(database: Queryable): Promise<SecretsFin
   return findings
 }
 
-/** Reads three partial indexes, which are empty if the service encrypts everything. */
 const countPlain = statement('count-plain-secrets')`
     select ((select count(*) from official_account where is_plain_secret(channel_secret)
                 or is_plain_secret(channel_access_token) or is_plain_secret(chat_secret))

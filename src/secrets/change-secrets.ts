@@ -1,5 +1,5 @@
 /**
- * Encrypts, re-encrypts or decrypts stored secrets. Small batches go through each table by id. Each batch skips rows that another
+ * Encrypts stored secrets under the first key. Small batches go through each table by id. Each batch skips rows that another
  * transaction has locked, and converts the values that it reads under its own locks. So a killed process loses nothing, and the next run
  * continues it.
  */
@@ -22,22 +22,15 @@ const FIRST_ID = -(2n ** 63n)
 /** The triggers of official_account then keep credentials_version, and no check of the account begins. */
 const markEncryption = statement('mark-encryption')`select set_config('oa_audience.encrypts', 'on', true)`
 
-/** Returns the value to store instead. Returns the stored value if there is nothing to change, or if no key reads it. */
-export type Convert = (column: SecretColumn, id: bigint, stored: string) => string
-
-/** Encrypts plain text, and re-encrypts values of other keys than the first. */
-export const toFirstKey =
-  (keys: SecretKeys): Convert =>
-  (column, id, stored) => {
-    if (keys.isCurrent(stored)) return stored
-    const text = keys.decryptOrNull(column, id, stored)
-    return text === null ? stored : keys.encrypt(column, id, text)
-  }
-
-export const toPlainText =
-  (keys: SecretKeys): Convert =>
-  (column, id, stored) =>
-    keys.decryptOrNull(column, id, stored) ?? stored
+/**
+ * Encrypts plain text, and re-encrypts values of other keys than the first. Returns the stored value if there is nothing to change, or
+ * if no key reads it.
+ */
+function toFirstKey(keys: SecretKeys, column: SecretColumn, id: bigint, stored: string): string {
+  if (keys.isCurrent(stored)) return stored
+  const text = keys.decryptOrNull(column, id, stored)
+  return text === null ? stored : keys.encrypt(column, id, text)
+}
 
 export interface Changed {
   /** values that were converted */
@@ -57,23 +50,24 @@ const sum = (a: Changed, b: Changed): Changed => ({
 })
 
 /**
- * Converts the values of all rows of one kind.
- * @param kind `plain` reads a partial index, the others read the whole table
- * @param onProgress receives the number of converted values so far
+ * Encrypts the values of all rows of one kind.
+ * @param kind `selectPlain` finds only rows with plain text
+ * @param onProgress receives the number of encrypted values so far
  */
 export async function changeSecrets(
   database: Transactions,
-  kind: 'selectPage' | 'selectEncrypted' | 'selectPlain',
-  convert: Convert,
+  kind: 'selectPage' | 'selectPlain',
   onProgress: (values: number) => void = () => undefined,
 ): Promise<Changed> {
   let total = NOTHING
   for (const table of SECRET_TABLES) {
     for await (const rows of pagesOf<SecretRow>(database, table, kind, BATCH_ROWS)) {
-      const changing = rows.filter((row) => kind === 'selectPlain' || hasChange(table, row, convert))
+      const changing = rows.filter(
+        (row) => kind === 'selectPlain' || hasChange(database.secretKeys, table, row),
+      )
       if (changing.length === 0) continue
       const ids = changing.map(({ id }) => id)
-      total = sum(total, await changeRows(database, table, ids, convert))
+      total = sum(total, await changeRows(database, table, ids))
       onProgress(total.values)
     }
   }
@@ -97,35 +91,25 @@ export async function* pagesOf<R extends { id: bigint }>(
 }
 
 /** If PostgreSQL refuses one row, for example because of a constraint of another program, the others are changed without it. */
-async function changeRows(
-  database: Transactions,
-  table: SecretTable,
-  ids: bigint[],
-  convert: Convert,
-): Promise<Changed> {
+async function changeRows(database: Transactions, table: SecretTable, ids: bigint[]): Promise<Changed> {
   try {
-    return await changeBatch(database, table, ids, convert)
+    return await changeBatch(database, table, ids)
   } catch (error) {
     // The database is down.
     if (error instanceof AppError) throw error
     if (ids.length === 1) return { ...NOTHING, refusedRows: 1 }
   }
   let total = NOTHING
-  for (const id of ids) total = sum(total, await changeRows(database, table, [id], convert))
+  for (const id of ids) total = sum(total, await changeRows(database, table, [id]))
   return total
 }
 
-function changeBatch(
-  database: Transactions,
-  table: SecretTable,
-  ids: bigint[],
-  convert: Convert,
-): Promise<Changed> {
+function changeBatch(database: Transactions, table: SecretTable, ids: bigint[]): Promise<Changed> {
   return database.transaction(async (transaction) => {
     await transaction.query(markEncryption)
     const locked = await transaction.query<SecretRow>(TABLES[table].lock, [ids])
-    const changing = locked.filter((row) => hasChange(table, row, convert))
-    const converted = changing.map((row) => convertRow(table, row, convert))
+    const changing = locked.filter((row) => hasChange(database.secretKeys, table, row))
+    const converted = changing.map((row) => convertRow(database.secretKeys, table, row))
     if (changing.length > 0) {
       await transaction.query(TABLES[table].update, [
         changing.map(({ id }) => id),
@@ -143,12 +127,12 @@ function changeBatch(
 const differences = (before: Array<string | null>, after: Array<string | null> = []) =>
   before.filter((value, index) => value !== after[index]).length
 
-const convertRow = (table: SecretTable, { id, values }: SecretRow, convert: Convert) =>
-  values.map((value, index) => value && convert(columnAt(table, index), id, value))
+const convertRow = (keys: SecretKeys, table: SecretTable, { id, values }: SecretRow) =>
+  values.map((value, index) => value && toFirstKey(keys, columnAt(table, index), id, value))
 
 /** Encryption is random, so a converted value always differs. */
-const hasChange = (table: SecretTable, row: SecretRow, convert: Convert): boolean =>
-  differences(row.values, convertRow(table, row, convert)) > 0
+const hasChange = (keys: SecretKeys, table: SecretTable, row: SecretRow): boolean =>
+  differences(row.values, convertRow(keys, table, row)) > 0
 
 export const columnAt = (table: SecretTable, index: number): SecretColumn =>
   `${table}.${SECRET_COLUMNS[table][index]}` as SecretColumn

@@ -63,7 +63,8 @@ export async function examineSecrets(
 /** Throws a FatalError if a stored value cannot be read, because otherwise its account would fail unnoticed. */
 export async function requireReadableSecrets(database: Queryable): Promise<void> {
   const { unreadable } = await examineSecrets(database, 'selectEncrypted')
-  if (unreadable.length > 0) throw new FatalError(explainUnreadable(unreadable, database.secretKeys.hasKeys))
+  if (unreadable.length > 0)
+    throw new FatalError(explainUnreadable(unreadable, database.secretKeys.currentId !== null))
 }
 
 /** One line: what cannot be read, and what to do. */

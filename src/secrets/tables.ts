@@ -15,7 +15,7 @@ interface TableStatements {
   selectPage: Statement
   /** Rows with a value that is encrypted, or looks encrypted. $1 bigint: last id of the previous page; $2 int: rows */
   selectEncrypted: Statement
-  /** Ids of rows with plain text, from their partial index. $1 bigint: last id of the previous batch; $2 int: rows */
+  /** Ids of rows with plain text. $1 bigint: last id of the previous batch; $2 int: rows */
   selectPlain: Statement
   /** Rows that no other transaction has locked, with their current values. $1 bigint[]: ids */
   lock: Statement
