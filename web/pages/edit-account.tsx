@@ -2,16 +2,11 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import {
-  AccountFields,
-  type FormField,
-  PUBLIC_FIELDS,
-  SECRET_FIELDS,
-  type Values,
-} from '../parts/account-fields.tsx'
+import { AccountFields, PUBLIC_FIELDS, SECRET_FIELDS, type Values } from '../parts/account-fields.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { Form } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
+import type { FormField } from '../parts/problem-fixes.ts'
 import { Failure, Loading } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
