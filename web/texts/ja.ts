@@ -1125,6 +1125,8 @@ export const ja: Texts = {
     optional: 'その他の設定',
     isKept: '保存済み（変更しません）',
     willBeRemoved: '削除されます',
+    unproven:
+      'LINE が応答しないため、チャネル ID とシークレットの組み合わせを確認できませんでした。テスト配信付きでアカウントを検証してください。',
     unusualSecret:
       'LINE のチャネルシークレットは 0-9 a-f の 32 桁です。誤っていると、すべての配信が拒否されます。',
     fields: {

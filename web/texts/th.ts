@@ -1092,6 +1092,7 @@ export const th: Texts = {
     optional: 'การตั้งค่าเพิ่มเติม',
     isKept: 'บันทึกไว้แล้ว ไม่เปลี่ยนแปลง',
     willBeRemoved: 'จะถูกลบ',
+    unproven: 'LINE ไม่ตอบ จึงยังยืนยันไม่ได้ว่า channel ID และ channel secret เป็นของคู่กัน ตรวจยืนยันบัญชีพร้อมทดสอบการส่ง',
     unusualSecret: 'Channel secret ของ LINE มี 32 หลัก (0-9 a-f) หากไม่ถูกต้อง การส่งทุกครั้งจะถูกปฏิเสธ',
     fields: {
       name: 'ชื่อ',

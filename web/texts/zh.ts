@@ -1090,6 +1090,7 @@ export const zh: Texts = {
     optional: '其他設定',
     isKept: '已儲存，維持不變',
     willBeRemoved: '將會移除',
+    unproven: 'LINE 沒有回應，無法確認 Channel ID 與 Channel secret 是否相符。請驗證帳號並進行測試傳送。',
     unusualSecret: 'LINE 的 channel secret 是 32 位的 0-9 a-f。如果不正確，所有傳送都會被拒絕。',
     fields: {
       name: '名稱',
