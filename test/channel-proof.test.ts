@@ -206,7 +206,7 @@ describe('a channel that another account has', () => {
     const channel = newChannel()
     await addTenant(database, channel)
     const { organizationId } = await addTenant(database)
-    const fields = { name: null, role: 'manager', organizationIds: [organizationId] } as const
+    const fields = { name: null, role: 'manager' as const, organizationIds: [organizationId] }
     const { invitation } = await addOperator(database, commandActor(), 'manager@example.com', fields)
     const manager = new Operator(url)
     const password = 'Correct-horse-manager-battery-7'

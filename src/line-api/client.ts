@@ -170,12 +170,8 @@ export class LineApi {
   }
 
   /** Issues a token that nobody uses. Refused if the channel id and secret do not belong together. */
-  proveChannel(
-    channelId: string,
-    channelSecret: Secret,
-    budget?: CallBudget,
-  ): Promise<PlatformResult<unknown>> {
-    return this.#tokens.issue({ channelId, channelSecret }, budget)
+  proveChannel(channelId: string, channelSecret: Secret): Promise<PlatformResult<unknown>> {
+    return this.#tokens.issue({ channelId, channelSecret })
   }
 
   /** Makes the next call issue a new token, and so check the current channel id and secret. */
