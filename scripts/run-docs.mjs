@@ -62,7 +62,10 @@ async function startPlatform() {
     import { simulatePlatform } from './dist/tools/simulator/platform.js'
     import { randomAccount } from './dist/tools/simulator/state.js'
     const credentials = { channelId: '2000000001', channelSecret: '8c570fa6dd201bb328f1c1eac23a96d8' }
-    const platform = await simulatePlatform({ ...randomAccount('Corner Coffee'), ...credentials })
+    const account = { ...randomAccount('Corner Coffee'), ...credentials }
+    const platform = await simulatePlatform(account)
+    // The secret that docs/operations.md stores as the reissued one.
+    platform.addAccount({ ...account, channelSecret: '1f0c5ab2f8d9a7d0a7b3a0d0e5f6c7b8' })
     platform.settings.webhook = { endpoint: 'http://127.0.0.1:3000/api/line/1', active: true }
     console.log(platform.url)`
   const args = ['--input-type=module', '--eval', script]

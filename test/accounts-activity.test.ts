@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { randomAccount } from '../tools/simulator/state.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
@@ -40,6 +41,7 @@ it('has one row for each change of an organization, with its names', async () =>
 
 it('has the changed fields of an account, and only that a secret was replaced', async () => {
   const { organizationId } = await addTenant(database)
+  platform.addAccount({ ...randomAccount('A'), channelId: '77', channelSecret: 'a'.repeat(32) })
   const secrets = { '--channel-secret': 'a'.repeat(32), '--chat-secret': 'chat-secret' }
   const options = Object.entries(secrets).flat()
   const { id, oaHash } = await run(
@@ -108,6 +110,7 @@ it('has each account of a fleet file, its webhook, its verification and its foll
 })
 
 it('says who set up the first account', async () => {
+  platform.addAccount({ ...randomAccount('N'), channelId: '5', channelSecret: 'b'.repeat(32) })
   const added = await run(
     ...['setup', '--organization-name', 'New', '--name', 'N', '--channel-id', '5'],
     ...['--channel-secret', 'b'.repeat(32)],

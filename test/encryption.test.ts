@@ -78,7 +78,7 @@ describe('plain text of another program', () => {
     await encrypt(database)
     const before = await storedSecret(plain, tenant)
     const columns = { name: 'Renamed', channel_secret: tenant.channelSecret }
-    await updateAccount(database, commandActor(), tenant.accountId, columns)
+    await updateAccount({ database, lineApi: null }, commandActor(), tenant.accountId, columns)
     expect(await storedSecret(plain, tenant)).toEqual(before)
   })
 

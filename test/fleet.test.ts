@@ -195,7 +195,6 @@ describe('the status for an account', () => {
     ['identity', 'other_account'],
     ['webhook_endpoint', 'webhook_elsewhere'],
     ['webhook_active', 'webhook_inactive'],
-    ['webhook_test', 'webhook_test_failed'],
   ])('is broken if the check %s of the last verification failed', async (name, reason) => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))

@@ -7,6 +7,8 @@ import { describe, expect, it } from 'vitest'
 import { ask } from '../src/cli/questions.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { randomAccount } from '../tools/simulator/state.ts'
+import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { urlOf } from './support/database.ts'
 import { temporaryDirectory } from './support/process.ts'
@@ -20,7 +22,18 @@ const OPTIONS = [
 
 async function setUp() {
   const { database, connection, service } = await setUpService()
-  const env = { DATABASE_URL: urlOf(connection), PORT: new URL(service.url).port }
+  const platform = await simulatePlatform({
+    ...randomAccount('First'),
+    channelId: '2000000001',
+    channelSecret: SECRET,
+  })
+  platform.addAccount({ ...randomAccount('Second'), channelId: '2000000002', channelSecret: SECRET })
+  atEnd(() => platform.close())
+  const env = {
+    DATABASE_URL: urlOf(connection),
+    PORT: new URL(service.url).port,
+    LINE_API_URL: platform.url,
+  }
   const counts = async () => {
     const [row] = await database.query(
       `select (select count(*)::int from organization) as organizations,

@@ -124,7 +124,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
     console.log('Add the simulated account, to an organization of `npx --no oa-audience organizations list`:')
     command(
       [
-        'npx --no oa-audience accounts add --organization 1 --name Simulated',
+        `LINE_API_URL=${url} npx --no oa-audience accounts add --organization 1 --name Simulated`,
         `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
         `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
         `--login-channel-id ${account.loginChannelId}`,

@@ -124,21 +124,27 @@ const TEST_ADVICE = new Map<string, [reason: FailureReason, message: string]>([
   ['ERROR_STATUS_CODE', ['test_error_status', 'The webhook URL responded with an error']],
 ])
 
-const STATUS_ADVICE: Record<number, string> = {
-  403: ' (status 403): the stored channel secret differs from the channel’s',
-  404: ' (status 404): the webhook URL does not end in the path of this account',
-}
+const SIGNATURE_REFUSED =
+  'This service refused the signature of the test delivery (status 403): the stored channel secret differs from the channel’s'
+const PATH_ADVICE = ' (status 404): the webhook URL does not end in the path of this account'
 
-export function testCheck({ success, reason, statusCode }: WebhookTest): Check {
+/** @param isHere whether the tested URL is this service's. A 403 of another service says nothing about the secret stored here. */
+export function testCheck({ success, reason, statusCode }: WebhookTest, isHere: boolean): Check {
   if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
   const [failure, advice] = TEST_ADVICE.get(reason) ?? [
     'test_failed',
     'The test delivery of the platform failed',
   ]
-  const status = statusCode === null || statusCode <= 0 ? '' : ` (status ${statusCode})`
-  return failed('webhook_test', failure, advice + (STATUS_ADVICE[statusCode ?? 0] ?? status), {
-    ...(status !== '' && { status: statusCode ?? 0 }),
-  })
+  if (statusCode === null || statusCode <= 0) return failed('webhook_test', failure, advice)
+  const facts = { status: statusCode }
+  if (statusCode === 403 && isHere)
+    return failed('webhook_test', 'test_signature_refused', SIGNATURE_REFUSED, facts)
+  return failed(
+    'webhook_test',
+    failure,
+    advice + (statusCode === 404 ? PATH_ADVICE : ` (status ${statusCode})`),
+    facts,
+  )
 }
 
 export function testImpossible(): Check {

@@ -31,6 +31,7 @@ const FailureReasonSchema = Type.Union(
     Type.Literal('test_not_connected'),
     Type.Literal('test_timed_out'),
     Type.Literal('test_error_status'),
+    Type.Literal('test_signature_refused'),
     Type.Literal('test_failed'),
     Type.Literal('nothing_to_test'),
   ],

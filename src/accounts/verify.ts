@@ -54,7 +54,13 @@ const storeVerification = statement('store-verification')`
                 and verification->'webhook'->'endpoint' = $2::jsonb->'webhook'->'endpoint'
                then jsonb_set($2, '{webhook,test}', verification->'webhook'->'test')
                else $2 end,
-             verified_at = $3
+             verified_at = $3,
+             -- A verification without a test says nothing about the test that failed before.
+             webhook_test_failure = case
+               when $2::jsonb->'webhook' ? 'test'
+               then jsonb_path_query_first($2, '$.checks[*] ? (@.name == "webhook_test" && @.ok == false)')
+               else webhook_test_failure end,
+             webhook_tested_at = case when $2::jsonb->'webhook' ? 'test' then $3 else webhook_tested_at end
        where id = $1
       returning id
     )
@@ -162,7 +168,10 @@ async function checkWebhook(
   await takeWebhookTest(verifier.database, account.id)
   const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
   return test.ok
-    ? { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
+    ? {
+        webhook: { ...webhook, test: test.value },
+        checks: [...checks, testCheck(test.value, webhook.matches)],
+      }
     : { webhook, checks: [...checks, testRefused(test.fault)] }
 }
 

@@ -1,15 +1,18 @@
 /** The options of an official account, which `accounts add`, `accounts update`, `accounts apply` and `setup` share. */
 import type { Command } from 'commander'
 import type { AccountColumns } from '../accounts/provisioning.ts'
+import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
+import { LineApi } from '../line-api/client.ts'
 import {
+  FIELDS,
   type Field,
-  faultOf,
-  isChannelId,
+  faultsOf,
   secretWarning,
   columnsOf as toColumns,
 } from '../operator/accounts/account-fields.ts'
-import { printError } from './io.ts'
+import { type Proof, UNPROVEN } from '../operator/accounts/channels.ts'
+import { io, printError } from './io.ts'
 
 export type Fields = { [field in Field]?: string }
 
@@ -49,21 +52,36 @@ export function withFields(command: Command): Command {
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
     .option('--login-channel-id <id>', 'LINE Login channel whose ID tokens prove people in tracking events')
+    .option('--unproven', 'store channel id and secret without asking LINE whether they belong together')
     .addHelpText('after', SECRETS_HELP)
 }
 
-/** Returns the columns that options set. An empty text removes an optional value. */
-export function columnsOf(fields: Fields): Partial<AccountColumns> {
+/** Returns the columns that options set. An empty text removes an optional value. The rules are those of the console and of fleet files. */
+export function columnsOf(given: Fields): Partial<AccountColumns> {
+  const fields: Fields = Object.fromEntries(
+    FIELDS.flatMap((field) => (given[field] === undefined ? [] : [[field, given[field].trim()]])),
+  )
   for (const field of REQUIRED_FIELDS) {
-    if (fields[field]?.trim() === '') throw new FatalError(`the ${field} must not be empty`)
+    if (fields[field] === '') throw new FatalError(`the ${field} must not be empty`)
   }
-  if (fields.channelId && !isChannelId(fields.channelId))
-    throw new FatalError('--channel-id must be decimal digits without a zero in front.')
-  for (const [field, flag] of Object.entries(SECRET_FLAGS) as Array<[Field, string]>) {
-    const fault = faultOf(field, fields[field] ?? '')
-    if (fault !== null) throw new FatalError(`${flag} ${fault}`)
+  for (const { path, message } of faultsOf(fields)) {
+    const flag = path.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+    throw new FatalError(`--${flag} ${message}`)
   }
   const warning = secretWarning(fields.channelSecret)
   if (warning !== null) printError(`oa-audience: warning: ${warning}`)
   return toColumns(fields)
+}
+
+/** Null with `--unproven`. */
+export const proverOf = ({ unproven }: Proving): LineApi | null =>
+  unproven ? null : new LineApi(readConfig(io.env).lineApiUrl)
+
+export interface Proving {
+  unproven?: boolean
+}
+
+/** Printed after the change, so that it is the last line. */
+export function warnIfUnproven(proof: Proof): void {
+  if (proof === 'unproven') printError(`oa-audience: warning: ${UNPROVEN}`)
 }

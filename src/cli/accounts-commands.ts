@@ -17,7 +17,15 @@ import { importAllFollowers } from '../operator/accounts/onboard.ts'
 import { findAccountContents } from '../operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
+import {
+  columnsOf,
+  type Fields,
+  type Proving,
+  proverOf,
+  SECRET_FLAGS,
+  warnIfUnproven,
+  withFields,
+} from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
@@ -25,6 +33,8 @@ import { io, type Printable, print, printJson, printMany, printOne } from './io.
 import { Progress } from './progress.ts'
 import { readSecrets } from './questions.ts'
 import { addListCommand, addRemoveCommand } from './shared-commands.ts'
+
+const lineApi = () => new LineApi(readConfig(io.env).lineApiUrl)
 
 export function accountsCommand(program: Command): void {
   const group = program.command('accounts').description('manage official accounts')
@@ -54,13 +64,15 @@ function addCommand(group: Command): void {
       async ({
         organization,
         json,
+        unproven = false,
         ...fields
-      }: Fields & { organization: bigint; name: string; json?: boolean }) => {
+      }: Fields & Proving & { organization: bigint; name: string; json?: boolean }) => {
         const columns = { ...columnsOf(await readSecrets(fields, SECRET_FLAGS)), name: fields.name }
         const account = await onDatabase((database) =>
-          addAccount(database, commandActor(), organization, columns),
+          addAccount({ database, lineApi: proverOf({ unproven }) }, commandActor(), organization, columns),
         )
         if (account === null) throw notFound('organization', organization)
+        warnIfUnproven(account.proof)
         const { id, oaHash, trackingKey } = account
         const added = { id, oaHash, trackingKey }
         // Programs read these three fields. People also need the URLs.
@@ -74,15 +86,20 @@ function updateCommand(group: Command): void {
     .description('change the given fields; the next delivery is checked against them')
     .argument('<id>', 'id of the account', parseId)
     .option('--name <name>', 'display name')
-    .action(async (id: bigint, { json, ...fields }: Fields & { json?: boolean }) => {
-      const changes = columnsOf(await readSecrets(fields, SECRET_FLAGS))
-      const changed = Object.keys(changes)
-      if (changed.length === 0)
-        throw new FatalError('no field to change is given. See --help for the options.')
-      const updated = await onDatabase((database) => updateAccount(database, commandActor(), id, changes))
-      if (updated === null) throw notFound('account', id)
-      printOne({ id, changed: changed.join(', ') }, json === true)
-    })
+    .action(
+      async (id: bigint, { json, unproven = false, ...fields }: Fields & Proving & { json?: boolean }) => {
+        const changes = columnsOf(await readSecrets(fields, SECRET_FLAGS))
+        const changed = Object.keys(changes)
+        if (changed.length === 0)
+          throw new FatalError('no field to change is given. See --help for the options.')
+        const updated = await onDatabase((database) =>
+          updateAccount({ database, lineApi: proverOf({ unproven }) }, commandActor(), id, changes),
+        )
+        if (updated === null) throw notFound('account', id)
+        warnIfUnproven(updated.proof)
+        printOne({ id, changed: changed.join(', ') }, json === true)
+      },
+    )
 }
 
 function showCommand(group: Command): void {
@@ -137,9 +154,8 @@ export function verifyCommand(group: Command): void {
 }
 
 async function verify(database: Database, account: Account, testWebhook: boolean): Promise<Verification> {
-  const { lineApiUrl, publicUrl } = readConfig(io.env)
-  const lineApi = new LineApi(lineApiUrl)
-  const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  const { publicUrl } = readConfig(io.env)
+  const verifier = { database, lineApi: lineApi(), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
   try {
     return await verifyAccount(verifier, commandActor(), account, { testWebhook })
   } catch (error) {
@@ -176,11 +192,10 @@ export function importFollowersCommand(group: Command): void {
 }
 
 async function importAll(database: Database, account: Account): Promise<ImportProgress> {
-  const lineApi = new LineApi(readConfig(io.env).lineApiUrl)
   const progress = new Progress('followers', null)
   let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
   try {
-    const pages = importAllFollowers({ database, lineApi, actor: commandActor() }, account)
+    const pages = importAllFollowers({ database, lineApi: lineApi(), actor: commandActor() }, account)
     for await (const state of pages) {
       last = state
       progress.show(state.seen, ` (${state.added.toLocaleString('en')} new)`)

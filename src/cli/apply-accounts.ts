@@ -12,6 +12,7 @@ import {
   RefusedLine,
   type WantedAccount,
 } from '../operator/accounts/apply-accounts.ts'
+import { UNPROVEN } from '../operator/accounts/channels.ts'
 import { readFleet } from '../operator/accounts/fleet-file.ts'
 import { type Outcome, onboard } from '../operator/accounts/onboard.ts'
 import {
@@ -21,6 +22,7 @@ import {
   publicUrlFault,
   type WebhookPreview,
 } from '../operator/accounts/point-webhook.ts'
+import { provePlans } from '../operator/accounts/prove-plans.ts'
 import { commandActor } from '../operator/actor.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -106,7 +108,12 @@ async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: 
   if (!asJson) print('\nThis was a dry run: nothing was changed.')
 }
 
-async function storeAll({ database, actor }: Onboarding, wanted: WantedAccount[]): Promise<AppliedAccount[]> {
+async function storeAll(
+  { database, lineApi, actor }: Onboarding,
+  wanted: WantedAccount[],
+): Promise<AppliedAccount[]> {
+  const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted))
+  if (unproven > 0) printError(`oa-audience: warning: ${unproven} accounts: ${UNPROVEN}`)
   try {
     return await applyAccounts(database, actor, wanted)
   } catch (error) {

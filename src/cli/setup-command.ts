@@ -6,14 +6,22 @@ import { type AddedFirstAccount, addFirstAccount } from '../operator/accounts/fi
 import { commandActor } from '../operator/actor.ts'
 import { examineReachability } from '../operator/reachability.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
-import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
+import {
+  columnsOf,
+  type Fields,
+  type Proving,
+  proverOf,
+  SECRET_FLAGS,
+  warnIfUnproven,
+  withFields,
+} from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printError, printJson, printOne, styled } from './io.ts'
 import { ask, type Question, readSecrets } from './questions.ts'
 
 type Answers = Fields & { organizationName: string; name: string }
-type Options = Partial<Answers> & { json?: boolean }
+type Options = Partial<Answers> & Proving & { json?: boolean }
 
 /** Required values. Without the channel's id and secret, no delivery is accepted and no profile is fetched. */
 const QUESTIONS: Array<Question & { name: keyof Answers; flag: string }> = [
@@ -45,7 +53,7 @@ export function setupCommand(program: Command): void {
     )
     .option('--organization-name <name>', 'name of the organization that owns the account')
     .option('--name <name>', 'display name of the account')
-    .action(async ({ json, ...options }: Options) => {
+    .action(async ({ json, unproven = false, ...options }: Options) => {
       const config = readConfig(io.env)
       const given = await readSecrets(options, SECRET_FLAGS)
       requireAnswerable(given)
@@ -55,8 +63,14 @@ export function setupCommand(program: Command): void {
       const added = await onDatabase(async (database) => {
         const { organizationName, ...fields } = await complete(given)
         const columns = { ...columnsOf(fields), name: fields.name }
-        return addFirstAccount(database, commandActor(), organizationName, columns)
+        return addFirstAccount(
+          { database, lineApi: proverOf({ unproven }) },
+          commandActor(),
+          organizationName,
+          columns,
+        )
       })
+      warnIfUnproven(added.proof)
       if (json) printJson(summaryOf(added, config))
       else {
         introduce(added, config)

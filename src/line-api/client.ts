@@ -169,6 +169,11 @@ export class LineApi {
     return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
+  /** Issues a token that nobody uses. Refused if the channel id and secret do not belong together. */
+  proveChannel(channelId: string, channelSecret: Secret): Promise<PlatformResult<unknown>> {
+    return this.#tokens.issue({ channelId, channelSecret })
+  }
+
   /** Makes the next call issue a new token, and so check the current channel id and secret. */
   forgetToken({ id }: Credentials): void {
     this.#tokens.forget(id)

@@ -41,7 +41,7 @@ export class StatelessTokens {
       token: Promise.resolve(UNAVAILABLE),
       expiresAtMs: Number.POSITIVE_INFINITY,
     }
-    issued.token = this.#issue(channel, budget).then((result) => {
+    issued.token = this.issue(channel, budget).then((result) => {
       if (result.ok) issued.expiresAtMs = Date.now() + result.value.lifetimeMs - EXPIRY_MARGIN_MS
       else if (this.#issued.get(channel.id) === issued) this.#issued.delete(channel.id)
       return result.ok ? { ok: true, value: result.value.token } : result
@@ -55,8 +55,8 @@ export class StatelessTokens {
   }
 
   /** POST /oauth2/v3/token. The platform does not limit the number of these tokens, and none can be revoked. */
-  async #issue(
-    { channelId, channelSecret }: Channel,
+  async issue(
+    { channelId, channelSecret }: Omit<Channel, 'id'>,
     budget?: CallBudget,
   ): Promise<PlatformResult<{ token: Secret; lifetimeMs: number }>> {
     const form = new URLSearchParams({

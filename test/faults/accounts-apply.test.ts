@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
-import { addOrganization } from '../../src/accounts/provisioning.ts'
+import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { verifyAccount } from '../../src/accounts/verify.ts'
 import { fileSource } from '../../src/cli/io.ts'
 import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
@@ -271,10 +271,26 @@ describe('an account with a problem', () => {
     expect((await stored())[0]).toMatchObject({ verification: { verified: false } })
   })
 
-  it('(its secret is not the one of the channel) fails the test of the webhook', async () => {
+  it('(another program stored a secret that is not the one of the channel) fails the test of the webhook', async () => {
+    const lines = fleet.map(({ account }) => lineOf(account))
+    await apply(csv(lines), ['--no-webhook'])
+    const [{ account }] = fleet as [SimulatedPlatform]
+    await database.query(`update official_account set channel_secret = 'another' where channel_id = $1`, [
+      account.channelId,
+    ])
+    lines[0] = lineOf({ ...account, channelSecret: '' })
+    await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
+  })
+
+  it('(LINE refuses its secret) is a fault of the file, which changes nothing', async () => {
     const lines = fleet.map(({ account }) => lineOf(account))
     lines[0] = lineOf({ ...(fleet[0] as SimulatedPlatform).account, channelSecret: 'another' })
-    await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
+    const { status, stderr } = await apply(csv(lines))
+    expect([status, stderr]).toEqual([
+      1,
+      expect.stringContaining('line 2, column channel_secret: LINE refuses'),
+    ])
+    expect(await stored()).toEqual([])
   })
 
   it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
@@ -293,6 +309,11 @@ describe('an account with a problem', () => {
     await apply(csv())
     const webhook = settings.webhook
     organizationId = await addOrganization(database, 'Other agency')
+    // The file cannot add it.
+    expect((await apply(csv([lineOf(account)]))).stderr).toContain('is already account')
+    const { channelId, channelSecret } = account
+    const columns = { name: 'x', channel_id: channelId, channel_secret: channelSecret }
+    await addAccount(database, organizationId, columns)
     await expectProblem(
       csv([lineOf(account)]),
       /webhook URL is that of account \d+, which has the same channel/,

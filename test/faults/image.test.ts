@@ -123,7 +123,7 @@ describe.skipIf(!canRun)('the image with the embedded PostgreSQL', () => {
     const { id, url } = await runContainer(EMBEDDED, '--volume', `${volume}:/data`)
     await becomesWell(url)
     const account = ['--organization-name', 'o', '--name', 'n', '--channel-id', '2000000001']
-    const secret = ['--channel-secret', CHANNEL_SECRET]
+    const secret = ['--channel-secret', CHANNEL_SECRET, '--unproven']
     const { accountId } = JSON.parse(
       await podman('exec', id, 'oa-audience', 'setup', ...account, ...secret, '--json'),
     )

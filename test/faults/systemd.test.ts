@@ -82,7 +82,7 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
     const program = `${process.execPath} ${root}/opt/oa-audience/current/dist/src/cli/main.js`
     const setUp = run(
       root,
-      `${program} setup --organization-name Agency --name Coffee --channel-id 2000000001 --channel-secret ${channelSecret}`,
+      `${program} setup --organization-name Agency --name Coffee --channel-id 2000000001 --channel-secret ${channelSecret} --unproven`,
     )
     expect(setUp).toMatchObject({ status: 0 })
     const account = { accountId: 1n, channelSecret, botUserId: randomUserId() }

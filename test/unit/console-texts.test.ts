@@ -40,7 +40,7 @@ const FACTS: { [R in Reason]: Extract<Problem, { reason: R }>['facts'] } = {
   other_account: {},
   webhook_elsewhere: { check: checkOf('no_webhook_url') },
   webhook_inactive: {},
-  webhook_test_failed: {},
+  webhook_test_failed: { check: checkOf('test_signature_refused') },
   line_signature_refused: { count: 1234, lastAt: AT },
   foreign_destination: { lastAt: AT },
   chat_signature_refused: { count: 1234, lastAt: AT },
@@ -54,14 +54,17 @@ const FACTS: { [R in Reason]: Extract<Problem, { reason: R }>['facts'] } = {
   quota_used_up: { limit: 1234 },
   not_verifiable: { hasChannelId: false, hasChannelSecret: false },
   platform_unreachable: { hours: 6, fault: 'timeout' },
-  never_delivered: { days: null, addedAt: AT },
+  never_delivered: { days: null, addedAt: AT, secretChangedAt: null },
   unusually_quiet: { lastAt: AT },
   silent_for_days: { lastAt: AT },
 }
 
 const VARIANTS: Problem[] = [
   { reason: 'token_expires', status: 'degraded', facts: { expiresAt: AT, isExpired: true } },
-  { reason: 'never_delivered', status: 'quiet', facts: { days: 35, addedAt: AT } },
+  { reason: 'never_delivered', status: 'quiet', facts: { days: 35, addedAt: AT, secretChangedAt: null } },
+  { reason: 'never_delivered', status: 'quiet', facts: { days: null, addedAt: AT, secretChangedAt: AT } },
+  { reason: 'webhook_test_failed', status: 'broken', facts: { check: checkOf('test_timed_out') } },
+  { reason: 'webhook_test_failed', status: 'broken', facts: { check: checkOf('test_error_status') } },
   { reason: 'token_refused', status: 'broken', facts: { check: null } },
   { reason: 'not_verifiable', status: 'degraded', facts: { hasChannelId: true, hasChannelSecret: false } },
 ]

@@ -122,7 +122,7 @@ function Health({
               <b>{t.account.fix}:</b> {fix}
             </p>
             <div class="actions">
-              {canManage && <FixButton reason={problem.reason} id={id} onDone={onFixed} />}
+              {canManage && <FixButton problem={problem} id={id} onDone={onFixed} />}
               {mayBeUnreachable(problem.reason) && examination.result === null && (
                 <ExamineButton examination={examination} />
               )}

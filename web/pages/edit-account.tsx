@@ -2,16 +2,12 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import {
-  AccountFields,
-  type FormField,
-  PUBLIC_FIELDS,
-  SECRET_FIELDS,
-  type Values,
-} from '../parts/account-fields.tsx'
+import { VerifyAccount } from '../parts/account-actions.tsx'
+import { AccountFields, PUBLIC_FIELDS, SECRET_FIELDS, type Values } from '../parts/account-fields.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { Form } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
+import type { FormField } from '../parts/problem-fixes.ts'
 import { Failure, Loading } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -48,6 +44,7 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   const { t } = useLocalized()
   const { id } = account
   const [values, setValues] = useState<Values>(() => valuesOf(account))
+  const [isUnproven, setUnproven] = useState(false)
   useEffect(() => {
     if (field === null) return
     // After the page has focused its title.
@@ -58,11 +55,22 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   }, [field])
   const save = async () => {
     const changes = changesOf(account, values)
-    await post(`/api/accounts/${id}`, changes)
+    const saved = await post<{ isUnproven?: boolean }>(`/api/accounts/${id}`, changes)
     // The outcome is on the page of the account, also if LINE does not respond.
     if (CREDENTIALS.some((name) => name in changes))
       await post(`/api/accounts/${id}/verify`, {}).catch(() => undefined)
-    navigate(`/accounts/${id}`)
+    if (saved.isUnproven) setUnproven(true)
+    else navigate(`/accounts/${id}`)
+  }
+  if (isUnproven) {
+    return (
+      <>
+        <p class="notice warning" role="status">
+          {t.manage.unproven}
+        </p>
+        <VerifyAccount id={id} testWebhook onDone={() => navigate(`/accounts/${id}`)} />
+      </>
+    )
   }
   return (
     <Form submit={t.manage.save} onSubmit={save} onCancel={() => navigate(`/accounts/${id}`)}>

@@ -23,7 +23,7 @@ type State =
   | { step: 'choose' }
   | { step: 'reading' }
   | { step: 'preview'; content: string; preview: FilePreview }
-  | { step: 'applied'; preview: FilePreview; job: Task }
+  | { step: 'applied'; preview: FilePreview; job: Task; unproven: number }
 
 export function FleetFilePage() {
   const { t } = useLocalized()
@@ -71,11 +71,12 @@ export function FleetFilePage() {
         <Preview
           {...state}
           names={names}
-          onApplied={(preview, job) => setState({ step: 'applied', preview, job })}
+          onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
         />
       )}
       {state.step === 'applied' && (
         <Panel title={t.file.applied}>
+          {state.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
           <TaskProgress
             started={state.job}
             outcomes={(task) => <OnboardingOutcomes task={task} accounts={state.preview.accounts} />}
@@ -96,7 +97,7 @@ function Preview({
   content: string
   preview: FilePreview
   names: Map<string, string>
-  onApplied: (preview: FilePreview, job: Task) => void
+  onApplied: (preview: FilePreview, job: Task, unproven: number) => void
 }) {
   const { t, number } = useLocalized()
   const [setsWebhook, setSetsWebhook] = useState(true)
@@ -104,8 +105,9 @@ function Preview({
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
     const path = `/api/fleet-file/apply?webhook=${setsWebhook ? 'yes' : 'no'}`
-    const { accounts, job } = await postText<Pick<FilePreview, 'accounts'> & { job: Task }>(path, content)
-    onApplied({ accounts, faults: [], faultCount: 0 }, job)
+    type Applied = Pick<FilePreview, 'accounts'> & { job: Task; unproven: number }
+    const { accounts, job, unproven } = await postText<Applied>(path, content)
+    onApplied({ accounts, faults: [], faultCount: 0 }, job, unproven)
   }
   return (
     <Panel title={t.file.preview}>

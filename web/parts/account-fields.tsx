@@ -1,9 +1,8 @@
 /** The fields of an account's form. A stored secret is never shown: it is kept, replaced or removed. */
-import type { Field as FieldName } from '../../src/operator/accounts/account-fields.ts'
 import { useLocalized } from '../texts.ts'
 import { Field, TextField } from './form.tsx'
+import type { FormField } from './problem-fixes.ts'
 
-export type FormField = Exclude<FieldName, 'oaHash'>
 /** Null: remove the stored value. */
 export type Values = Partial<Record<FormField, string | null>>
 

@@ -67,7 +67,7 @@ function Steps({
     [steps.token_ok, isOk('access_token')],
     [steps.endpoint, isOk('webhook_endpoint')],
     [steps.active, isOk('webhook_active')],
-    [steps.delivered, facts.lastDeliveryAt !== null],
+    [steps.delivered, facts.lastDeliveryAt !== null && facts.unprovenSecretAt === null],
   ]
   return (
     <ol class="checks">

@@ -14,10 +14,12 @@ export interface AddedAccount {
   webhookUrl: string
   callbackUrl: string
   trackingKey: string
+  /** LINE did not respond */
+  isUnproven?: boolean
 }
 
 export function NextSteps({
-  account: { id, webhookUrl, callbackUrl, trackingKey },
+  account: { id, webhookUrl, callbackUrl, trackingKey, isUnproven = false },
   values,
   trail,
 }: {
@@ -40,6 +42,7 @@ export function NextSteps({
         </Link>
       }
     >
+      {isUnproven && <p class="notice warning">{t.manage.unproven}</p>}
       <Panel title={next.line}>
         <ol class="steps">
           <li>

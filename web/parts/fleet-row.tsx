@@ -4,7 +4,7 @@ import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
-import { fixPath } from './fixes.tsx'
+import { fixPath } from './problem-fixes.ts'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
@@ -50,7 +50,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
       <td class="wide-only col-problem">
         {problem && explained && (
           <span title={explained.message}>
-            <Link href={canManage ? fixPath(problem.reason, id) : `/accounts/${id}`}>{label}</Link>
+            <Link href={canManage ? fixPath(problem, id) : `/accounts/${id}`}>{label}</Link>
             {further && <span class="muted">{further}</span>}
           </span>
         )}

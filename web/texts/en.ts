@@ -846,6 +846,8 @@ export const en = {
     optional: 'Further settings',
     isKept: 'stored; stays as it is',
     willBeRemoved: 'will be removed',
+    unproven:
+      'LINE does not respond, so nothing proves that channel id and secret belong together. Verify the account with a test delivery.',
     unusualSecret:
       'LINE’s channel secrets have 32 digits 0-9 a-f. If this one is wrong, every delivery is refused.',
     fields: {

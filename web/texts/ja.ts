@@ -1,6 +1,6 @@
 /** Japanese. */
 import type { ReasonFacts } from '../../src/operator/accounts/account-status.ts'
-import type { Formats } from '../../src/operator/accounts/problem-texts.ts'
+import { type Formats, testFix } from '../../src/operator/accounts/problem-texts.ts'
 import { type CheckTexts, failureText } from './checks.ts'
 import type { Texts } from './en.ts'
 
@@ -22,6 +22,8 @@ const failed: CheckTexts['failed'] = {
   test_not_connected: 'LINE が Webhook URL に接続できません。ホスト、ポート、証明書を確認してください',
   test_timed_out: 'Webhook URL が LINE に時間内に応答しませんでした',
   test_error_status: 'Webhook URL がエラーを返しました',
+  test_signature_refused:
+    'このサービスがテスト配信の署名を拒否しました。登録されているチャネルシークレットがチャネルのものと異なります',
   test_failed: 'LINE のテスト配信が失敗しました',
   nothing_to_test: 'テストする Webhook URL がありません。先に設定してください',
 }
@@ -374,9 +376,14 @@ export const ja: Texts = {
       '「Webhook の利用」がオフのため、LINE はイベントを送信しません。',
       'LINE Developers コンソールで「Webhook の利用」をオンにしてください。',
     ],
-    webhook_test_failed: () => [
-      '前回の LINE の Webhook テストは、このサービスに届きませんでした。',
-      'PUBLIC_URL にインターネットから到達できるか確認し、テスト配信付きで検証してください。',
+    webhook_test_failed: ({ check }) => [
+      `${failureText(failed, check) ?? failed.test_failed}。`,
+      testFix(check, {
+        test_signature_refused: SECRET_FIX,
+        test_error_status:
+          'Webhook URL でどのプログラムが応答しているか確認し、テスト配信付きで検証してください。',
+        other: 'PUBLIC_URL にインターネットから到達できるか確認し、テスト配信付きで検証してください。',
+      }),
     ],
     line_signature_refused: refusedSignatures,
     foreign_destination: ({ lastAt }, { relative }) => [
@@ -432,12 +439,18 @@ export const ja: Texts = {
       `LINE が ${number(hours)} 時間、検証に応答していません（接続できない、遅い、またはレート制限）。`,
       'LINE への HTTPS 通信を許可してください。',
     ],
-    never_delivered: ({ days, addedAt }, { number, relative }) => [
-      days === null
-        ? `アカウントの追加（${relative(addedAt)}）以降、LINE から何も配信されていません。`
-        : `${number(days)} 日間、LINE から何も配信されていません。`,
-      'LINE Developers コンソールで Webhook URL を設定し、テスト配信付きで検証してください。',
-    ],
+    never_delivered: ({ days, addedAt, secretChangedAt }, { number, relative }) =>
+      secretChangedAt
+        ? [
+            `チャネルシークレットの変更（${relative(secretChangedAt)}）以降、LINE から何も配信されていません。`,
+            TEST_FIX,
+          ]
+        : [
+            days === null
+              ? `アカウントの追加（${relative(addedAt)}）以降、LINE から何も配信されていません。`
+              : `${number(days)} 日間、LINE から何も配信されていません。`,
+            'LINE Developers コンソールで Webhook URL を設定し、テスト配信付きで検証してください。',
+          ],
     unusually_quiet: ({ lastAt }, { relative }) => [
       `LINE の最後の配信は${relative(lastAt)}です。このアカウントのこの曜日と時間帯としては異例です。`,
       TEST_FIX,
@@ -1103,6 +1116,8 @@ export const ja: Texts = {
     optional: 'その他の設定',
     isKept: '保存済み（変更しません）',
     willBeRemoved: '削除されます',
+    unproven:
+      'LINE が応答しないため、チャネル ID とシークレットの組み合わせを確認できませんでした。テスト配信付きでアカウントを検証してください。',
     unusualSecret:
       'LINE のチャネルシークレットは 0-9 a-f の 32 桁です。誤っていると、すべての配信が拒否されます。',
     fields: {

@@ -1,6 +1,6 @@
 /** Thai. */
 import type { ReasonFacts } from '../../src/operator/accounts/account-status.ts'
-import type { Formats } from '../../src/operator/accounts/problem-texts.ts'
+import { type Formats, testFix } from '../../src/operator/accounts/problem-texts.ts'
 import { type CheckTexts, failureText } from './checks.ts'
 import type { Texts } from './en.ts'
 
@@ -22,6 +22,7 @@ const failed: CheckTexts['failed'] = {
   test_not_connected: 'LINE เชื่อมต่อกับ Webhook URL ไม่ได้ ตรวจสอบโฮสต์ พอร์ต และใบรับรอง',
   test_timed_out: 'Webhook URL ไม่ตอบ LINE ภายในเวลาที่กำหนด',
   test_error_status: 'Webhook URL ตอบกลับด้วยข้อผิดพลาด',
+  test_signature_refused: 'บริการนี้ปฏิเสธลายเซ็นของการทดสอบการส่ง channel secret ที่บันทึกไว้ไม่ตรงกับของ channel',
   test_failed: 'การทดสอบการส่งของ LINE ล้มเหลว',
   nothing_to_test: 'ไม่มี Webhook URL ให้ทดสอบ ตั้งค่าก่อน',
 }
@@ -358,9 +359,13 @@ export const th: Texts = {
       '"Use webhook" ปิดอยู่ LINE จึงไม่ส่งอีเวนต์',
       'เปิด "Use webhook" ใน LINE Developers Console',
     ],
-    webhook_test_failed: () => [
-      'การทดสอบ webhook ครั้งล่าสุดของ LINE มาไม่ถึงบริการนี้',
-      'ตรวจสอบว่า PUBLIC_URL เข้าถึงได้จากอินเทอร์เน็ต แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+    webhook_test_failed: ({ check }) => [
+      failureText(failed, check) ?? failed.test_failed,
+      testFix(check, {
+        test_signature_refused: SECRET_FIX,
+        test_error_status: 'ตรวจสอบว่าโปรแกรมใดตอบที่ Webhook URL แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+        other: 'ตรวจสอบว่า PUBLIC_URL เข้าถึงได้จากอินเทอร์เน็ต แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+      }),
     ],
     line_signature_refused: refusedSignatures,
     foreign_destination: ({ lastAt }, { relative }) => [
@@ -416,12 +421,15 @@ export const th: Texts = {
       `LINE ไม่ตอบสนองต่อการตรวจยืนยันมา ${number(hours)} ชั่วโมง (เชื่อมต่อไม่ได้ ช้า หรือจำกัดอัตรา)`,
       'อนุญาตการเชื่อมต่อ HTTPS ไปยัง LINE',
     ],
-    never_delivered: ({ days, addedAt }, { number, relative }) => [
-      days === null
-        ? `LINE ยังไม่เคยส่งอะไรมาตั้งแต่เพิ่มบัญชี (${relative(addedAt)})`
-        : `LINE ไม่ได้ส่งอะไรมา ${number(days)} วัน`,
-      'ตั้งค่า Webhook URL ใน LINE Developers Console แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
-    ],
+    never_delivered: ({ days, addedAt, secretChangedAt }, { number, relative }) =>
+      secretChangedAt
+        ? [`LINE ยังไม่ได้ส่งอะไรมาตั้งแต่เปลี่ยน channel secret (${relative(secretChangedAt)})`, TEST_FIX]
+        : [
+            days === null
+              ? `LINE ยังไม่เคยส่งอะไรมาตั้งแต่เพิ่มบัญชี (${relative(addedAt)})`
+              : `LINE ไม่ได้ส่งอะไรมา ${number(days)} วัน`,
+            'ตั้งค่า Webhook URL ใน LINE Developers Console แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+          ],
     unusually_quiet: ({ lastAt }, { relative }) => [
       `LINE ส่งครั้งล่าสุด ${relative(lastAt)} ซึ่งผิดปกติสำหรับบัญชีนี้ในช่วงเวลานี้ของสัปดาห์`,
       TEST_FIX,
@@ -1075,6 +1083,7 @@ export const th: Texts = {
     optional: 'การตั้งค่าเพิ่มเติม',
     isKept: 'บันทึกไว้แล้ว ไม่เปลี่ยนแปลง',
     willBeRemoved: 'จะถูกลบ',
+    unproven: 'LINE ไม่ตอบ จึงยังยืนยันไม่ได้ว่า channel ID และ channel secret เป็นของคู่กัน ตรวจยืนยันบัญชีพร้อมทดสอบการส่ง',
     unusualSecret: 'Channel secret ของ LINE มี 32 หลัก (0-9 a-f) หากไม่ถูกต้อง การส่งทุกครั้งจะถูกปฏิเสธ',
     fields: {
       name: 'ชื่อ',

@@ -1,6 +1,6 @@
 /** Traditional Chinese as written in Taiwan, with the terms of LINE Taiwan. */
 import type { ReasonFacts } from '../../src/operator/accounts/account-status.ts'
-import type { Formats } from '../../src/operator/accounts/problem-texts.ts'
+import { type Formats, testFix } from '../../src/operator/accounts/problem-texts.ts'
 import { type CheckTexts, failureText } from './checks.ts'
 import type { Texts } from './en.ts'
 
@@ -22,6 +22,7 @@ const failed: CheckTexts['failed'] = {
   test_not_connected: 'LINE 無法連線到 Webhook 網址，請檢查主機、連接埠與憑證',
   test_timed_out: 'Webhook 網址未在時限內回應 LINE',
   test_error_status: 'Webhook 網址回應了錯誤',
+  test_signature_refused: '本服務拒絕了測試傳送的簽章：儲存的 Channel secret 與 Channel 的不同',
   test_failed: 'LINE 的測試傳送失敗',
   nothing_to_test: '沒有可測試的 Webhook 網址，請先設定',
 }
@@ -358,9 +359,13 @@ export const zh: Texts = {
       '「Use webhook」已關閉，因此 LINE 不會傳送事件。',
       '請在 LINE Developers Console 開啟「Use webhook」。',
     ],
-    webhook_test_failed: () => [
-      'LINE 最近一次的 Webhook 測試未送達本服務。',
-      '請確認可從網際網路連線到 PUBLIC_URL，再驗證帳號並進行測試傳送。',
+    webhook_test_failed: ({ check }) => [
+      `${failureText(failed, check) ?? failed.test_failed}。`,
+      testFix(check, {
+        test_signature_refused: SECRET_FIX,
+        test_error_status: '請確認是哪個程式在 Webhook 網址上回應，再驗證帳號並進行測試傳送。',
+        other: '請確認可從網際網路連線到 PUBLIC_URL，再驗證帳號並進行測試傳送。',
+      }),
     ],
     line_signature_refused: refusedSignatures,
     foreign_destination: ({ lastAt }, { relative }) => [
@@ -416,12 +421,15 @@ export const zh: Texts = {
       `LINE 已 ${number(hours)} 小時未回應驗證（無法連線、過慢或限制流量）。`,
       '請允許對 LINE 的 HTTPS 對外連線。',
     ],
-    never_delivered: ({ days, addedAt }, { number, relative }) => [
-      days === null
-        ? `自帳號新增（${relative(addedAt)}）以來，LINE 尚未傳送任何內容。`
-        : `LINE 已 ${number(days)} 天未傳送任何內容。`,
-      '請在 LINE Developers Console 設定 Webhook 網址，再驗證帳號並進行測試傳送。',
-    ],
+    never_delivered: ({ days, addedAt, secretChangedAt }, { number, relative }) =>
+      secretChangedAt
+        ? [`自 Channel secret 變更（${relative(secretChangedAt)}）以來，LINE 尚未傳送任何內容。`, TEST_FIX]
+        : [
+            days === null
+              ? `自帳號新增（${relative(addedAt)}）以來，LINE 尚未傳送任何內容。`
+              : `LINE 已 ${number(days)} 天未傳送任何內容。`,
+            '請在 LINE Developers Console 設定 Webhook 網址，再驗證帳號並進行測試傳送。',
+          ],
     unusually_quiet: ({ lastAt }, { relative }) => [
       `LINE 最近一次傳送是${relative(lastAt)}，以此帳號在一週中的這個時段而言並不尋常。`,
       TEST_FIX,
@@ -1073,6 +1081,7 @@ export const zh: Texts = {
     optional: '其他設定',
     isKept: '已儲存，維持不變',
     willBeRemoved: '將會移除',
+    unproven: 'LINE 沒有回應，無法確認 Channel ID 與 Channel secret 是否相符。請驗證帳號並進行測試傳送。',
     unusualSecret: 'LINE 的 channel secret 是 32 位的 0-9 a-f。如果不正確，所有傳送都會被拒絕。',
     fields: {
       name: '名稱',

@@ -47,7 +47,7 @@ export interface ReasonFacts {
   other_account: None
   webhook_elsewhere: { check: Check | null }
   webhook_inactive: None
-  webhook_test_failed: None
+  webhook_test_failed: { check: Check | null }
   line_signature_refused: Refusals
   foreign_destination: { lastAt: string }
   chat_signature_refused: Refusals
@@ -61,8 +61,11 @@ export interface ReasonFacts {
   quota_used_up: { limit: number }
   not_verifiable: { hasChannelId: boolean; hasChannelSecret: boolean }
   platform_unreachable: { hours: number; fault: string }
-  /** days: for at least so many; null: since the account was added */
-  never_delivered: { days: number | null; addedAt: string }
+  /**
+   * days: for at least so many; null: since the account was added. secretChangedAt: LINE delivered before its secret was changed;
+   * null: it never delivered
+   */
+  never_delivered: { days: number | null; addedAt: string; secretChangedAt: string | null }
   unusually_quiet: { lastAt: string }
   silent_for_days: { lastAt: string }
 }
@@ -104,7 +107,7 @@ const CHECKS: {
   other_account: (facts) => failedCheck(facts, 'identity') && NO_FACTS,
   webhook_elsewhere: (facts) => failedCheck(facts, 'webhook_endpoint'),
   webhook_inactive: (facts) => failedCheck(facts, 'webhook_active') && NO_FACTS,
-  webhook_test_failed: (facts) => failedCheck(facts, 'webhook_test') && NO_FACTS,
+  webhook_test_failed: ({ testFailure }) => testFailure !== null && { check: testFailure },
   line_signature_refused: (facts) => isSilent(facts) && refusalsOf(facts, 'line'),
   foreign_destination: ({ foreignDestinationAt }) =>
     foreignDestinationAt !== null && { lastAt: foreignDestinationAt },
@@ -135,11 +138,12 @@ const CHECKS: {
       hours: UNREACHABLE_HOURS,
       fault,
     },
-  never_delivered: ({ lastDeliveryAt, hasChannelSecret, addedAt }, now) =>
+  never_delivered: ({ lastDeliveryAt, unprovenSecretAt, hasChannelSecret, addedAt }, now) =>
     hasChannelSecret &&
-    lastDeliveryAt === null && {
+    (lastDeliveryAt === null || unprovenSecretAt !== null) && {
       days: Date.parse(addedAt) < now - DELIVERIES_KNOWN_DAYS * DAY_MS ? DELIVERIES_KNOWN_DAYS : null,
       addedAt,
+      secretChangedAt: lastDeliveryAt === null ? null : unprovenSecretAt,
     },
   unusually_quiet: ({ lastDeliveryAt, silenceChance }) =>
     lastDeliveryAt !== null &&
@@ -158,9 +162,14 @@ function failedCheck(
   return failedChecks.includes(name) && { check: firstFailure?.name === name ? firstFailure : null }
 }
 
-/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. */
-function isSilent({ lastDeliveryAt, silenceChance }: AccountFacts): boolean {
-  return lastDeliveryAt === null || (silenceChance ?? 1) < UNUSUAL_CHANCE
+/** Whether LINE refuses the stored access token, and not the channel id and secret. */
+export function isStoredToken(check: Check | null): boolean {
+  return check?.reason === 'token_refused' || check?.reason === 'malformed_token'
+}
+
+/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. Deliveries before a change of the secret do not end it. */
+function isSilent({ lastDeliveryAt, unprovenSecretAt, silenceChance }: AccountFacts): boolean {
+  return lastDeliveryAt === null || unprovenSecretAt !== null || (silenceChance ?? 1) < UNUSUAL_CHANCE
 }
 
 /** The refusals of a week are counted for all sources together. */

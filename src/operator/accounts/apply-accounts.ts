@@ -8,6 +8,7 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import type { Changes } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { accountChanges } from './account-fields.ts'
+import { describeOwner, findOwners } from './channels.ts'
 import { addAccountIn, updateAccountIn } from './manage-accounts.ts'
 
 /** Faults in an error message. Further faults are only counted. */
@@ -105,14 +106,22 @@ export async function planAccounts(
     return organizationId === undefined ? [] : [{ ...row, organizationId }]
   })
   const stored = await findStored(database, placed)
+  const owners = await findOwners(
+    database,
+    actor,
+    placed.map(({ channelId }) => channelId),
+  )
   const lines = new Map<string, number>()
   const plans = placed.map((row): Plan => {
-    const key = keyOf(row)
-    const first = lines.get(key)
+    const { line, channelId } = row
+    const first = lines.get(channelId)
+    const known = stored.get(keyOf(row))
+    const owner = known === undefined ? owners.get(channelId) : undefined
     if (first !== undefined)
-      faults.push({ line: row.line, column: null, message: `the account is already in line ${first}.` })
-    else lines.set(key, row.line)
-    return planOf(row, stored.get(key), faults)
+      faults.push({ line, column: null, message: `the account is already in line ${first}.` })
+    else lines.set(channelId, line)
+    if (owner !== undefined) faults.push({ line, column: 'channel_id', message: describeOwner(owner) })
+    return planOf(row, known, faults)
   })
   throwFaults(faults)
   return plans

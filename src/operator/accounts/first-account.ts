@@ -10,10 +10,11 @@ import {
 } from '../../accounts/provisioning.ts'
 import { FatalError } from '../../errors.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
-import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { addAccountIn } from './manage-accounts.ts'
+import { describeOwner, findOwners, type Proof, proveChannel } from './channels.ts'
+import { type AccountParts, addAccountIn } from './manage-accounts.ts'
 import { recordOrganization } from './organizations.ts'
 
 /** Advisory lock (any fixed number) that serializes runs. */
@@ -24,21 +25,25 @@ export interface AddedFirstAccount {
   account: AddedAccount
   client: AddedClient
   key: AddedKey
+  proof: Proof
 }
 
 /**
  * Adds an organization with one account, and a client with a key for it, in one transaction. Throws a FatalError if the
- * organization or the channel already exists.
+ * organization or the channel already exists, and `invalid_input` if LINE refuses the channel id and secret.
  */
-export function addFirstAccount(
-  database: Transactions,
+export async function addFirstAccount(
+  { database, lineApi }: AccountParts,
   actor: Actor,
   organizationName: string,
   columns: NewAccount,
 ): Promise<AddedFirstAccount> {
+  const channelId = columns.channel_id ?? ''
+  await requireNew(database, actor, organizationName, channelId)
+  const proof = await proveChannel(lineApi, columns)
   return transactionWithFreeIds(database, async (transaction) => {
     await transaction.query(lockOtherRuns, [SETUP_LOCK])
-    await requireNew(transaction, organizationName, columns.channel_id ?? null)
+    await requireNew(transaction, actor, organizationName, channelId)
     const organizationId = await addOrganization(transaction, organizationName)
     const name: [null, string] = [null, organizationName]
     await recordOrganization(transaction, actor, 'added', organizationId, { name })
@@ -58,19 +63,12 @@ export function addFirstAccount(
       organizationId,
       accountId: account.id,
     })
-    return { organizationId, account, client, key }
+    return { organizationId, account, client, key, proof }
   })
 }
 
 /** $1 bigint: SETUP_LOCK */
 const lockOtherRuns = statement('lock-setup-runs')`select pg_advisory_xact_lock($1)`
-
-/** $1 channel id text */
-const selectChannel = statement('select-account-by-channel')`
-    select a.id, a.name, o.id as "organizationId", o.name as "organizationName"
-      from official_account a join organization o on o.id = a.organization_id
-     where a.channel_id = $1
-     order by a.id limit 1`
 
 /** $1 name text */
 const selectOrganization = statement('select-organization-by-name')`
@@ -78,26 +76,23 @@ const selectOrganization = statement('select-organization-by-name')`
 
 async function requireNew(
   database: Queryable,
+  actor: Actor,
   organizationName: string,
-  channelId: string | null,
+  channelId: string,
 ): Promise<void> {
-  type Channel = { id: bigint; name: string; organizationId: bigint; organizationName: string }
-  const [channel] = await database.query<Channel>(selectChannel, [channelId])
-  if (channel !== undefined) {
-    const { id, name, organizationId, organizationName } = channel
+  const owner = (await findOwners(database, actor, [channelId])).get(channelId)
+  if (owner !== undefined && channelId !== '') {
+    const { id } = owner
     throw new FatalError(
-      `channel ${channelId} is already account ${id} ${quoted(name)} of organization ${organizationId} ` +
-        `${quoted(organizationName)}. Nothing was added. Run "oa-audience accounts show ${id}" to see its addresses, or ` +
+      `${describeOwner(owner)} Nothing was added. Run "oa-audience accounts show ${id}" to see its addresses, or ` +
         `"oa-audience keys add --client ID --account ${id}" for another key.`,
     )
   }
   const [organization] = await database.query<{ id: bigint }>(selectOrganization, [organizationName])
   if (organization !== undefined) {
     throw new FatalError(
-      `organization ${organization.id} ${quoted(organizationName)} already exists. Nothing was added. Run ` +
+      `organization ${organization.id} ${JSON.stringify(organizationName)} already exists. Nothing was added. Run ` +
         `"oa-audience accounts add --organization ${organization.id} --name NAME" to add another account to it.`,
     )
   }
 }
-
-const quoted = (name: string) => JSON.stringify(name)

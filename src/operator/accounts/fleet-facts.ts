@@ -25,6 +25,8 @@ export interface AccountFacts {
 
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
+  /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
+  unprovenSecretAt: string | null
   /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
   silenceChance: number | null
   deliveries24h: number
@@ -42,6 +44,8 @@ export interface AccountFacts {
   failedChecks: Array<Check['name']>
   /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
   firstFailure: Check | null
+  /** the failed check of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
+  testFailure: Check | null
   /** time of the last check, and why LINE did not respond */
   checkedAt: string | null
   fault: string | null
@@ -88,6 +92,7 @@ const selectFleet = statement('select-fleet')`
                 then a.foreign_destination_at end as "foreignDestinationAt",
            a.foreign_destination as "foreignDestination",
            last.last_at as "lastDeliveryAt",
+           case when a.channel_secret_changed_at < last.last_at then null else a.channel_secret_changed_at end as "unprovenSecretAt",
            case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
                 when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
                 else silence_chance(a.id, last.last_at) end as "silenceChance",
@@ -100,6 +105,10 @@ const selectFleet = statement('select-fleet')`
            case when (a.verification->>'verified')::boolean then '[]'
                 else jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name') end as "failedChecks",
            jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false)') as "firstFailure",
+           case when a.webhook_tested_at < last.last_at
+                  or a.webhook_tested_at < a.channel_secret_changed_at
+                 and a.webhook_test_failure->>'reason' = 'test_signature_refused' then null
+                else a.webhook_test_failure end as "testFailure",
            c.checked_at as "checkedAt", c.fault, c.token_expires_at as "tokenExpiresAt",
            c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed", c.members::float8 as members,
            c.following::float8 as following, c.blocked::float8 as blocked, c.profiles_due::float8 as "profilesDue",
@@ -123,13 +132,14 @@ const selectFleet = statement('select-fleet')`
          where h.channel_oa_id = a.id
            and h.hour >= date_trunc('hour', case when figures.are_fresh then c.judged_at
                                                  else now() - interval '23 hours' end)) hours on true
-      -- Wrong signatures of a week. A source is listed if nothing valid came from it since.
+      -- Wrong signatures of a week. A source is listed if nothing valid came from it since, and its secret is still the one that refused.
       left join lateral (
         select sum(r.count) as count, max(r.last_at) as last_at,
                array_agg(r.source) filter (where r.last_at > coalesce(
                  (select h.last_at from delivery_hour h
                    where h.channel_oa_id = a.id and h.source = r.source and h.last_at is not null
-                   order by h.hour desc limit 1), '-infinity')) as sources
+                   order by h.hour desc limit 1), '-infinity')
+                 and (r.source = 'line' and r.last_at < a.channel_secret_changed_at) is not true) as sources
           from (select h.source, sum(h.refused) as count, max(h.last_refused_at) as last_at
                   from delivery_hour h
                  where h.channel_oa_id = a.id and h.refused > 0 and h.hour > now() - interval '7 days'
@@ -209,7 +219,7 @@ type Time = (typeof TIMES)[number]
 
 const TIMES = [
   ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
-  ...['countedAt', 'addedAt'],
+  ...['countedAt', 'addedAt', 'unprovenSecretAt'],
 ] as const
 
 /** Changes the row that it receives: a copy would cost as much as the rest. */

@@ -10,6 +10,7 @@ import {
 } from '../../accounts/provisioning.ts'
 import type { Claims, Verification } from '../../accounts/verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from '../../accounts/verify.ts'
+import type { LineApi } from '../../line-api/client.ts'
 import type { Database } from '../../postgres/database.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
@@ -17,6 +18,7 @@ import { type Changes, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { accountChanges, changedColumns, concernsVerification } from './account-fields.ts'
 import type { DeletedRows } from './account-rows.ts'
+import { type Proof, proveChannel, requireFreeChannel } from './channels.ts'
 import { removeAccount as removeRows } from './remove-account.ts'
 
 /** What the log of changes says about an account. */
@@ -43,17 +45,29 @@ export function recordAccount(
 export const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
   organizationIds === null || organizationIds.includes(id)
 
-/** Returns null if the actor does not see the organization. Throws the violated constraint if it does not exist. */
+export interface AccountParts {
+  database: Transactions
+  /** proves channel secrets; null: store them unproven */
+  lineApi: LineApi | null
+}
+
+/**
+ * Returns null if the actor does not see the organization. Throws `invalid_input` for a channel that LINE refuses or another account has,
+ * and the violated constraint if the organization does not exist.
+ */
 export async function addAccount(
-  database: Transactions,
+  { database, lineApi }: AccountParts,
   actor: Actor,
   organizationId: OrganizationId,
   columns: NewAccount,
-): Promise<AddedAccount | null> {
+): Promise<(AddedAccount & { proof: Proof }) | null> {
   if (!seesOrganization(actor, organizationId)) return null
-  return transactionWithFreeIds(database, (transaction) =>
+  await requireFreeChannel(database, actor, columns.channel_id)
+  const proof = await proveChannel(lineApi, columns)
+  const added = await transactionWithFreeIds(database, (transaction) =>
     addAccountIn(transaction, actor, organizationId, columns),
   )
+  return { ...added, proof }
 }
 
 /** In a transaction that transactionWithFreeIds runs. */
@@ -86,14 +100,43 @@ const clearVerification = statement('clear-account-verification')`
 
 type LockedAccount = { id: AccountId; organizationId: OrganizationId; columns: AccountColumns }
 
-/** Returns what changed, or null if the account does not exist for the actor. */
-export function updateAccount(
-  database: Transactions,
+/**
+ * Returns what changed, or null if the account does not exist for the actor. Throws `invalid_input` for a channel that LINE refuses or
+ * another account has. Two changes at the same time, one of the id and one of the secret, may store a pair that nobody proved.
+ */
+export async function updateAccount(
+  { database, lineApi }: AccountParts,
   actor: Actor,
   id: AccountId,
   columns: Partial<AccountColumns>,
-): Promise<Changes | null> {
-  return database.transaction((transaction) => updateAccountIn(transaction, actor, id, columns))
+): Promise<{ changes: Changes; proof: Proof } | null> {
+  const proof = await checkChannel({ database, lineApi }, actor, id, columns)
+  const changes = await database.transaction((transaction) =>
+    updateAccountIn(transaction, actor, id, columns),
+  )
+  return changes && { changes, proof }
+}
+
+async function checkChannel(
+  { database, lineApi }: AccountParts,
+  actor: Actor,
+  id: AccountId,
+  columns: Partial<AccountColumns>,
+): Promise<Proof> {
+  if (columns.channel_id === undefined && columns.channel_secret === undefined) return 'not_asked'
+  const account = await database.transaction((transaction) => lockStored(transaction, actor, id))
+  if (account === null) return 'not_asked'
+  const changes = accountChanges(account.stored, columns)
+  if ('channelId' in changes) await requireFreeChannel(database, actor, columns.channel_id)
+  if (!('channelId' in changes) && !('channelSecret' in changes)) return 'not_asked'
+  return proveChannel(lineApi, { ...account.stored, ...columns })
+}
+
+/** Locks the account until the transaction ends. Null if it does not exist for the actor. */
+async function lockStored(transaction: Queryable, { organizationIds }: Actor, id: AccountId) {
+  const [account] = await transaction.query<LockedAccount>(lockAccount, [id, organizationIds])
+  if (account === undefined) return null
+  return { ...account, stored: decryptAccount(transaction.secretKeys, id, account.columns) }
 }
 
 export async function updateAccountIn(
@@ -102,10 +145,9 @@ export async function updateAccountIn(
   id: AccountId,
   columns: Partial<AccountColumns>,
 ): Promise<Changes | null> {
-  const [account] = await transaction.query<LockedAccount>(lockAccount, [id, actor.organizationIds])
-  if (account === undefined) return null
-  const stored = decryptAccount(transaction.secretKeys, id, account.columns)
-  const changes = accountChanges(stored, columns)
+  const account = await lockStored(transaction, actor, id)
+  if (account === null) return null
+  const changes = accountChanges(account.stored, columns)
   if (Object.keys(changes).length === 0) return changes
   await updateColumns(transaction, id, changedColumns(changes, columns))
   if (concernsVerification(changes)) await transaction.query(clearVerification, [id])

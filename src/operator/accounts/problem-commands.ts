@@ -1,7 +1,7 @@
 /** Problems of accounts as the command line shows them: the English sentences, and the command that fixes the problem. */
 import type { AccountId } from '../../accounts/account.ts'
 import { age } from '../format.ts'
-import type { Problem } from './account-status.ts'
+import { isStoredToken, type Problem } from './account-status.ts'
 import { describeProblem, type Formats, PROBLEM_TEXTS } from './problem-texts.ts'
 
 export interface ExplainedProblem {
@@ -38,7 +38,14 @@ function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
     case 'line_signature_refused':
     case 'line_signature_doubtful':
       return `oa-audience accounts update ${id} --channel-secret -`
+    case 'webhook_test_failed':
+      return facts.check?.reason === 'test_signature_refused'
+        ? `oa-audience accounts update ${id} --channel-secret -`
+        : `oa-audience accounts verify ${id} --test-webhook`
     case 'token_refused':
+      return isStoredToken(facts.check)
+        ? `oa-audience accounts update ${id} --channel-access-token -`
+        : `oa-audience accounts update ${id} --channel-id ID --channel-secret -`
     case 'other_account':
       return `oa-audience accounts update ${id} --channel-id ID --channel-secret -`
     case 'chat_signature_refused':
@@ -52,7 +59,6 @@ function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
     }
     case 'foreign_destination':
       return `oa-audience accounts verify ${id}`
-    case 'webhook_test_failed':
     case 'never_delivered':
     case 'unusually_quiet':
     case 'silent_for_days':

@@ -2,6 +2,7 @@
  * The English sentences about problems of accounts: what is wrong, and how to fix it. The command line and the English pages of
  * the console use them. Each other language of the console has a table of the same type.
  */
+import type { Check } from '../../accounts/verification.ts'
 import type { Problem, Reason, ReasonFacts } from './account-status.ts'
 
 /** How a reader sees numbers and times. */
@@ -23,6 +24,15 @@ export function describeProblem<R extends Reason>(
   formats: Formats,
 ): [message: string, fix: string] {
   return texts[reason](facts, formats)
+}
+
+/** The fix of a failed webhook test depends on why it failed. */
+export function testFix(
+  check: Check | null,
+  fixes: Record<'test_signature_refused' | 'test_error_status' | 'other', string>,
+): string {
+  const reason = check?.reason
+  return reason === 'test_signature_refused' || reason === 'test_error_status' ? fixes[reason] : fixes.other
 }
 
 const TEST_FIX = 'Verify the account with a test delivery.'
@@ -53,9 +63,15 @@ export const PROBLEM_TEXTS: ProblemTexts = {
     'The switch "Use webhook" is off, so LINE sends no events.',
     'Turn on "Use webhook" in the LINE Developers Console.',
   ],
-  webhook_test_failed: () => [
-    'The last webhook test of LINE did not reach this service.',
-    'Check that PUBLIC_URL is reachable from the internet, then verify the account with a test delivery.',
+  webhook_test_failed: ({ check }) => [
+    sentence(check?.message ?? 'The last webhook test of LINE failed'),
+    testFix(check, {
+      test_signature_refused: SECRET_FIX,
+      test_error_status:
+        'Check which program responds at the webhook URL, then verify the account with a test delivery.',
+      other:
+        'Check that PUBLIC_URL is reachable from the internet, then verify the account with a test delivery.',
+    }),
   ],
   line_signature_refused: refusedSignatures,
   foreign_destination: ({ lastAt }, { relative }) => [
@@ -106,12 +122,18 @@ export const PROBLEM_TEXTS: ProblemTexts = {
     `LINE has not responded to a verification for ${number(hours)} hours (${fault}).`,
     'Allow outgoing HTTPS to LINE.',
   ],
-  never_delivered: ({ days, addedAt }, { number, relative }) => [
-    days === null
-      ? `LINE has not delivered anything since the account was added ${relative(addedAt)}.`
-      : `LINE has not delivered anything for ${number(days)} days.`,
-    'Set the webhook URL in the LINE Developers Console, then verify the account with a test delivery.',
-  ],
+  never_delivered: ({ days, addedAt, secretChangedAt }, { number, relative }) =>
+    secretChangedAt
+      ? [
+          `LINE has not delivered anything since the channel secret was changed ${relative(secretChangedAt)}.`,
+          TEST_FIX,
+        ]
+      : [
+          days === null
+            ? `LINE has not delivered anything since the account was added ${relative(addedAt)}.`
+            : `LINE has not delivered anything for ${number(days)} days.`,
+          'Set the webhook URL in the LINE Developers Console, then verify the account with a test delivery.',
+        ],
   unusually_quiet: ({ lastAt }, { relative }) => [
     `LINE last delivered ${relative(lastAt)}, which is unusual for this account at this time of the week.`,
     TEST_FIX,

@@ -20,6 +20,7 @@ import {
 } from '../accounts/apply-accounts.ts'
 import { readFleet } from '../accounts/fleet-file.ts'
 import { publicUrlFault } from '../accounts/point-webhook.ts'
+import { provePlans } from '../accounts/prove-plans.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { findJob } from '../jobs/job.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
@@ -39,7 +40,7 @@ const checkApply = checker(
 
 export function fleetFileRoutes(
   api: FastifyInstance,
-  { database, onJob, config: { publicUrl } }: ConsoleParts,
+  { database, onJob, verifier: { lineApi }, config: { publicUrl } }: ConsoleParts,
 ): void {
   api.post('/fleet-file/preview', MANAGER, async (request) => {
     const outcome = await withFaults(async () => {
@@ -57,8 +58,10 @@ export function fleetFileRoutes(
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
     if (fault !== null) throw refusal(fault)
     let jobId = 0n
+    let unproven = 0
     const outcome = await withFaults(async () => {
       const wanted = await readFleet(sourceOf(bodyBytes(request)))
+      unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted))
       return applyAccounts(database, operator, wanted, async (transaction, applied) => {
         jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
       })
@@ -66,7 +69,9 @@ export function fleetFileRoutes(
     if (!('faults' in outcome)) {
       onJob?.()
       const job = await findJob(database, operator, jobId)
-      return reply.code(202).send({ job, accounts: outcome.map((account) => rowOf(account, account.id)) })
+      return reply
+        .code(202)
+        .send({ job, unproven, accounts: outcome.map((account) => rowOf(account, account.id)) })
     }
     throw new AppError('invalid_input', {
       details: limited(outcome.faults).faults.map(({ line, column, message }) => ({

@@ -10,6 +10,7 @@ import { checker, Nullable, refuseInput, StorableText } from '../../http/validat
 import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import { columnsOf, type Fields, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
+import type { Proof } from '../accounts/channels.ts'
 import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
 import { findAccountContents } from '../accounts/remove-account.ts'
@@ -71,32 +72,44 @@ function fieldRoutes(
   { database, verifier, config: { publicUrl } }: ConsoleParts,
 ): void {
   const base = publicUrl ?? ''
+  const accountParts = { database, lineApi: verifier.lineApi }
 
   api.post('/accounts', MANAGER, async (request) => {
     const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
     const columns = columnsOf(requireValid(given)) as NewAccount
     const organizationId = idOrNull(organization) ?? 0n
-    const added = await addAccount(database, operatorOf(request), organizationId, columns)
+    const added = await addAccount(accountParts, operatorOf(request), organizationId, columns)
     if (added === null) return refuseInput('organization', `organization ${organization} does not exist.`)
     const { id, oaHash, trackingKey } = added
     const [webhookPath = ''] = verifier.webhookPaths(String(id))
-    return { id, webhookUrl: base + webhookPath, callbackUrl: base + callbackPath(oaHash), trackingKey }
+    const addresses = {
+      webhookUrl: base + webhookPath,
+      callbackUrl: base + callbackPath(oaHash),
+      trackingKey,
+    }
+    return { id, ...addresses, ...ifUnproven(added.proof) }
   })
 
   api.post<OfId>('/accounts/:id', MANAGER, async (request) => {
     const fields = requireValid(checkChanges(parseUtf8Json(bodyBytes(request))))
     const id = requireId(request.params.id)
-    return { changes: found(await updateAccount(database, operatorOf(request), id, columnsOf(fields))) }
+    const { changes, proof } = found(
+      await updateAccount(accountParts, operatorOf(request), id, columnsOf(fields)),
+    )
+    return { changes, ...ifUnproven(proof) }
   })
 
   // The old address stops working at once.
   api.post<OfId>('/accounts/:id/callback-address', MANAGER, async (request) => {
     const oaHash = randomBytes(OA_HASH_BYTES).toString('base64url')
     const id = requireId(request.params.id)
-    found(await updateAccount(database, operatorOf(request), id, { oa_hash: oaHash }))
+    found(await updateAccount(accountParts, operatorOf(request), id, { oa_hash: oaHash }))
     return { callbackUrl: base + callbackPath(oaHash) }
   })
 }
+
+/** The page says that LINE did not respond. */
+const ifUnproven = (proof: Proof) => (proof === 'unproven' ? { isUnproven: true } : {})
 
 /** What the service does with LINE for an account. */
 function workRoutes(api: FastifyInstance, parts: ConsoleParts): void {

@@ -8,7 +8,7 @@ export const REASON_TITLES: Record<Reason, string> = {
   other_account: 'credentials of another account',
   webhook_elsewhere: 'the webhook URL points to another service',
   webhook_inactive: '"Use webhook" is off',
-  webhook_test_failed: "LINE's webhook test does not reach this service",
+  webhook_test_failed: "LINE's webhook test failed",
   line_signature_refused: 'deliveries of LINE have wrong signatures',
   foreign_destination: 'deliveries are for another bot',
   chat_signature_refused: 'callbacks of the support chat have wrong signatures',
