@@ -5,6 +5,7 @@
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
+import { ownerShare, type Reader, readerShare } from '../http/streamer.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 import { isUseDue, LastUse } from './last-use.ts'
@@ -21,7 +22,6 @@ export interface Scope {
 
 interface Caller {
   apiClientId: bigint
-  apiKey: string
   /** Null: the key is not active, has expired, or belongs to another client. */
   scope: Scope | null
 }
@@ -29,7 +29,7 @@ interface Caller {
 declare module 'fastify' {
   interface FastifyRequest {
     /** Null on routes without the guard. */
-    caller: Caller | null
+    caller: (Caller & { findAgain: () => Promise<Caller | null> }) | null
   }
 }
 
@@ -74,9 +74,10 @@ export function requireApiClient(database: Database, now: () => number): onReque
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    const caller = await findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const findAgain = () => findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const caller = await findAgain()
     if (caller === null) throw new AppError('invalid_client')
-    request.caller = caller
+    request.caller = { ...caller, findAgain }
   }
 }
 
@@ -87,6 +88,26 @@ export function requireApiClient(database: Database, now: () => number): onReque
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')
   return caller.scope
+}
+
+/** Returns who a stream is for. A stream lasts longer than the guard's check, so it is checked again. */
+export function streamReaderOf({ caller }: FastifyRequest, scope: Scope): Reader {
+  if (caller === null) throw new AppError('caller_unknown')
+  return {
+    shares: [
+      readerShare(`key ${scope.keyId}`),
+      ownerShare('client', caller.apiClientId),
+      ownerShare('organization', scope.organizationId),
+    ],
+    check: async () => {
+      const now = (await caller.findAgain())?.scope
+      const isSame =
+        now?.keyId === scope.keyId &&
+        now.accountId === scope.accountId &&
+        now.organizationId === scope.organizationId
+      if (!isSame) throw new AppError('invalid_client')
+    },
+  }
 }
 
 async function findCaller(
@@ -106,7 +127,7 @@ async function findCaller(
     const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
     if (row.is_use_due) lastUse.note(apiClientId, keyId)
     const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
-    return { apiClientId, apiKey, scope }
+    return { apiClientId, scope }
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }

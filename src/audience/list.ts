@@ -1,6 +1,6 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import { type Scope, scopeOf } from '../access/scope.ts'
+import { type Scope, scopeOf, streamReaderOf } from '../access/scope.ts'
 import { acceptedAgeMs } from '../http/if-match.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Streamer } from '../http/streamer.ts'
@@ -37,7 +37,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.send(reply, format.mediaType, scope.keyId, () =>
+      return streamer.send(reply, format.mediaType, streamReaderOf(request, scope), () =>
         memberLines(database.reads.streams(), scope, filters, beginningOf(filters), format),
       )
     }
