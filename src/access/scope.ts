@@ -5,7 +5,6 @@
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
-import { ownerShare, type Reader, readerShare } from '../http/streamer.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 import { isUseDue, LastUse } from './last-use.ts'
@@ -90,24 +89,23 @@ export function scopeOf({ caller }: FastifyRequest): Scope | null {
   return caller.scope
 }
 
-/** Returns who a stream is for. A stream lasts longer than the guard's check, so it is checked again. */
-export function streamReaderOf({ caller }: FastifyRequest, scope: Scope): Reader {
+/** The client of the request. Throws `caller_unknown` (401) without the guard. */
+export function clientOf({ caller }: FastifyRequest): bigint {
   if (caller === null) throw new AppError('caller_unknown')
-  return {
-    shares: [
-      readerShare(`key ${scope.keyId}`),
-      ownerShare('client', caller.apiClientId),
-      ownerShare('organization', scope.organizationId),
-    ],
-    check: async () => {
-      const now = (await caller.findAgain())?.scope
-      const isSame =
-        now?.keyId === scope.keyId &&
-        now.accountId === scope.accountId &&
-        now.organizationId === scope.organizationId
-      if (!isSame) throw new AppError('invalid_client')
-    },
-  }
+  return caller.apiClientId
+}
+
+/**
+ * Queries the client and key of the request again, because a stream lasts longer than the guard's check. Throws `invalid_client` (401)
+ * unless they are still valid and have the same scope.
+ */
+export async function requireScopeAgain(
+  { caller }: FastifyRequest,
+  { keyId, accountId, organizationId }: Scope,
+): Promise<void> {
+  const now = (await caller?.findAgain())?.scope
+  const isSame = now?.keyId === keyId && now.accountId === accountId && now.organizationId === organizationId
+  if (!isSame) throw new AppError('invalid_client')
 }
 
 async function findCaller(
