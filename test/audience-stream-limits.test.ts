@@ -4,8 +4,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { addKey } from '../src/accounts/provisioning.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addCredentials } from './support/database.ts'
+import { addCredentials, addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { eventually } from './support/process.ts'
@@ -14,6 +15,22 @@ import { addLargeTenant, busySessions, LARGE, openStream, readToEnd, sendHead } 
 
 const { database, service, tenant } = await setUpService()
 const large = await addLargeTenant(database)
+const largeOfOthers = await addLargeTenant(database)
+/** As many as may stream at the same time: two of each organization. */
+const fourReaders = async () => [
+  ...[large, await addCredentials(database, large.accountId, large.organizationId)],
+  ...[largeOfOthers, await addCredentials(database, largeOfOthers.accountId, largeOfOthers.organizationId)],
+]
+/** Streams of an earlier test may still be ending. */
+const openAll = (keys: Array<Pick<Tenant, 'headers'>>) =>
+  Promise.all(
+    keys.map((key) =>
+      eventually(
+        () => openStream(service, key),
+        (response) => response.statusCode === 200,
+      ),
+    ),
+  )
 const quiet = () => expect.poll(() => busySessions(database)).toBe(0)
 
 const exportCsv = (headers: Record<string, string>) =>
@@ -82,6 +99,41 @@ describe('a stream', () => {
   })
 })
 
+describe('a stream whose client or key no longer counts', () => {
+  const ofClient = (change: string) => `update api_client set ${change} where id = $1`
+  const ofKey = (change: string) =>
+    `update api_key set ${change} where api_client_id = $1 and $2::bigint is not null`
+
+  it.each<[string, string]>([
+    ['its client is revoked', ofClient(`status = 'revoked', name = $2::text`)],
+    ['its client has expired', ofClient('expires_at = now(), name = $2::text')],
+    ['the secret is replaced', ofClient(`client_secret = 'another', name = $2::text`)],
+    ['its key is revoked', ofKey(`status = 'revoked'`)],
+    ['its key has expired', ofKey('expires_at = now()')],
+    ['its key belongs to another account', ofKey('channel_oa_id = $2')],
+    ['its key belongs to another organization', ofKey('organization_id = $2')],
+  ])('is cut off with the next part: %s', async (_, change) => {
+    const { seen, noted } = await startObserved(database)
+    const reader = await addCredentials(database, large.accountId, large.organizationId)
+    const response = await openStream(seen, reader)
+    let text = ''
+    response.setEncoding('utf8')
+    response.on('data', (chunk) => (text += chunk)).pause()
+    await database.query(change, [reader.clientRowId, tenant.accountId])
+    await service.deliver(large, [lineEvent('follow', 'Ulate')])
+    const ended = new Promise((resolve) => response.once('error', resolve).once('end', resolve))
+    response.resume()
+    expect(await ended).toMatchObject({ code: 'ECONNRESET' })
+    expect(response.complete).toBe(false)
+    expect(text).not.toContain('Ulate')
+    const requests = await eventually(
+      async () => noted().filter(({ msg }) => msg === 'request'),
+      (lines) => lines.length > 0,
+    )
+    expect(requests).toMatchObject([{ status: 401 }])
+  })
+})
+
 describe('the number of streams', () => {
   it('is one for each API key: 429 with Retry-After for a second one, while other keys are served', async () => {
     const other = await addCredentials(database, large.accountId, large.organizationId)
@@ -94,16 +146,41 @@ describe('the number of streams', () => {
     await expect.poll(async () => (await exportCsv(large.headers)).status).toBe(200)
   })
 
-  it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
+  it('is two for each client, with however many keys: 429, while other clients are served', async () => {
+    const others = [await addLargeTenant(database), await addTenant(database), await addTenant(database)]
+    const agency = await addCredentials(database, large.accountId, large.organizationId)
     const keys = await Promise.all(
-      Array.from({ length: 4 }, () => addCredentials(database, large.accountId, large.organizationId)),
+      others.map(async ({ accountId }) => (await addKey(database, agency.clientRowId, accountId))?.key ?? ''),
     )
-    const open = await Promise.all(keys.map((key) => openStream(service, key)))
-    const fifth = await exportCsv(large.headers)
+    const as = (key = '') => ({ headers: { ...agency.headers, 'x-api-key': key } })
+    const open = [await openStream(service, agency), await openStream(service, as(keys[0]))]
+    const third = await exportCsv(as(keys[1]).headers)
+    expect([third.status, third.headers.get('retry-after')]).toEqual([429, '10'])
+    expect(third.json.message).toBe('Two streams of this client are open; try again later')
+    expect((await exportCsv((others[1] as Tenant).headers)).status).toBe(200)
+    for (const response of open) response.destroy()
+    await expect.poll(async () => (await exportCsv(as(keys[1]).headers)).status).toBe(200)
+  })
+
+  it('is two for each organization, with however many clients: 429, while other organizations are served', async () => {
+    const sister = await addTenant(database, { organizationId: large.organizationId })
+    const second = await addCredentials(database, large.accountId, large.organizationId)
+    const open = [await openStream(service, large), await openStream(service, second)]
+    const third = await exportCsv(sister.headers)
+    expect([third.status, third.headers.get('retry-after')]).toEqual([429, '10'])
+    expect(third.json.message).toBe('Two streams of this organization are open; try again later')
+    expect((await exportCsv(tenant.headers)).status).toBe(200)
+    for (const response of open) response.destroy()
+    await expect.poll(async () => (await exportCsv(sister.headers)).status).toBe(200)
+  })
+
+  it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
+    const open = await openAll(await fourReaders())
+    const fifth = await exportCsv(tenant.headers)
     expect(fifth.status).toBe(503)
     expect(fifth.headers.get('retry-after')).toBe('10')
     for (const response of open) response.destroy()
-    await expect.poll(async () => (await exportCsv(large.headers)).status).toBe(200)
+    await expect.poll(async () => (await exportCsv(tenant.headers)).status).toBe(200)
   })
 
   it('falls when a client disconnects before the first byte', async () => {
@@ -122,21 +199,9 @@ describe('the number of streams', () => {
   })
 
   it('falls when clients disconnect in the middle, and their statements end', async () => {
-    const keys = [
-      large,
-      ...(await Promise.all(
-        Array.from({ length: 3 }, () => addCredentials(database, large.accountId, large.organizationId)),
-      )),
-    ]
+    const keys = await fourReaders()
     for (let round = 0; round < 2; round += 1) {
-      const open = await Promise.all(
-        keys.map((key) =>
-          eventually(
-            () => openStream(service, key),
-            (response) => response.statusCode === 200,
-          ),
-        ),
-      )
+      const open = await openAll(keys)
       for (const response of open) response.destroy()
     }
     await quiet()

@@ -2,7 +2,7 @@
 import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { endSessions, Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, endSessions, Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { setUpService } from './support/service.ts'
 
@@ -105,7 +105,7 @@ it('says how many events were not shown', async () => {
 })
 
 it('ends with a sign-out on another instance, and leaves the streams of others open', async () => {
-  const timed = await startConsole(database, { heartbeatMs: 20 })
+  const timed = await startConsole(database)
   const operator = await signedIn(timed.url)
   const [ending, other] = [watch(operator), watch(await signedIn(timed.url))]
   expect(await Promise.all([ending.status, other.status])).toEqual([200, 200])
@@ -117,7 +117,7 @@ it('ends with a sign-out on another instance, and leaves the streams of others o
 })
 
 it('ends with the session, and with the console', async () => {
-  const timed = await startConsole(database, { heartbeatMs: 20 })
+  const timed = await startConsole(database)
   const ending = watch(await signedIn(timed.url))
   expect(await ending.status).toBe(200)
   await endSessions(database)
@@ -147,4 +147,36 @@ it('reads over one connection of its own, which opens when it is used', async ()
   const operator = await signedIn(url)
   await Promise.all(['fleet', 'clients', 'events', 'endpoints'].map((name) => operator.get(`/api/${name}`)))
   expect(openConnections()).toBe(1)
+})
+
+it('shows nothing of an organization that was taken from the operator, and nothing once the operator is disabled', async () => {
+  const { url } = await startConsole(database)
+  const other = await addTenant(database)
+  const organizationIds = [tenant.organizationId, other.organizationId]
+  const operator = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
+  const tail = watch(operator)
+  await untilWatching(tail)
+  await database.query('update operator set organization_ids = $2 where id = $1', [
+    operator.id,
+    [tenant.organizationId],
+  ])
+  await service.deliver(other, [textMessage('Usecret', 'hidden')])
+  await service.deliver(tenant, [textMessage('Ushown', 'shown')])
+  await expect.poll(() => tail.events.some(({ userId }) => userId === 'Ushown')).toBe(true)
+  expect(tail.events.map(({ userId }) => userId)).not.toContain('Usecret')
+  await database.query(`update operator set status = 'disabled' where id = $1`, [operator.id])
+  await service.deliver(tenant, [textMessage('Ulate', 'late')])
+  await expect.poll(() => tail.isOver()).toBe(true)
+  expect(tail.events.map(({ userId }) => userId)).not.toContain('Ulate')
+})
+
+it('leaves half of all streams to operators of other organizations', async () => {
+  const { url } = await startConsole(database)
+  const organizationIds = [tenant.organizationId]
+  const crowd = await Promise.all(
+    [1, 2, 3].map(() => addSignedIn({ url, database }, { role: 'viewer', organizationIds })),
+  )
+  const statuses = await Promise.all(crowd.flatMap((one) => [1, 2, 3, 4].map(() => watch(one).status)))
+  expect(statuses.toSorted()).toEqual([...Array(10).fill(200), 503, 503])
+  expect(await watch(await signedIn(url)).status).toBe(200)
 })

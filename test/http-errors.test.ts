@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/intake/line/line-signature.ts'
 import { lineBody, lineEvent } from '../tools/simulator/events.ts'
+import { openDatabase } from './support/database.ts'
 import {
   BROKEN_HEADER,
   bodyOf,
@@ -14,7 +15,7 @@ import {
 } from './support/raw.ts'
 import { setUpService, startApp, startObserved } from './support/service.ts'
 
-const { database, service, tenant } = await setUpService()
+const { database, service, tenant, ...created } = await setUpService()
 
 describe('an error response', () => {
   it('has the status, its name, a message and a request id', async () => {
@@ -98,6 +99,21 @@ describe('the log', () => {
     const line = lines.find((text) => text.includes('request failed')) ?? ''
     expect(JSON.parse(line)).toMatchObject({ level: 40, code: 'unavailable' })
     expect(line).not.toContain('stack')
+  })
+
+  it('has the stack of a statement with a wrong number of parameters, which is a bug and not a database that is down', async () => {
+    const wrong = openDatabase(created.connection)
+    const { forTenant } = wrong
+    wrong.forTenant = (claimant) => {
+      const { query, ...tenant } = forTenant.call(wrong, claimant)
+      return { ...tenant, query: (text, values = []) => query(text, values.slice(1)) }
+    }
+    const { seen, noted } = await startObserved(wrong)
+    const answer = await seen.call('GET', '/api/audience', { headers: tenant.headers })
+    expect([answer.status, answer.json.message]).toEqual([500, 'The request could not be completed'])
+    expect(noted()).toContainEqual(
+      expect.objectContaining({ level: 50, code: 'internal', faultCode: '08P01', stack: expect.any(String) }),
+    )
   })
 
   it('has request lines in the format of all other lines, whatever address a proxy sends', async () => {

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addTenant, type Tenant } from './support/database.ts'
+import { addCredentials, addTenant, type Tenant } from './support/database.ts'
 import { runs } from './support/runs.ts'
 import { setUpService } from './support/service.ts'
 
@@ -123,4 +123,20 @@ describe('the answer to any request', () => {
       expect(ids).toEqual(members[no]?.map(({ id }) => id))
     }
   })
+})
+
+it('a key that names its account with another organization reaches no member of the account', async () => {
+  const owner = await addTenant(database)
+  const { organizationId } = await addTenant(database)
+  const { headers } = await addCredentials(database, owner.accountId, organizationId)
+  const [member] = await addMarkedMembers(owner, 'crossed')
+  for (const condition of [{}, { 'if-match': '"1"' }]) {
+    const sent = { ...headers, ...condition, 'content-type': 'application/json' }
+    const path = `/api/audience/${member?.id}`
+    const updated = await service.call('PUT', path, { headers: sent, body: '{"tags":["stolen"]}' })
+    expect([updated.status, updated.text]).toEqual([404, expect.not.stringContaining('crossed')])
+    expect((await service.call('DELETE', path, { headers: sent, body: '{}' })).status).toBe(404)
+  }
+  expect((await service.call('GET', '/api/audience', { headers })).json.data).toEqual([])
+  expect(await service.members(owner)).toContainEqual(member)
 })

@@ -21,7 +21,6 @@ export interface Scope {
 
 interface Caller {
   apiClientId: bigint
-  apiKey: string
   /** Null: the key is not active, has expired, or belongs to another client. */
   scope: Scope | null
 }
@@ -29,7 +28,7 @@ interface Caller {
 declare module 'fastify' {
   interface FastifyRequest {
     /** Null on routes without the guard. */
-    caller: Caller | null
+    caller: (Caller & { findAgain: () => Promise<Caller | null> }) | null
   }
 }
 
@@ -74,9 +73,10 @@ export function requireApiClient(database: Database, now: () => number): onReque
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    const caller = await findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const findAgain = () => findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const caller = await findAgain()
     if (caller === null) throw new AppError('invalid_client')
-    request.caller = caller
+    request.caller = { ...caller, findAgain }
   }
 }
 
@@ -87,6 +87,25 @@ export function requireApiClient(database: Database, now: () => number): onReque
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')
   return caller.scope
+}
+
+/** The client of the request. Throws `caller_unknown` (401) without the guard. */
+export function clientOf({ caller }: FastifyRequest): bigint {
+  if (caller === null) throw new AppError('caller_unknown')
+  return caller.apiClientId
+}
+
+/**
+ * Queries the client and key of the request again, because a stream lasts longer than the guard's check. Throws `invalid_client` (401)
+ * unless they are still valid and have the same scope.
+ */
+export async function requireScopeAgain(
+  { caller }: FastifyRequest,
+  { keyId, accountId, organizationId }: Scope,
+): Promise<void> {
+  const now = (await caller?.findAgain())?.scope
+  const isSame = now?.keyId === keyId && now.accountId === accountId && now.organizationId === organizationId
+  if (!isSame) throw new AppError('invalid_client')
 }
 
 async function findCaller(
@@ -106,7 +125,7 @@ async function findCaller(
     const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
     if (row.is_use_due) lastUse.note(apiClientId, keyId)
     const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
-    return { apiClientId, apiKey, scope }
+    return { apiClientId, scope }
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }

@@ -1,9 +1,9 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
-import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import { type Scope, scopeOf } from '../access/scope.ts'
+import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import { clientOf, requireScopeAgain, type Scope, scopeOf } from '../access/scope.ts'
 import { acceptedAgeMs } from '../http/if-match.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { Streamer } from '../http/streamer.ts'
+import { ownerShare, type Reader, readerShare, Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
@@ -37,7 +37,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.send(reply, format.mediaType, scope.keyId, () =>
+      return streamer.send(reply, format.mediaType, readerOf(request, scope), () =>
         memberLines(database.reads.streams(), scope, filters, beginningOf(filters), format),
       )
     }
@@ -52,6 +52,15 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
       .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 }
+
+const readerOf = (request: FastifyRequest, scope: Scope): Reader => ({
+  shares: [
+    readerShare(`key ${scope.keyId}`),
+    ownerShare('client', clientOf(request)),
+    ownerShare('organization', scope.organizationId),
+  ],
+  check: () => requireScopeAgain(request, scope),
+})
 
 function refusePaging(query: unknown): void {
   for (const name of ['limit', 'cursor']) {

@@ -54,7 +54,7 @@ A stream that fails after its first byte is cut off: the connection closes befor
         ...CLIENT_FAILURES,
         400: 'A query parameter is invalid or unknown. `details` identifies it.',
         410: '`updatedSince`, or the first page of the cursor, is from between a backup and its restore. Read the whole audience again.',
-        429: 'Too many requests, or another stream of the API key is open.',
+        429: 'Too many requests, or other streams of the API key, client or organization are open.',
         503: 'The database is unavailable, or too many streams are open.',
       }),
     },

@@ -44,7 +44,7 @@ export function activityCommand(program: Command): void {
       const filter = filterOf(options)
       await onDatabase((database) =>
         database.session(async (session) => {
-          for await (const row of exportActivity(session, ALL_ORGANIZATIONS, filter)) printJson(row)
+          for await (const rows of exportActivity(session, ALL_ORGANIZATIONS, filter)) rows.forEach(printJson)
         }),
       )
     })

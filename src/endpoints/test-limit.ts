@@ -1,6 +1,7 @@
 /** Limits tests of receivers, so that nobody uses them to load one. */
 import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'
+import { Shares } from '../http/shares.ts'
 
 /** Tests of one endpoint or notification channel. */
 const TEST_INTERVAL_MS = 2_000
@@ -11,7 +12,7 @@ const REMEMBERED_MAX = 10_000
 export class TestLimit {
   readonly #what: 'endpoint' | 'channel'
   readonly #recent = new LRUCache<bigint, true>({ max: REMEMBERED_MAX, ttl: TEST_INTERVAL_MS })
-  readonly #inFlight = new Set<bigint>()
+  readonly #shares = new Shares()
 
   constructor(what: 'endpoint' | 'channel') {
     this.#what = what
@@ -19,24 +20,22 @@ export class TestLimit {
 
   /** Throws `rate_limited` or `busy` if too many tests were made or are being made. */
   async run<T>(id: bigint, test: () => Promise<T>): Promise<T> {
-    this.#begin(id)
-    try {
-      return await test()
-    } finally {
-      this.#inFlight.delete(id)
-    }
+    if (this.#recent.has(id)) throw this.#refuseRepetition()
+    const end = this.#shares.begin([
+      { key: String(id), max: 1, refusal: () => this.#refuseRepetition() },
+      { key: 'all', max: TESTS_IN_FLIGHT_MAX, refusal: () => this.#refuseFurtherTests() },
+    ])
+    this.#recent.set(id, true)
+    return test().finally(end)
   }
 
-  #begin(id: bigint): void {
-    if (this.#inFlight.has(id) || this.#recent.has(id)) {
-      const message = `This ${this.#what} was tested a moment ago. Wait 2 seconds, then test it again.`
-      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
-    }
-    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
-      const message = `Too many ${this.#what}s are being tested. Wait 10 seconds, then try again.`
-      throw new AppError('busy', { message, retryAfterSeconds: 10 })
-    }
-    this.#recent.set(id, true)
-    this.#inFlight.add(id)
+  #refuseRepetition(): AppError {
+    const message = `This ${this.#what} was tested a moment ago. Wait 2 seconds, then test it again.`
+    return new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
+  }
+
+  #refuseFurtherTests(): AppError {
+    const message = `Too many ${this.#what}s are being tested. Wait 10 seconds, then try again.`
+    return new AppError('busy', { message, retryAfterSeconds: 10 })
   }
 }

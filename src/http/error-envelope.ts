@@ -53,6 +53,10 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   internal: 500,
 }
 
+/** Whether the error is the fault of the request, and not that of the service or its database. */
+export const isRefusal = (error: unknown): error is AppError =>
+  error instanceof AppError && ERROR_STATUS[error.code] < 500
+
 export const ErrorEnvelopeSchema = Type.Object({
   statusCode: Type.Integer(),
   error: Type.String(),

@@ -11,7 +11,7 @@ interface Constraint {
   hint?: string
 }
 
-/** Every foreign key, unique index, check and constraint trigger of the tables that operators write. */
+/** What the tables that operators write refuse: each foreign key, unique index, check and constraint trigger, and `retire_addresses`. */
 export const CONSTRAINTS: Record<string, Constraint> = {
   organization_pkey: idTaken('organization'),
 
@@ -30,6 +30,14 @@ export const CONSTRAINTS: Record<string, Constraint> = {
   official_account_tracking_key_key: taken(
     'trackingKey',
     'another account already has this tracking key. Choose another one, or omit it to get a random one.',
+  ),
+  official_account_oa_hash_retired: taken(
+    'oaHash',
+    'this oa_hash was in use before, and a support chat may still call it. Choose another one, or omit it to get a random one.',
+  ),
+  official_account_tracking_key_retired: taken(
+    'trackingKey',
+    'this tracking key was in use before, and web pages may still have it. Choose another one, or omit it to get a random one.',
   ),
 
   api_client_pkey: idTaken('client'),

@@ -129,10 +129,10 @@ export async function* exportActivity(
   database: Queryable,
   organizationIds: OrganizationIds,
   filter: ActivityFilter,
-): AsyncGenerator<Activity> {
+): AsyncGenerator<Activity[]> {
   for (let beforeId = INT64_MAX; ; ) {
     const page = await listActivity(database, organizationIds, filter, { beforeId, limit: EXPORT_PAGE })
-    yield* page
+    yield page
     const last = page.at(-1)
     if (last === undefined || page.length < EXPORT_PAGE) return
     beforeId = last.id

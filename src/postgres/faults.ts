@@ -67,7 +67,7 @@ function isFatal({ severity }: pg.DatabaseError): boolean {
 /**
  * Recognizes SQLSTATE classes that do not concern the statement: 08 connection, 40 serialization and deadlock, 53 resources (disk
  * full, too many connections), 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a
- * SQLSTATE come from the socket.
+ * SQLSTATE come from the socket. 08P01 is in class 08, but PostgreSQL reports a wrong number of parameters with it.
  */
 function isTemporary(error: unknown): boolean {
   const code = (error as { code?: string }).code
@@ -76,7 +76,7 @@ function isTemporary(error: unknown): boolean {
   return (
     code === undefined ||
     isFatal(error) ||
-    /^(08|40|53|57|58|XX)/.test(code) ||
+    /^(08(?!P01)|40|53|57|58|XX)/.test(code) ||
     code === READ_ONLY ||
     UNPREPARED.includes(code) ||
     code === LOCK_TIMEOUT

@@ -5,6 +5,7 @@ import { onTestFinished } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { eventually } from './process.ts'
 import { type Service, startApp } from './service.ts'
@@ -38,7 +39,7 @@ export async function startReceiver(): Promise<Receiver> {
     })
   }).listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => {
+  atEnd(() => {
     server.close()
     server.closeAllConnections()
   })

@@ -78,6 +78,11 @@ const LIMITS = `
     postgres/pool/connection-settings.ts LOCK_TIMEOUT_MS ms
   operations | concurrent streams per instance
     http/streamer.ts STREAMS_MAX
+  operations | concurrent streams per client, and per organization
+    http/streamer.ts STREAMS_PER_OWNER_MAX
+  operations | downloads of the console per instance
+    http/streamer.ts STREAMS_MAX
+    http/streamer.ts STREAMS_PER_OWNER_MAX
   operations | time that the client of a stream may take
     http/streamer.ts PIECE_MAX_MS s
     http/streamer.ts PIECE_BYTES KiB

@@ -1,8 +1,9 @@
 /** The log of who changed what: the whole log for owners, and that of one object for everybody who sees it. */
-import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
+import { NDJSON } from '../../audience/stream.ts'
 import { AppError } from '../../errors.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
+import type { TextParts } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { includesRole } from '../actor.ts'
@@ -10,6 +11,7 @@ import { toJson } from '../format.ts'
 import { ALL_ACTIVITY, exportActivity, listActivity, listActivityOf } from '../list-activity.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { sendDownload } from './send-download.ts'
 import { OWNER, operatorOf, VIEWER } from './session.ts'
 
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?Z$' })
@@ -56,7 +58,8 @@ const filterOf = ({ operator, account, action, from, to }: Given) => ({
   to: to ?? null,
 })
 
-export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): void {
+export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { reads } = parts
   const pageBefore = (before: string | undefined) => ({
     beforeId: idOrNull(before) ?? INT64_MAX,
     limit: READ_LIMIT,
@@ -72,12 +75,11 @@ export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): v
 
   api.get('/activity/export', OWNER, async (request, reply) => {
     const filter = filterOf(checkExport(request.query))
-    const rows = exportActivity(reads, operatorOf(request).organizationIds, filter)
-    const lines = Readable.from(linesOf(rows))
-    return reply
-      .type('application/x-ndjson; charset=utf-8')
-      .header('content-disposition', 'attachment; filename="activity.ndjson"')
-      .send(lines)
+    const { organizationIds } = operatorOf(request)
+    return sendDownload(reply, parts, {
+      ...{ organizationIds, fileName: 'activity.ndjson', mediaType: NDJSON.mediaType },
+      read: () => activityLines(reads, organizationIds, filter),
+    })
   })
 
   api.get('/activity/of', VIEWER, async (request) => {
@@ -97,6 +99,7 @@ export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): v
   })
 }
 
-async function* linesOf(rows: AsyncIterable<unknown>): AsyncGenerator<string> {
-  for await (const row of rows) yield `${toJson(row)}\n`
+async function* activityLines(...exported: Parameters<typeof exportActivity>): TextParts {
+  for await (const rows of exportActivity(...exported))
+    yield { text: rows.map((row) => `${toJson(row)}\n`).join('') }
 }

@@ -36,10 +36,8 @@ type Of<Names extends string> = { Params: Record<Names, string> }
 
 const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperties: false }))
 
-export function audienceRoutes(
-  api: FastifyInstance,
-  { database, erasureLedger, reads, readsFromNow, streamer, now }: ConsoleParts,
-): void {
+export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, erasureLedger, reads, readsFromNow, now } = parts
   const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
     found(
       await findAccountDetails(
@@ -86,7 +84,8 @@ export function audienceRoutes(
     const { userId } = checkPerson(request.query)
     const current = readsFromNow()
     const person = found(await findPerson(current, account, userId))
-    return sendDownload(reply, { streamer }, operator, {
+    return sendDownload(reply, parts, {
+      organizationIds: [account.organizationId],
       fileName: `person-${account.id}.json`,
       mediaType: 'application/json',
       record: () => recordPersonExport(database, operator, person),

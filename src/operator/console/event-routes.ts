@@ -110,7 +110,8 @@ function exportRoute(api: FastifyInstance, parts: ConsoleParts): void {
     const accountId = requireId(request.params.account)
     const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
     const range = readRange(checkExport(request.query), await findExportEnd(database))
-    return sendDownload(reply, parts, operator, {
+    return sendDownload(reply, parts, {
+      organizationIds: [account.organizationId],
       fileName: `events-${accountId}.ndjson`,
       mediaType: NDJSON.mediaType,
       record: () => recordEventExport(database, operator, account, range),

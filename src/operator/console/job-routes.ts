@@ -8,6 +8,7 @@ import { TAGS_MAX } from '../../audience/update.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
+import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import type { Transactions } from '../../postgres/statement.ts'
@@ -17,17 +18,15 @@ import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { countMatching } from '../members/count-members.ts'
 import { recordFile } from '../members/manage-members.ts'
-import { OperatorLimit } from './operator-limit.ts'
+import { sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
-/**
- * Of one operator. A count reads for up to 20 s in short statements, between which the console's connection serves other operators.
- */
-const COUNTS_PER_OPERATOR_MAX = 2
+/** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
+const COUNTS_MAX = { operator: 2, organization: 4 }
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), before: Type.Optional(Id) }, { additionalProperties: false }),
@@ -103,19 +102,16 @@ type Count = ReturnType<typeof limitedCount>
 
 /** Counting a large audience takes seconds of the connection that all operators share. */
 export function limitedCount() {
-  const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
+  const shares = new Shares()
   return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
-    const release = limit.begin(operatorOf(request))
-    return countMatching(...counted).finally(release)
+    const end = shares.begin(sharesOf(operatorOf(request), COUNTS_MAX))
+    return countMatching(...counted).finally(end)
   }
 }
 
 /** Counts and exports the members that match a filter. */
-function readMatchingRoutes(
-  api: FastifyInstance,
-  { database, reads, streamer }: ConsoleParts,
-  count: Count,
-): void {
+function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
+  const { database, reads } = parts
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
     const { id, organizationId } = await accountOf(database, request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
@@ -131,7 +127,8 @@ function readMatchingRoutes(
     const scope = scopeOfJob({ accountId, organizationId })
     const members = await count(request, reads, scope, matching)
     const changes = { format, members, filters: publicFilters(matching) }
-    return sendDownload(reply, { streamer }, operator, {
+    return sendDownload(reply, parts, {
+      organizationIds: [organizationId],
       fileName: `members-${accountId}.${format}`,
       mediaType: FORMATS[format].mediaType,
       record: () =>

@@ -1,25 +1,24 @@
 /** GET /api/live: server-sent events with newly committed events. */
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { AppError } from '../../errors.ts'
 import { describeFault } from '../../http/error-envelope.ts'
+import { Shares } from '../../http/shares.ts'
 import { type Static, Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import { lastEventId, prepareTail, readTail, type TailEvent } from '../events.ts'
 import { toJson } from '../format.ts'
-import { OperatorLimit } from './operator-limit.ts'
+import { refuseBusy, sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, ShortText } from './parts.ts'
-import { operatorOf, type Sessions, VIEWER } from './session.ts'
+import { operatorOf, VIEWER } from './session.ts'
 
-/** Open streams per instance. */
-const WATCHERS_MAX = 20
-/** Of one operator: as many as a browser opens over HTTP/1.1. */
-const STREAMS_PER_OPERATOR_MAX = 6
+const ALL_STREAMS = { key: 'all', max: 20, refusal: refuseBusy }
+/** A browser opens 6 connections over HTTP/1.1. */
+const STREAMS_OF_ONE_MAX = { operator: 6, organization: 10 }
 /** Bytes buffered for a slow reader. Further frames are counted as skipped. */
 const BACKLOG_MAX_BYTES = 256 * 1024
-/** Proxies often cut a silent response after 60 s. A stream outlives its session by this time at most. */
+/** Proxies often cut a silent response after 60 s. */
 const HEARTBEAT_MS = 15_000
 
 const filterSchema = Type.Object(
@@ -29,38 +28,34 @@ const filterSchema = Type.Object(
 const checkFilter = checker(filterSchema)
 type Filter = Static<typeof filterSchema>
 
-export function liveRoutes(
-  api: FastifyInstance,
-  { database, heartbeatMs = HEARTBEAT_MS }: ConsoleParts,
-  { findOperator }: Pick<Sessions, 'findOperator'>,
-): void {
+export function liveRoutes(api: FastifyInstance, { database, requireRole }: ConsoleParts): void {
   const tail = new LiveTail(database, (error) =>
     api.log.warn(describeFault(error, false), 'the live tail cannot be read'),
   )
   const streams = new Set<Stream>()
-  const limit = new OperatorLimit(STREAMS_PER_OPERATOR_MAX)
+  const shares = new Shares()
   api.addHook('preClose', async () => {
     for (const stream of streams) stream.end()
   })
 
   api.get('/live', VIEWER, (request, reply) => {
     const filter = checkFilter(request.query)
-    if (tail.watcherCount >= WATCHERS_MAX) throw new AppError('busy', { retryAfterSeconds: 10 })
-    const release = limit.begin(operatorOf(request))
-    const stream = new Stream(reply, filter, operatorOf(request).organizationIds)
+    const end = shares.begin([...sharesOf(operatorOf(request), STREAMS_OF_ONE_MAX), ALL_STREAMS])
+    const stream = new Stream(reply, filter)
     streams.add(stream)
-    const unwatch = tail.watch((frame) => stream.send(frame))
-    const heartbeat = setInterval(async () => {
-      // While the database does not respond, there is nothing to send.
-      const operator = await findOperator(request).catch(() => undefined)
-      if (operator === null) stream.end()
-      else stream.beat(operator?.organizationIds)
-    }, heartbeatMs)
+    // Each frame is for the operator of this moment. The page opens a stream again if the check failed with the database.
+    const unwatch = tail.watch((frame) =>
+      requireRole(request).then(
+        ({ organizationIds }) => stream.send(frame, organizationIds),
+        () => stream.end(),
+      ),
+    )
+    const heartbeat = setInterval(() => stream.beat(), HEARTBEAT_MS)
     heartbeat.unref()
     stream.onEnd(() => {
       clearInterval(heartbeat)
       unwatch()
-      release()
+      end()
       streams.delete(stream)
     })
   })
@@ -69,12 +64,10 @@ export function liveRoutes(
 class Stream {
   readonly #response: FastifyReply['raw']
   readonly #filter: Filter
-  #organizationIds: OrganizationIds
   #unsent = 0
 
-  constructor(reply: FastifyReply, filter: Filter, organizationIds: OrganizationIds) {
+  constructor(reply: FastifyReply, filter: Filter) {
     this.#filter = filter
-    this.#organizationIds = organizationIds
     reply.hijack()
     this.#response = reply.raw
     this.#response.writeHead(200, {
@@ -88,14 +81,11 @@ class Stream {
     this.#write(': watching\n\n')
   }
 
-  /** @param organizationIds of the operator now; undefined: unknown */
-  beat(organizationIds: OrganizationIds | undefined): void {
-    if (organizationIds !== undefined) this.#organizationIds = organizationIds
+  beat(): void {
     this.#write(': still here\n\n')
   }
 
-  send({ events, skipped }: TailFrame): void {
-    const visible = this.#organizationIds
+  send({ events, skipped }: TailFrame, visible: OrganizationIds): void {
     const matching = events.filter(
       (event) => (visible === null || visible.includes(event.organizationId)) && matches(event, this.#filter),
     )
@@ -152,10 +142,12 @@ export interface TailFrame {
   skipped: number
 }
 
+type Watcher = (frame: TailFrame) => Promise<void>
+
 export class LiveTail {
   readonly #database: Queryable
   readonly #onError: (error: Error) => void
-  readonly #watchers = new Set<(frame: TailFrame) => void>()
+  readonly #watchers = new Set<Watcher>()
   #recent: TailEvent[] = []
   #isPolling = false
 
@@ -164,14 +156,10 @@ export class LiveTail {
     this.#onError = onError
   }
 
-  get watcherCount(): number {
-    return this.#watchers.size
-  }
-
   /** @returns ends the watch; the poller stops after the last one */
-  watch(watcher: (frame: TailFrame) => void): () => void {
+  watch(watcher: Watcher): () => void {
     this.#watchers.add(watcher)
-    if (this.#recent.length > 0) watcher({ events: this.#recent, skipped: 0 })
+    if (this.#recent.length > 0) void watcher({ events: this.#recent, skipped: 0 })
     if (!this.#isPolling) void this.#poll()
     return () => void this.#watchers.delete(watcher)
   }
@@ -187,7 +175,7 @@ export class LiveTail {
         const frame = seen.newOf(await readTail(this.#database, seen.readAfter, ROWS_PER_POLL))
         mustPrepare = poll % PREPARE_POLLS === 0
         this.#recent = [...this.#recent, ...frame.events].slice(-RECENT_MAX)
-        for (const watcher of this.#watchers) watcher(frame)
+        await Promise.all(Array.from(this.#watchers, (watcher) => watcher(frame)))
       } catch (error) {
         mustPrepare = true
         this.#onError(error as Error)

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify'
 import type { DestinationStream } from 'pino'
 import type { Verifier } from '../../accounts/verify.ts'
 import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
@@ -20,8 +21,10 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   reads: Queryable
   /** The same for a download. Results include every commit before this call. */
   readsFromNow: () => Queryable
-  /** for downloads: one per operator */
+  /** for downloads */
   streamer: Streamer
+  /** The operator of a request, checked again: see session.ts. */
+  requireRole: (request: FastifyRequest) => Promise<Operator>
 }
 
 export interface ConsoleOptions {
@@ -42,8 +45,6 @@ export interface ConsoleOptions {
   ownUrls: () => URL[]
   log: DestinationStream
   now: () => number
-  /** interval of the live tail; tests use a shorter one */
-  heartbeatMs?: number
   /** output of Vite; default: dist/web of the package */
   pages?: URL
 }
@@ -77,9 +78,6 @@ export function idOrNull(text: string | undefined): bigint | null {
   if (id > INT64_MAX) throw new AppError('unknown_item')
   return id
 }
-
-/** Whom a stream counts for. A team shares CONSOLE_TOKEN, and its only stream. */
-export const readerOf = ({ operatorId, name }: Operator): bigint | string => operatorId ?? name
 
 /** Throws `unknown_item` for null. */
 export function found<T>(item: T | null | undefined): T {

@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { toFilters } from '../../audience/filters.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable } from '../../http/validate.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/replays.ts'
@@ -10,14 +11,14 @@ import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
 import { startResend } from '../jobs/resend-members.ts'
 import { scopeOfJob } from '../jobs/tag-members.ts'
 import { FilterSchema, limitedCount } from './job-routes.ts'
-import { OperatorLimit } from './operator-limit.ts'
+import { sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
-/** Of one operator. A count reads for up to 5 s in short statements. */
-const COUNTS_PER_OPERATOR_MAX = 2
+/** A count reads for up to 5 s in short statements. */
+const COUNTS_MAX = { operator: 2, organization: 4 }
 
 const Rate = Type.Optional(Type.Integer({ minimum: 1, maximum: RATE_MAX }))
 const checkReplay = checker(
@@ -39,14 +40,14 @@ type OfId = { Params: { id: string } }
 
 export function replayRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database } = parts
-  const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
+  const shares = new Shares()
   const countMembers = limitedCount()
 
   const planned = async (id: string, body: unknown, operator: ReturnType<typeof operatorOf>) => {
     const { organizationIds } = operator
     const plan = found(await planReplay(database, organizationIds, requireId(id), checkReplay(body)))
-    const release = limit.begin(operator)
-    const count = await countReplay(database, plan.endpoint, plan.request).finally(release)
+    const end = shares.begin(sharesOf(operator, COUNTS_MAX))
+    const count = await countReplay(database, plan.endpoint, plan.request).finally(end)
     return { ...plan, ...count }
   }
 

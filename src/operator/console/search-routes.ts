@@ -1,10 +1,10 @@
 /** GET /api/search: accounts, people and events by any of their ids or by name. */
 import type { FastifyInstance } from 'fastify'
-import { AppError } from '../../errors.ts'
+import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { search } from '../search.ts'
-import { OperatorLimit } from './operator-limit.ts'
+import { refuseBusy, sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
@@ -15,33 +15,31 @@ const TEXT_MAX_LENGTH = 256
  * for at most four statements of some 20 ms.
  */
 const SEARCHES_MAX = 4
-/** Of one operator. A page aborts its search when the text changes. */
-const SEARCHES_PER_OPERATOR_MAX = 2
+/** A page aborts its search when the text changes. */
+const SEARCHES_OF_ONE_MAX = { operator: 2, organization: 3 }
+const ALL_SEARCHES = { key: 'all', max: SEARCHES_MAX, refusal: refuseBusy }
 
 const checkSearch = checker(
   Type.Object({ q: StorableText({ maxLength: TEXT_MAX_LENGTH }) }, { additionalProperties: false }),
 )
 
 export function searchRoutes(api: FastifyInstance, { reads }: Pick<ConsoleParts, 'reads'>): void {
-  let running = 0
-  const limit = new OperatorLimit(SEARCHES_PER_OPERATOR_MAX)
+  const shares = new Shares()
   api.get('/search', VIEWER, async (request, reply) => {
     const text = checkSearch(request.query).q.trim()
     if (text === '') refuseInput('q', 'must contain a name or an id')
-    if (running >= SEARCHES_MAX) throw new AppError('busy', { retryAfterSeconds: 2 })
-    const release = limit.begin(operatorOf(request))
+    const operator = operatorOf(request)
+    const end = shares.begin([...sharesOf(operator, SEARCHES_OF_ONE_MAX), ALL_SEARCHES])
     const abandoned = new AbortController()
     reply.raw.once('close', () => abandoned.abort())
-    running += 1
     try {
       return await search(
         reads,
-        { text, organizationIds: operatorOf(request).organizationIds },
+        { text, organizationIds: operator.organizationIds },
         { signal: abandoned.signal },
       )
     } finally {
-      running -= 1
-      release()
+      end()
     }
   })
 }

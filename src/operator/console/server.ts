@@ -37,8 +37,10 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
   }
   const readsFromNow = () => options.database.reads.console(performance.now())
-  const streamer = new Streamer()
-  const parts = { ...options, database: options.database.console, reads, readsFromNow, streamer }
+  const database = options.database.console
+  const sessions = createSessions({ ...options, database })
+  const { requireRole } = sessions
+  const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeResponses(app)
@@ -46,7 +48,6 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   requireWellFormed(app)
   requireSameOrigin(app)
   await app.register(cookie)
-  const sessions = createSessions(parts)
   signInRoutes(app, parts, sessions)
   await app.register(
     async (api) => {
@@ -72,7 +73,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id
-      liveRoutes(api, parts, sessions) // what is being committed
+      liveRoutes(api, parts) // what is being committed
     },
     { prefix: '/api' },
   )

@@ -20,15 +20,15 @@ import type { ConsoleParts } from './parts.ts'
 
 const COOKIE = 'oa-audience-console'
 
-type SessionParts = Pick<ConsoleParts, 'token' | 'userHeader' | 'database' | 'config'>
+type SessionParts = Pick<ConsoleParts, 'token' | 'userHeader' | 'config'> & { database: Queryable }
 
 export interface Sessions {
   /** The session of a request, or null. Throws for a header of CONSOLE_USER_HEADER as requireOperator does. */
   find: (request: FastifyRequest) => Promise<Session | null>
   /** The operator of a request. Throws `signed_out`, and for a header of CONSOLE_USER_HEADER `untrusted_proxy` or `unknown_operator`. */
   requireOperator: (request: FastifyRequest) => Promise<Operator>
-  /** The operator of a request now, or null. A stream lasts longer than the check of its request. */
-  findOperator: (request: FastifyRequest) => Promise<Session['operator'] | null>
+  /** The same for a route with a role, and throws `forbidden` for a lesser one. A stream lasts longer, and calls it again. */
+  requireRole: (request: FastifyRequest) => Promise<Operator>
 }
 
 export function createSessions(parts: SessionParts): Sessions {
@@ -46,14 +46,13 @@ export function createSessions(parts: SessionParts): Sessions {
     if (session === null) throw new AppError('signed_out')
     return { ...session.operator, requestId: request.id }
   }
-  const findOperator = async (request: FastifyRequest) =>
-    (await find(request).catch(nullIfUnknown))?.operator ?? null
-  return { find, requireOperator, findOperator }
-}
-
-function nullIfUnknown(error: unknown): null {
-  if (error instanceof AppError && error.code === 'unknown_operator') return null
-  throw error
+  const requireRole = async (request: FastifyRequest): Promise<Operator> => {
+    const operator = await requireOperator(request)
+    const { role } = request.routeOptions.config
+    if (role === undefined || !includesRole(operator.role, role)) throw new AppError('forbidden')
+    return operator
+  }
+  return { find, requireOperator, requireRole }
 }
 
 /**
@@ -122,16 +121,13 @@ export function operatorOf({ operator }: FastifyRequest): Operator {
 }
 
 /** Every route of `api` names a role, and refuses operators with a lesser one before it reads anything. */
-export function requireRoles(api: FastifyInstance, { requireOperator }: Sessions): void {
+export function requireRoles(api: FastifyInstance, { requireRole }: Sessions): void {
   api.addHook('onRoute', ({ config, method, url }) => {
     if (config?.role === undefined) throw new Error(`${String(method)} ${url} has no role`)
   })
   api.decorateRequest('operator', null)
   api.addHook('onRequest', async (request) => {
-    const operator = await requireOperator(request)
-    const { role } = request.routeOptions.config
-    if (role === undefined || !includesRole(operator.role, role)) throw new AppError('forbidden')
-    request.operator = operator
+    request.operator = await requireRole(request)
   })
 }
 
