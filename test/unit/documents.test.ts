@@ -7,13 +7,13 @@ import { expect, it } from 'vitest'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Names files of other projects. */
 const TOOLS = 'docs/tools.md'
-const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.versions'])
+const NOT_OURS = /^(node_modules|dist(\.\d+)?|\.git|\.versions)$/
 
 function filesBelow(directory: string): string[] {
   return readdirSync(`${ROOT}/${directory}`, { withFileTypes: true }).flatMap((entry) => {
     const path = directory === '' ? entry.name : `${directory}/${entry.name}`
     if (!entry.isDirectory()) return [path]
-    return NOT_OURS.has(entry.name) ? [] : filesBelow(path)
+    return NOT_OURS.test(entry.name) ? [] : filesBelow(path)
   })
 }
 
