@@ -39,6 +39,15 @@ describe('the configuration', () => {
     ).toEqual(NAMES)
   })
 
+  it('shows the default of every variable as it would be set', () => {
+    const shown = [...describeVariables().matchAll(/^ {2}([A-Z_]+) +(\S+)/gm)].filter(
+      ([, name = '', text]) => NAMES.includes(name) && text !== 'unset',
+    )
+    expect(shown.length).toBeGreaterThan(15)
+    for (const [, name = '', text = ''] of shown)
+      expect(readConfig({ [name]: text }), name).toEqual(readConfig({}))
+  })
+
   it('has a default for every variable', () => {
     expect(readConfig({})).toMatchObject({
       port: 3000,
