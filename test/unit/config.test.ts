@@ -91,9 +91,9 @@ describe('the configuration', () => {
       }),
     ).toEqual([
       'DATABASE_URL and DATABASE_URL_FILE are both set: set one of them',
-      'REDIS_URL has no value: the file of REDIS_URL_FILE cannot be read (ENOENT)',
+      'REDIS_URL has no value: the file of REDIS_URL_FILE cannot be read: no such file or directory (ENOENT)',
       'CONSOLE_TOKEN has no value: the file of CONSOLE_TOKEN_FILE is empty',
-      'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read (EISDIR)',
+      'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read: illegal operation on a directory (EISDIR)',
     ])
   })
 
