@@ -3,7 +3,7 @@ import base from './vitest.config.ts'
 
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
 const CONCURRENT = `
-  accounts-apply audience-import backup backup-dump compose compression console-accounts console-browser
+  accounts-apply audience-import backup backup-dump build compose compression console-accounts console-browser
   console-browser-actions console-browser-endpoints console-browser-operators console-charts console-day
   console-markup console-notifications console-pages console-search console-sso console-tasks database
   database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure

@@ -1,20 +1,19 @@
 /**
- * Bundles with Vite: libraries into the modules that re-export them, and the console, unless dist/web is newer than all its sources.
- * Installations without development dependencies have none of these libraries.
+ * Bundles with Vite into the given directory: libraries into the modules that re-export them, and the console, unless dist/web is newer
+ * than all its sources. Installations without development dependencies have none of these libraries.
  */
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { build } from 'vite'
+import { modifiedMs, pathOf } from './sources.mjs'
 
-const root = new URL('../', import.meta.url)
-const pathOf = (name) => fileURLToPath(new URL(name, root))
+const [directory] = process.argv.slice(2)
 
 /** The SDK contains copies of these packages, so their files are not among the bundled ones. */
 const COPIED_BY_SDK = ['ajv', 'ajv-formats', 'fast-deep-equal', 'fast-uri', 'json-schema-traverse']
 
-await bundleLibrary('dist/src/http/typebox.js', "from 'typebox")
-await bundleLibrary('dist/src/assistant/sdk.js', "from '@modelcontextprotocol", {
+await bundleLibrary(`${directory}/src/http/typebox.js`, "from 'typebox")
+await bundleLibrary(`${directory}/src/assistant/sdk.js`, "from '@modelcontextprotocol", {
   copiedPackages: COPIED_BY_SDK,
   minify: true,
 })
@@ -48,20 +47,15 @@ async function bundleLibrary(module, before, { copiedPackages = [], minify = fal
 }
 
 function licenseOf(name) {
-  const directory = pathOf(`node_modules/${name}`)
-  const file = readdirSync(directory).find((each) => /^licen[cs]e(\.\w+)?$/i.test(each))
+  const installed = pathOf(`node_modules/${name}`)
+  const file = readdirSync(installed).find((each) => /^licen[cs]e(\.\w+)?$/i.test(each))
   if (file === undefined)
-    throw new Error(`${basename(directory)} has no license file, and the bundle must contain its text`)
-  return `${name}\n\n${readFileSync(join(directory, file), 'utf8').trim()}\n`
+    throw new Error(`${basename(installed)} has no license file, and the bundle must contain its text`)
+  return `${name}\n\n${readFileSync(join(installed, file), 'utf8').trim()}\n`
 }
 
 async function bundleConsole() {
-  const page = new URL('dist/web/index.html', root)
-  const modifiedMs = (url) => statSync(url).mtimeMs
-  const sources = readdirSync(new URL('web/', root), { recursive: true }).map(
-    (name) => new URL(`web/${name}`, root),
-  )
-  const newest = Math.max(...[...sources, new URL('package-lock.json', root)].map(modifiedMs))
-  if (existsSync(page) && modifiedMs(page) >= newest) return
-  await build({ configFile: pathOf('web/vite.config.ts') })
+  const page = 'dist/web/index.html'
+  if (existsSync(pathOf(page)) && modifiedMs(page) >= modifiedMs('web', 'package-lock.json')) return
+  await build({ configFile: pathOf('web/vite.config.ts'), build: { outDir: pathOf(`${directory}/web`) } })
 }

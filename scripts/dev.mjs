@@ -1,9 +1,10 @@
 /** `npm run dev`: compiles changed files and restarts the service. Ctrl-C ends both. */
+import '../src/cli/require-node.mjs'
 import { spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 
 // The console's pages, if they have changed. It is not rebuilt while the service runs.
-spawnSync(process.execPath, ['scripts/bundle.mjs'], { stdio: 'inherit' })
+spawnSync(process.execPath, ['scripts/bundle.mjs', 'dist'], { stdio: 'inherit' })
 const compiler = spawn(
   process.execPath,
   ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--watch', '--preserveWatchOutput'],

@@ -1,3 +1,5 @@
+import { getSystemErrorMap } from 'node:util'
+
 /**
  * The closed set of error codes, each with its default message. http/error-envelope.ts maps each
  * code to a status, and docs/errors.md explains each one.
@@ -93,11 +95,21 @@ export class FatalError extends Error {
   override readonly name = 'FatalError'
 }
 
-/** Formats an input error as one line. Throws any other error again. */
-export function toFatalError(error: unknown): FatalError {
+/** `permission denied (EACCES)`: what an error of the system means, with its code. The message of any other error. */
+export function systemReason(error: unknown): string {
+  const { code, errno = 0, message } = error as NodeJS.ErrnoException
+  const [, meaning] = getSystemErrorMap().get(errno) ?? []
+  return meaning === undefined ? (code ?? message) : `${meaning} (${code})`
+}
+
+/**
+ * Formats an input error as one line. Throws any other error again.
+ * @param nameOf what the user calls a field
+ */
+export function toFatalError(error: unknown, nameOf = (path: string) => path): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error
   if (error.message !== ERROR_MESSAGES[error.code]) return new FatalError(error.message)
-  const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
+  const details = error.details?.map(({ path, message }) => `${nameOf(path)} ${message}`).join('; ')
   return new FatalError(details ?? error.message)
 }

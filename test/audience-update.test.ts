@@ -191,10 +191,22 @@ describe('PUT /api/audience/:id', () => {
       attributes: { a: [1] },
     })
     expect(json.details).toEqual([
-      { path: 'externalId', message: 'must be string' },
-      { path: 'tags/0', message: 'must be string' },
-      { path: 'attributes/a', message: 'must be one of string, number, boolean' },
+      { path: 'externalId', message: 'must be a string' },
+      { path: 'tags/0', message: 'must be a string' },
+      { path: 'attributes/a', message: 'must be one of a string, a number, true or false' },
     ])
+  })
+
+  it.each([
+    [{ tags: 'vip' }, { path: 'tags', message: 'must be an array' }],
+    [{ tags: [''] }, { path: 'tags/0', message: 'must not be empty' }],
+    [{ externalId: '' }, { path: 'externalId', message: 'must not be empty' }],
+    [{ name: 'x' }, { path: 'name', message: 'is not a known field' }],
+    [[], { path: '', message: 'must be an object' }],
+  ])('says what is wrong with %j without words of JSON Schema', async (body, detail) => {
+    const member = await newMember()
+    const { json } = await service.put(tenant, member.id, body)
+    expect(json.details).toEqual([detail])
   })
 
   it('rejects a body that is not in UTF-8', async () => {

@@ -1,5 +1,9 @@
 /** A command that the database refuses names the row that does not exist or the value that is taken, not a constraint. */
+import { existsSync } from 'node:fs'
+import { constants } from 'node:os'
+import { Command } from 'commander'
 import { expect, it } from 'vitest'
+import { explain } from '../src/cli/explain.ts'
 import { CONSTRAINTS, sentenceOf } from '../src/operator/constraint-sentences.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
@@ -43,6 +47,49 @@ it.each([
   ],
 ])('%j names the row that does not exist', async (args, message) => {
   expect(await refusal(args)).toContain(`${message}. Run "oa-audience`)
+})
+
+it.each([
+  [['clients', 'add', '--expires-at', 'tomorrow'], '--expires-at must be a time such as'],
+  [['keys', 'update', '1', '--expires-at', 'tomorrow'], '--expires-at must be a time such as'],
+  [['notifications', 'add', '--format', 'slack', '--target', 'http://127.0.0.1/x'], '--target '],
+  [
+    ['notifications', 'add', '--format', 'slack', '--target', 'https://a.example/', '--quiet', 'x'],
+    '--quiet ',
+  ],
+  [
+    ['audience', 'export', '--account', '1', '--relationship', 'x'],
+    '--relationship must be one of following',
+  ],
+  [['audience', 'export', '--account', '1', '--tag', ''], '--tag must not be empty'],
+])('%j names the option, not the field of the API', async (args, message) => {
+  await addTenant(database)
+  expect(await refusal(args)).toContain(message)
+})
+
+it.each([
+  [['backup', '-1'], 'argument'],
+  [['restore', '-1'], 'argument'],
+  [['backup', ''], 'argument'],
+  [['audience', 'export', '--account', '1', '--output', '--json'], 'option'],
+  [['events', 'export', '--account', '1', '--from', '2026-01-01', '--output', '--gzip'], 'option'],
+])('%j takes no mistyped option for a path', async (args, kind) => {
+  const { status, stderr } = await runCommand(args, env)
+  expect(status).toBe(1)
+  expect(stderr).toMatch(new RegExp(`^error: .*${kind}.* It is not a path`))
+  expect(existsSync(args.at(-1) || '-1')).toBe(false)
+})
+
+it('explains a file and a port that cannot be used, and what to do', () => {
+  const denied = { errno: -constants.errno.EACCES, code: 'EACCES', syscall: 'open', path: '/root/ids.txt' }
+  expect(explain(Object.assign(new Error(), denied), new Command())).toEqual([
+    '/root/ids.txt cannot be used: permission denied (EACCES). Run the command as a user who may use it, or choose another one.',
+  ])
+  const taken = { errno: -constants.errno.EADDRINUSE, code: 'EADDRINUSE', syscall: 'listen' }
+  const listening = { ...taken, address: '127.0.0.1', port: 4100 }
+  expect(explain(Object.assign(new Error(), listening), new Command())).toEqual([
+    'port 4100 on 127.0.0.1 cannot be used: address already in use (EADDRINUSE). Stop the other process, or choose another port.',
+  ])
 })
 
 it.each([

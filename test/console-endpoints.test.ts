@@ -1,6 +1,6 @@
 /** What operators change about endpoints in the console. */
 import { expect, it } from 'vitest'
-import { signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 
@@ -38,7 +38,7 @@ it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
     { path: 'events', message: /no event nothing/ },
   ],
   ['no events', { events: [] }, { path: 'events', message: /empty/ }],
-  ['no URL', { url: undefined }, { path: '', message: /url/ }],
+  ['no URL', { url: undefined }, { path: 'url', message: /is missing/ }],
   ['a name with U+0000', { name: 'a\u0000' }, { path: 'name', message: /U\+0000/ }],
   [
     'reply tokens for members',
@@ -50,6 +50,25 @@ it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
   const { status, json } = await operator.post('/api/endpoints', settings)
   expect(status).toBe(400)
   expect(json.details).toContainEqual({ path, message: expect.stringMatching(message) })
+})
+
+it('lets only operators of all organizations allow the private network, or move such an endpoint', async () => {
+  const { organizationId } = tenant
+  const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds: [organizationId] })
+  const settings = { account, url: 'https://tool.example/hook', format: 'line' }
+  const refused = [await manager.post('/api/endpoints', { ...settings, allowPrivateNetwork: true })]
+  const own = (await manager.post('/api/endpoints', settings)).json.id
+  refused.push(await manager.post(`/api/endpoints/${own}/update`, { allowPrivateNetwork: true }))
+  const { id } = await add({ url: 'http://10.0.0.1/hook', allowPrivateNetwork: true })
+  refused.push(await manager.post(`/api/endpoints/${id}/update`, { url: 'http://10.0.0.2/hook' }))
+  for (const { status, json } of refused) {
+    expect(status).toBe(400)
+    expect(json.details[0].message).toMatch(/only operators of all organizations/)
+  }
+  expect([await read(own), await read(id)]).toMatchObject([
+    { allowPrivateNetwork: false },
+    { url: 'http://10.0.0.1/hook', allowPrivateNetwork: true },
+  ])
 })
 
 it('changes settings, and starts a task that makes the backlog due after a change of the URL', async () => {

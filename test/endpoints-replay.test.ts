@@ -469,7 +469,7 @@ describe('the command line', () => {
       expect.stringContaining(`Use "oa-audience endpoints replay ${id}"`),
     ])
     const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
-    expect(bad.stderr).toContain('from must be a time such as')
+    expect(bad.stderr).toContain('--from must be a time such as')
   })
 
   it('asks on a terminal before it sends', async () => {

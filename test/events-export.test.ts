@@ -149,12 +149,12 @@ describe('an export of events', () => {
   })
 
   it.each([
-    [['--from', 'yesterday'], 'from must be a time'],
-    [['--from', '2026-02-30'], 'from must be a time'],
-    [['--from', '2026-01-01T00:00'], 'from must be a time'],
-    [['--from', '2026-01-02', '--to', '2026-01-01'], 'to must not be before from'],
-    [['--from', '2026-01-02', '--after', '7'], 'after must be the position'],
-    [['--from', '2026-01-02', '--after', '1.99999999999999999999'], 'after must be the position'],
+    [['--from', 'yesterday'], '--from must be a time'],
+    [['--from', '2026-02-30'], '--from must be a time'],
+    [['--from', '2026-01-01T00:00'], '--from must be a time'],
+    [['--from', '2026-01-02', '--to', '2026-01-01'], '--to must not be before the beginning'],
+    [['--from', '2026-01-02', '--after', '7'], '--after must be the position'],
+    [['--from', '2026-01-02', '--after', '1.99999999999999999999'], '--after must be the position'],
     [['--from', '2026-01-02', '--source', 'fax'], 'Allowed choices'],
   ])('refuses %j', async (args, message) => {
     const tenant = await addTenant(database)
@@ -347,9 +347,9 @@ describe('an export that continues after a position', () => {
       String(first?.position),
     )
     expect([status, stderr]).toEqual([1, expect.stringContaining(`--after ${first?.position} to continue`)])
-    expect(stderr).toContain('/dev/full cannot be written (ENOSPC)')
+    expect(stderr).toContain('/dev/full cannot be written: no space left on device (ENOSPC)')
     const unwritable = await command(tenant, '--from', DAY_AGO, '--output', join(directory, 'none', 'file'))
-    expect(unwritable.stderr).toContain('cannot be written (ENOENT)')
+    expect(unwritable.stderr).toContain('cannot be written: no such file or directory (ENOENT)')
   })
 })
 

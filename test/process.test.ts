@@ -47,7 +47,9 @@ it('answers 503 or 500 before its database responds and during outages, migrates
   await expect
     .poll(() => service.output())
     .toSatisfy(
-      (output) => output.includes('the database does not respond') && output.includes('migrated: 0001-'),
+      (output) =>
+        /the database at \S+ does not respond \(.+ The service tries again/.test(output) &&
+        output.includes('migrated: 0001-'),
     )
   const tenant = await addTenant(database)
   const statuses = async () => [

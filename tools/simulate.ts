@@ -5,7 +5,7 @@ import { between, onDatabase, parseId, requireAccount, withJson } from '../src/c
 import { printJson, styled } from '../src/cli/io.ts'
 import { Progress } from '../src/cli/progress.ts'
 import { readSecrets } from '../src/cli/questions.ts'
-import { FatalError } from '../src/errors.ts'
+import { FatalError, systemReason } from '../src/errors.ts'
 import { addPeople } from './simulator/deliveries.ts'
 import { MISBEHAVIOURS, misbehaviourOf } from './simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from './simulator/platform.ts'
@@ -85,7 +85,9 @@ async function startPlatform(options: SimulateOptions): Promise<SimulatedPlatfor
   const { account: id, port, people, deliverTo, misbehave = '', unverified, endpointSecret, json } = options
   const account = id === undefined ? randomAccount('Simulated account') : await storedAccount(id)
   const platform = await simulatePlatform(account, port).catch((error: Error & { code?: string }) => {
-    throw new FatalError(`port ${port} cannot be used (${error.code}). Choose another one with --port.`)
+    throw new FatalError(
+      `port ${port} cannot be used: ${systemReason(error)}. Choose another one with --port.`,
+    )
   })
   platform.settings.isVerified = unverified !== true
   platform.settings.webhook = deliverTo === undefined ? null : { endpoint: deliverTo, active: true }

@@ -3,15 +3,16 @@ import { fileURLToPath } from 'node:url'
 import { brotliCompressSync } from 'node:zlib'
 import { defineConfig, type Plugin } from 'vite'
 
-const OUTPUT = fileURLToPath(new URL('../dist/web', import.meta.url))
-
 /** Compresses at build time instead of for every request. */
 function compressAssets(): Plugin {
+  let directory: string
   return {
     name: 'compress-assets',
     apply: 'build',
+    configResolved({ build }) {
+      directory = `${build.outDir}/assets`
+    },
     closeBundle() {
-      const directory = `${OUTPUT}/assets`
       for (const name of readdirSync(directory).filter((file) => /\.(js|css|svg)$/.test(file))) {
         writeFileSync(`${directory}/${name}.br`, brotliCompressSync(readFileSync(`${directory}/${name}`)))
       }
@@ -25,7 +26,7 @@ export default defineConfig({
   logLevel: 'warn',
   plugins: [compressAssets()],
   build: {
-    outDir: OUTPUT,
+    outDir: fileURLToPath(new URL('../dist/web', import.meta.url)),
     emptyOutDir: true,
     target: 'es2022',
     // Inline scripts and data URLs of scripts are refused by the Content-Security-Policy.

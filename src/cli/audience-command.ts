@@ -7,7 +7,7 @@ import { recordFile } from '../operator/members/manage-members.ts'
 import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
 import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members-command.ts'
-import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { io, printError, printOne } from './io.ts'
 import { Progress } from './progress.ts'
 
@@ -29,6 +29,7 @@ function exportCommand(group: Command): void {
     .option(
       '--output <file>',
       'write to this file, which only its owner can read, instead of standard output',
+      parsePath,
     )
     .option('--user-id <id>', 'only the member with this user id')
     .option('--external-id <id>', 'only the member with this externalId')

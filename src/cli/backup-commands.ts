@@ -10,7 +10,7 @@ import { bytesOf, type Manifest, readManifest, verifyFiles } from '../operator/b
 import { type Restored, requireLaterClock } from '../operator/backups/record-restore.ts'
 import { requireRestorable, restoreServer } from '../operator/backups/restore-server.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
-import { withJson } from './input.ts'
+import { parsePath, withJson } from './input.ts'
 import { io, print, printError, printJson, printOne } from './io.ts'
 import { Progress } from './progress.ts'
 
@@ -19,10 +19,10 @@ const MIB = 1024 * 1024
 export function backupCommand(program: Command): void {
   withJson(program.command('backup'))
     .description('back up the database to a new directory; the service may keep running')
-    .argument('<directory>', 'new or empty directory')
+    .argument('<directory>', 'new or empty directory', parsePath)
     .action(async (directory: string, { json }: { json?: boolean }) => {
       const startedMs = performance.now()
-      const manifest = await writable(() => backUp(readConfig(io.env), resolve(directory)))
+      const manifest = await backUp(readConfig(io.env), resolve(directory))
       const { kind, backupAt, files } = manifest
       const seconds = secondsSince(startedMs)
       printOne(
@@ -61,12 +61,12 @@ async function backUp({ database: choice }: Config, directory: string): Promise<
 export function restoreCommand(program: Command): void {
   withJson(program.command('restore'))
     .description('verify a backup and restore it into DATA_DIR, or into the empty database of DATABASE_URL')
-    .argument('<directory>', 'directory that `backup` has written')
+    .argument('<directory>', 'directory that `backup` has written', parsePath)
     .action(async (directory: string, { json }: { json?: boolean }) => {
       const startedMs = performance.now()
       const config = readConfig(io.env)
       const manifest = await readManifest(resolve(directory))
-      const restored = await writable(() => restore(config, resolve(directory), manifest))
+      const restored = await restore(config, resolve(directory), manifest)
       const result = {
         backupAt: manifest.backupAt,
         restoredAt: restored.restoredAt,
@@ -124,16 +124,6 @@ function printNextSteps({ membersEndpoints }: Restored): void {
   for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
   if (membersEndpoints.length === 0) print('   (there are none)')
   print('4. "oa-audience accounts verify ID" checks the webhook of each account.')
-}
-
-/** Reports a full disk or a missing permission in one line, because it is not a bug. */
-async function writable<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    const { syscall, message } = error as NodeJS.ErrnoException
-    throw syscall === undefined ? error : new FatalError(message)
-  }
 }
 
 class ByteProgress {

@@ -14,7 +14,7 @@ import {
 import { EXPORT_SOURCES } from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type EventExportOptions, exportEvents } from './export-events-command.ts'
-import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { between, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { io, printError, printMany, printOne } from './io.ts'
 
 const LIST_DEFAULT = 50
@@ -99,6 +99,7 @@ function exportCommand(group: Command): void {
     .option(
       '--output <file>',
       'write to this new file, which only its owner can read, instead of standard output; .gz compresses it',
+      parsePath,
     )
     .option('--gzip', 'compress the output')
     .action(async ({ account, json, ...options }: ExportOptions) => {

@@ -3,7 +3,6 @@ import type { Scope } from '../access/scope.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
-import { toFatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
 import { publicFilters } from '../operator/jobs/tag-members.ts'
 import { recordFile } from '../operator/members/manage-members.ts'
@@ -63,11 +62,7 @@ export async function exportMembers(
 
 function readFilters(options: Omit<ExportOptions, 'format' | 'output'>): Filters {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
-  try {
-    return toFilters(checkFilters(Object.fromEntries(given)))
-  } catch (error) {
-    throw toFatalError(error)
-  }
+  return toFilters(checkFilters(Object.fromEntries(given)))
 }
 
 /** Returns null with filters, because counting the matches would take as long as the export. */

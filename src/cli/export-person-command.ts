@@ -5,7 +5,7 @@ import { commandActor } from '../operator/actor.ts'
 import { findPerson, personJson, recordPersonExport } from '../operator/exports/export-person.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { onDatabase, parseId, requireAccount } from './input.ts'
+import { onDatabase, parseId, parsePath, requireAccount } from './input.ts'
 import { writeTexts } from './text-output.ts'
 
 interface ExportOptions {
@@ -23,6 +23,7 @@ export function exportPersonCommand(group: Command): void {
     .option(
       '--output <file>',
       'write to this file, which only its owner can read, instead of standard output',
+      parsePath,
     )
     .action((options: ExportOptions) => onDatabase((database) => exportPerson(database, options)))
 }

@@ -41,4 +41,12 @@ export function between(min: number, max: number): (text: string) => number {
   }
 }
 
+/** For files and directories that the command writes. A mistyped option is not a name. */
+export function parsePath(text: string): string {
+  if (text !== '' && !text.startsWith('-')) return text
+  throw new InvalidArgumentError(
+    'It is not a path, and looks like an option. Write ./ before a name that begins with -.',
+  )
+}
+
 export const withJson = (command: Command): Command => command.option('--json', 'print JSON')

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
+import './require-node.mjs'
 import cluster from 'node:cluster'
 import { constants } from 'node:os'
-import { run } from './run.ts'
 
 // A reader such as head may close the pipe early, which is a success. A full disk is not.
 process.stdout.on('error', (error: Error & { code?: string }) => {
@@ -16,6 +16,8 @@ if (process.pid === 1)
     process.on(signal, () => {
       if (process.listenerCount(signal) === 1) process.exit(128 + constants.signals[signal])
     })
+// Not a static import: all of those are linked before the version of Node.js is checked.
+const { run } = await import('./run.ts')
 await run(process.argv.slice(2), process)
 // The IPC channel to the first process would keep a worker running that failed to start.
 if (process.exitCode && cluster.isWorker) process.exit()

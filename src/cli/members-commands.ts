@@ -5,7 +5,7 @@ import { requireLedger } from '../audience/ledger-files.ts'
 import { LedgerUnwritable } from '../audience/ledger-writer.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
+import { FatalError, systemReason } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { commandActor } from '../operator/actor.ts'
 import { eraseByUserId } from '../operator/members/manage-members.ts'
@@ -95,8 +95,7 @@ async function readUserIds(file: string): Promise<string[]> {
       if (userId !== '') userIds.push(userId ?? '')
     }
   } catch (error) {
-    const { code, message } = error as { code?: string; message: string }
-    throw new FatalError(`${file} cannot be read (${code ?? message})`)
+    throw new FatalError(`${file} cannot be read: ${systemReason(error)}`)
   }
   return userIds
 }

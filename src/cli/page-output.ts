@@ -11,7 +11,7 @@ import {
 import type { Writable } from 'node:stream'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { FatalError } from '../errors.ts'
+import { FatalError, systemReason } from '../errors.ts'
 import { io } from './io.ts'
 
 const compress = promisify(gzip)
@@ -104,5 +104,5 @@ function open(file: string, isContinued: boolean): number {
 /** A pipe that its reader has closed is not a failure of the command, so the caller gets that error itself. */
 function writeError(output: string, error: unknown): unknown {
   const { code } = error as { code?: string }
-  return code === 'EPIPE' ? error : new FatalError(`${output} cannot be written (${code})`)
+  return code === 'EPIPE' ? error : new FatalError(`${output} cannot be written: ${systemReason(error)}`)
 }

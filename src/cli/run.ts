@@ -2,10 +2,8 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig, removeSecretsKeys } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { UnreadableSecret } from '../config/secret-keys.ts'
-import { AppError, type ErrorCode, FatalError, toFatalError } from '../errors.ts'
-import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
+import { explain } from './explain.ts'
 import { withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
@@ -66,6 +64,10 @@ export async function run(args: string[], given: Io): Promise<void> {
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'
   const program = await createProgram((group) => needsAll || group === named)
+  let command = program
+  program.hook('preAction', (_, running) => {
+    command = running
+  })
   try {
     await program.parseAsync(args, { from: 'user' })
   } catch (error) {
@@ -73,7 +75,7 @@ export async function run(args: string[], given: Io): Promise<void> {
       io.exitCode = error.exitCode
       return
     }
-    for (const line of explain(error)) printError(`oa-audience: ${line}`)
+    for (const line of explain(error, command)) printError(`oa-audience: ${line}`)
     io.exitCode = 1
   }
 }
@@ -108,18 +110,4 @@ function migrateCommand(program: Command): void {
       else if (applied.length > 0) print(applied.map((name) => `applied ${name}`).join('\n'))
       else print('nothing to do')
     })
-}
-
-const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
-
-/** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
-function explain(error: unknown): string[] {
-  if (error instanceof FatalError) return error.message.split('\n')
-  if (error instanceof AppError && FIXABLE.includes(error.code))
-    return toFatalError(error).message.split('\n')
-  if (error instanceof UnreadableSecret)
-    return [`${error.message}. Run "oa-audience secrets status", and set SECRETS_KEYS as for the service.`]
-  const sentence = constraintSentence(error)
-  if (sentence !== null) return [sentence]
-  return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }

@@ -4,7 +4,7 @@ import { createWriteStream } from 'node:fs'
 import { realpath, rename, rm, stat } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { FatalError } from '../errors.ts'
+import { FatalError, systemReason } from '../errors.ts'
 import { io } from './io.ts'
 
 const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']
@@ -19,7 +19,7 @@ export async function writeTexts(texts: AsyncIterable<string>, file: string | un
   } catch (error) {
     const { code } = error as { code?: string }
     if (!WRITE_ERRORS.includes(code ?? '')) throw error
-    throw new FatalError(`${file ?? 'standard output'} cannot be written (${code})`)
+    throw new FatalError(`${file ?? 'standard output'} cannot be written: ${systemReason(error)}`)
   }
 }
 

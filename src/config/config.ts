@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
 import { Secret } from './secret.ts'
-import type { SecretKeys } from './secret-keys.ts'
+import { SecretKeys } from './secret-keys.ts'
 import { fileNameOf, textOf } from './variable-text.ts'
 import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
 
@@ -95,7 +95,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       read(VARIABLES.databaseUrl),
       dataDir,
       readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
-      read(VARIABLES.secretsKeys),
+      read(VARIABLES.secretsKeys) ?? SecretKeys.NONE,
       faults,
     ),
     dataDir,
@@ -207,8 +207,11 @@ export function environmentOfPostgresPrograms(): Record<string, string> {
 
 /** The variables as a table for `oa-audience --help`. */
 export function describeVariables(): string {
-  const rows: Array<Pick<Variable<unknown>, 'name' | 'shownDefault' | 'help' | 'isSecret'>> =
-    Object.values(VARIABLES)
+  const rows = Object.values<Variable<unknown>>(VARIABLES).map(({ name, fallback, help, isSecret }) => ({
+    ...{ name, help, isSecret },
+    // No value, or an empty list of proxies.
+    shownDefault: [fallback].flat().join(',') || 'unset',
+  }))
   const nameWidth = Math.max(...rows.map((row) => row.name.length))
   const defaultWidth = Math.max(...rows.map((row) => row.shownDefault.length))
   const secret = rows.filter((row) => row.isSecret).map((row) => fileNameOf(row.name))

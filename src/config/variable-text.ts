@@ -1,5 +1,6 @@
 /** The text of a variable: its value, or the content of the file that NAME_FILE names. */
 import { readFileSync, statSync } from 'node:fs'
+import { systemReason } from '../errors.ts'
 import type { Variable } from './variables.ts'
 
 /** Empty if neither variable is set. Throws an Error whose message continues "NAME …". */
@@ -29,7 +30,7 @@ function readSecretFile(name: string, file: string): string {
     return readFileSync(file, 'utf8').trim()
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    throw code === undefined ? error : refuse(`cannot be read (${code})`)
+    throw code === undefined ? error : refuse(`cannot be read: ${systemReason(error)}`)
   }
 }
 

@@ -26,9 +26,8 @@ export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', '
 
 export interface Variable<T> {
   name: string
-  shownDefault: string
   help: string
-  /** the value when the variable is unset or empty */
+  /** the value when the variable is unset or empty, which --help shows; null: there is none */
   fallback: T
   /** throws an Error whose message continues "NAME …" and never quotes the value, which may be secret */
   parse: (text: string) => T
@@ -41,21 +40,18 @@ const variable = <T>(definition: Variable<T>): Variable<T> => definition
 export const VARIABLES = {
   port: variable({
     name: 'PORT',
-    shownDefault: '3000',
     help: 'TCP port of the service; 0: any free port',
     fallback: 3000,
     parse: integer(0, 65_535),
   }),
   host: variable({
     name: 'HOST',
-    shownDefault: '127.0.0.1',
     help: 'IP address or host name to listen on; 0.0.0.0: every interface',
     fallback: '127.0.0.1',
     parse: matching(/^[A-Za-z0-9.:_-]+$/, 'must be an IP address or a host name, such as 0.0.0.0'),
   }),
   workers: variable({
     name: 'WEB_CONCURRENCY',
-    shownDefault: '1',
     help: 'number of processes that share PORT, such as one per core; each counts as an instance',
     fallback: 1,
     parse: integer(1, 64),
@@ -63,7 +59,6 @@ export const VARIABLES = {
   databaseUrl: variable<Secret | 'none' | null>({
     name: 'DATABASE_URL',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'postgres://… of the database, or of its primary and standbys (h1,h2 with target_session_attrs=read-write); unset: an embedded PostgreSQL in DATA_DIR; none: no database',
     fallback: null,
     parse: (text) => (text === 'none' ? 'none' : new Secret(postgresUrl(text))),
@@ -71,28 +66,24 @@ export const VARIABLES = {
   databaseReadUrl: variable<Secret | null>({
     name: 'DATABASE_READ_URL',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'postgres://… of replicas of DATABASE_URL (h1,h2), which then serve streams, exports, searches and pages that may be old',
     fallback: null,
     parse: (text) => new Secret(replicasUrl(text)),
   }),
   readMaxLagMs: variable({
     name: 'READ_MAX_LAG_MS',
-    shownDefault: '2000',
     help: 'maximum age in milliseconds of data from a replica; the primary serves reads if every replica is older',
     fallback: 2_000,
     parse: integer(1_000, 30_000),
   }),
   dataDir: variable({
     name: 'DATA_DIR',
-    shownDefault: './data',
     help: 'directory of the embedded PostgreSQL',
     fallback: './data',
     parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
   }),
   publicUrl: variable<string | null>({
     name: 'PUBLIC_URL',
-    shownDefault: 'unset',
     help: 'base URL at which the platforms reach this service, such as https://audience.example.com',
     fallback: null,
     parse: httpUrl,
@@ -100,63 +91,54 @@ export const VARIABLES = {
   redisUrl: variable<Secret | null>({
     name: 'REDIS_URL',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'redis://… of the server that shares the rate limit between instances',
     fallback: null,
     parse: (text) => new Secret(redisUrl(text)),
   }),
   rateLimitMax: variable({
     name: 'RATE_LIMIT_MAX',
-    shownDefault: '6000',
     help: 'requests per window and client address; 0: no limit',
     fallback: 6000,
     parse: integer(0, 1_000_000_000),
   }),
   rateLimitWindowMs: variable({
     name: 'RATE_LIMIT_WINDOW_MS',
-    shownDefault: '60000',
     help: 'length of the window in milliseconds; 0: no limit',
     fallback: 60_000,
     parse: integer(0, 86_400_000),
   }),
   rateLimitSpareSigned: variable({
     name: 'RATE_LIMIT_SPARE_SIGNED',
-    shownDefault: 'false',
     help: 'true: deliveries with a valid signature do not count',
     fallback: false,
     parse: boolean,
   }),
   trustProxy: variable<string[]>({
     name: 'TRUST_PROXY',
-    shownDefault: 'unset',
     help: 'proxies whose X-Forwarded-For is trusted: addresses, CIDR ranges, loopback, linklocal, uniquelocal',
     fallback: [],
     parse: proxies,
   }),
   lineApiUrl: variable({
     name: 'LINE_API_URL',
-    shownDefault: 'https://api.line.me',
     help: "base URL of the messaging platform's API",
     fallback: 'https://api.line.me',
     parse: httpUrl,
   }),
   logLevel: variable<(typeof LOG_LEVELS)[number]>({
     name: 'LOG_LEVEL',
-    shownDefault: 'info',
     help: `lowest level that is logged: ${LOG_LEVELS.join(', ')}`,
     fallback: 'info',
     parse: oneOf(LOG_LEVELS),
   }),
   metricsPort: variable<number | null>({
     name: 'METRICS_PORT',
-    shownDefault: 'unset',
     help: 'TCP port of a separate listener on HOST for Prometheus metrics; 0: any free port',
     fallback: null,
     parse: integer(0, 65_535),
   }),
   consolePort: variable<number | null>({
     name: 'CONSOLE_PORT',
-    shownDefault: 'unset',
     help: 'TCP port of a separate listener on HOST for the web console; 0: any free port',
     fallback: null,
     parse: integer(0, 65_535),
@@ -164,21 +146,18 @@ export const VARIABLES = {
   consoleToken: variable<Secret | null>({
     name: 'CONSOLE_TOKEN',
     isSecret: true,
-    shownDefault: 'unset',
     help: `token of the first owner and of emergencies, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters; optional once an owner exists`,
     fallback: null,
     parse: (text) => new Secret(atLeast(CONSOLE_TOKEN_MIN_LENGTH)(text)),
   }),
   consoleUserHeader: variable<string | null>({
     name: 'CONSOLE_USER_HEADER',
-    shownDefault: 'unset',
     help: 'header with which a proxy of TRUST_PROXY names the operator, such as x-forwarded-email; unset: no single sign-on',
     fallback: null,
     parse: (text) => matching(/^[a-z][a-z0-9-]{0,63}$/, 'must be the name of a header')(text.toLowerCase()),
   }),
   consoleUrl: variable<string | null>({
     name: 'CONSOLE_URL',
-    shownDefault: 'unset',
     help: 'base URL at which operators reach the console, for links in notifications and invitations',
     fallback: null,
     parse: httpUrl,
@@ -186,7 +165,6 @@ export const VARIABLES = {
   smtpUrl: variable<Secret | null>({
     name: 'SMTP_URL',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'smtps://user:password@host:465?from=alerts@example.com of the mail server for notifications; unset: no email',
     fallback: null,
     parse: (text) => new Secret(smtpUrl(text)),
@@ -194,78 +172,67 @@ export const VARIABLES = {
   heartbeatUrl: variable<Secret | null>({
     name: 'HEARTBEAT_URL',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'URL of an outside watchdog, requested once a minute while the service can store deliveries',
     fallback: null,
     parse: (text) => new Secret(watchdogUrl(text)),
   }),
-  secretsKeys: variable<SecretKeys>({
+  secretsKeys: variable<SecretKeys | null>({
     name: 'SECRETS_KEYS',
     isSecret: true,
-    shownDefault: 'unset',
     help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, and all decrypt; if unset, new secrets are plain text',
-    fallback: SecretKeys.NONE,
+    fallback: null,
     parse: SecretKeys.parse,
   }),
   erasureLedger: variable<string | null>({
     name: 'ERASURE_LEDGER',
-    shownDefault: 'unset',
     help: 'directory outside of the database and its backups, where each erasure is recorded before it is confirmed; if unset, none is recorded',
     fallback: null,
     parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
   }),
   retentionDays: variable({
     name: 'RETENTION_DAYS',
-    shownDefault: '90',
     help: 'days that received events are kept, plus up to 7; 0: forever',
     fallback: 90,
     parse: integer(0, 36_500),
   }),
   deduplicationDays: variable({
     name: 'DEDUPLICATION_DAYS',
-    shownDefault: '400',
     help: 'days that duplicates are recognised; longer than any sender retries',
     fallback: 400,
     parse: integer(30, 36_500),
   }),
   auditRetentionDays: variable({
     name: 'AUDIT_RETENTION_DAYS',
-    shownDefault: '400',
     help: 'days that the activity log is kept',
     fallback: 400,
     parse: integer(30, 36_500),
   }),
   trackingRetentionDays: variable({
     name: 'TRACKING_RETENTION_DAYS',
-    shownDefault: '7',
     help: 'days that tracking events are kept, plus up to 1; what they add to members stays',
     fallback: 7,
     parse: integer(1, 36_500),
   }),
   trackingAddressEvents: variable({
     name: 'TRACKING_ADDRESS_EVENTS_PER_MINUTE',
-    shownDefault: '6000',
     help: 'tracking events per minute and client address; 0: no limit',
     fallback: 6_000,
     parse: budget(TRACKING_REQUEST_MAX_EVENTS),
   }),
   trackingAddressBytes: variable({
     name: 'TRACKING_ADDRESS_BYTES_PER_MINUTE',
-    shownDefault: '4194304',
     help: 'bytes of tracking requests per minute and client address; 0: no limit',
     fallback: 4 * 1024 * 1024,
     parse: budget(BODY_MAX_BYTES),
   }),
   trackingKeyEvents: variable({
     name: 'TRACKING_KEY_EVENTS_PER_MINUTE',
-    shownDefault: '30000',
     help: 'tracking events per minute and tracking key; 0: no limit',
     fallback: 30_000,
     parse: budget(TRACKING_REQUEST_MAX_EVENTS),
   }),
   trackingKeyBytes: variable({
     name: 'TRACKING_KEY_BYTES_PER_MINUTE',
-    shownDefault: '16777216',
     help: 'bytes of tracking requests per minute and tracking key; 0: no limit',
     fallback: 16 * 1024 * 1024,
     parse: budget(BODY_MAX_BYTES),

@@ -27,7 +27,7 @@ const REQUEST_TIMEOUT_MS = 10_000
 const WRITE_MAX_MS = 1_000
 /** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
 const INFORMATIONAL_MAX = 8
-/** The same as ENDPOINT_IN_FLIGHT_MAX in endpoint-state.ts. */
+/** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
 const IDLE_SOCKET_MS = 4_000

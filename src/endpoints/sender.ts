@@ -4,8 +4,8 @@
  * 1. Leased: a row of endpoint_delivery is leased by one process at a time. The process that committed it leases it first
  *    (`handOver`) and sends it within milliseconds. Later, any process that polls finds it due (`claims.ts`). The leases of a process
  *    that dies end after LEASE_MS.
- * 2. Queued: it waits in the queue of its endpoint, as an id without content. Endpoints take turns (`queue.ts`). During an outage
- *    of the endpoint, leases are returned, and one delivery at a time is tried (`endpoint-state.ts`).
+ * 2. Queued: it waits in the queue of its endpoint, as an id without content. Endpoints take turns. During an outage
+ *    of the endpoint, leases are returned, and one delivery at a time is tried (`queue.ts`).
  * 3. Connected: `targets.ts` finds the endpoint's URL, `post.ts` takes or opens a connection.
  * 4. Read: `contents.ts` reads the current content. Erasures of the account wait from now on.
  * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it within a second. Erasures no longer wait.

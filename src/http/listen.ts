@@ -24,5 +24,7 @@ function explainListen(
   if (error.code === 'EACCES') {
     return new FatalError(`PORT ${port} may not be used by this user. Set PORT to 1024 or more.`)
   }
-  return new FatalError(`cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`)
+  return new FatalError(
+    `cannot listen on HOST ${host}, PORT ${port} (${error.code ?? error.message}). Set HOST to an address of this machine.`,
+  )
 }

@@ -52,25 +52,55 @@ function isSpecific({ keyword, params }: TLocalizedValidationError): boolean {
 
 function toDetails(errors: TLocalizedValidationError[]): ErrorDetail[] {
   const paths = [...new Set(errors.map(({ instancePath }) => instancePath))]
-  return paths.flatMap((path) =>
-    messagesOf(errors.filter(({ instancePath }) => instancePath === path)).map((message) => ({
-      path: path.slice(1),
-      message,
-    })),
-  )
+  return paths.flatMap((path) => {
+    const ofPath = errors.filter(({ instancePath }) => instancePath === path)
+    const missing = ofPath.flatMap((error) => (error.keyword === 'required' ? missingOf(error) : []))
+    const others = ofPath.filter(({ keyword }) => keyword !== 'required')
+    return [
+      ...missing.map((name) => ({ path: `${path}/${name}`.slice(1), message: 'is missing' })),
+      ...messagesOf(others).map((message) => ({ path: path.slice(1), message })),
+    ]
+  })
 }
+
+const missingOf = ({ params }: TLocalizedValidationError) =>
+  (params as { requiredProperties: string[] }).requiredProperties
 
 /** TypeBox reports a union once per alternative. This merges the alternatives into one message. */
 function messagesOf(errors: TLocalizedValidationError[]): string[] {
   const alternatives = errors.flatMap(({ keyword, params }) => {
     if (keyword === 'const') return [String((params as { allowedValue: unknown }).allowedValue)]
-    return keyword === 'type' ? [String((params as { type: unknown }).type)] : []
+    return keyword === 'type' ? [typeName((params as { type: string }).type)] : []
   })
   const others = errors.filter(({ keyword }) => keyword !== 'const' && keyword !== 'type')
-  if (others.length > 0 || alternatives.length === 1) {
-    return (others.length > 0 ? others : errors).map(({ keyword, message }) =>
-      keyword === 'boolean' ? 'is not a known field' : message,
-    )
+  if (others.length > 0) return others.map(messageOf)
+  if (alternatives.length === 0) return []
+  return [`must be ${alternatives.length === 1 ? '' : 'one of '}${alternatives.join(', ')}`]
+}
+
+const TYPE_NAMES: Record<string, string> = {
+  ...{ array: 'an array', object: 'an object', string: 'a string' },
+  ...{ integer: 'a whole number', number: 'a number', boolean: 'true or false' },
+}
+const typeName = (type: string) => TYPE_NAMES[type] ?? type
+
+/** In place of those messages of TypeBox that need knowledge of JSON Schema. */
+function messageOf({ keyword, params, message }: TLocalizedValidationError): string {
+  const { limit, allowedValues } = params as { limit?: number; allowedValues?: unknown[] }
+  switch (keyword) {
+    case 'boolean':
+      return 'is not a known field'
+    case 'minLength':
+    case 'minItems':
+    case 'minProperties':
+      return limit === 1 ? 'must not be empty' : message
+    case 'minimum':
+      return `must be at least ${limit}`
+    case 'maximum':
+      return `must be at most ${limit}`
+    case 'enum':
+      return `must be one of ${allowedValues?.join(', ')}`
+    default:
+      return message
   }
-  return [`must be one of ${alternatives.join(', ')}`]
 }

@@ -1,6 +1,6 @@
 /** A separate listener for metrics, because they are for the operator's network and not for callers. */
 import { createServer, type Server } from 'node:http'
-import { FatalError } from '../errors.ts'
+import { FatalError, systemReason } from '../errors.ts'
 
 /** The content of the metrics page: one registry, or the merged registries of several processes. */
 export interface MetricsPage {
@@ -34,9 +34,11 @@ export function serveMetrics(
     else response.writeHead(200, { 'content-type': page.contentType }).end(text)
   })
   return new Promise((resolve, reject) => {
-    server.once('error', (error: Error & { code?: string }) =>
+    server.once('error', (error: Error) =>
       reject(
-        new FatalError(`METRICS_PORT ${port} on ${host} cannot be used (${error.code}). Set another port.`),
+        new FatalError(
+          `METRICS_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
+        ),
       ),
     )
     server.listen(port, host, () => resolve(server))

@@ -111,8 +111,8 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
 }
 
 /**
- * If checkpoints of the delta feed are ahead of the clock, the clock stepped back. Checkpoints that are more than an hour ahead do not matter, see
- * checkpoints.ts.
+ * If checkpoints of the delta feed are ahead of the clock, the clock stepped back. Checkpoints that are more than an hour ahead do not
+ * matter, see audience/feed-statement.ts.
  */
 const selectServer = statement('select-server-health')`
     select current_setting('server_version') as version, current_setting('fsync') as fsync,

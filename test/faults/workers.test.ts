@@ -168,7 +168,7 @@ it('exits with 0 and leaves no server behind when SIGTERM interrupts its start',
 
 it.each([
   ['PORT', 'is already in use. Stop the other process or set PORT.'],
-  ['METRICS_PORT', 'cannot be used (EADDRINUSE). Set another port.'],
+  ['METRICS_PORT', 'cannot be used: address already in use (EADDRINUSE). Set another port.'],
 ])('ends with one line if %s is already in use', async (name, reason) => {
   const { connection } = await createTestDatabase()
   const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }

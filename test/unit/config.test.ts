@@ -38,6 +38,15 @@ describe('the configuration', () => {
     ).toEqual(NAMES)
   })
 
+  it('shows the default of every variable as it would be set', () => {
+    const shown = [...describeVariables().matchAll(/^ {2}([A-Z_]+) +(\S+)/gm)].filter(
+      ([, name = '', text]) => NAMES.includes(name) && text !== 'unset',
+    )
+    expect(shown.length).toBeGreaterThan(15)
+    for (const [, name = '', text = ''] of shown)
+      expect(readConfig({ [name]: text }), name).toEqual(readConfig({}))
+  })
+
   it('has a default for every variable', () => {
     expect(readConfig({})).toMatchObject({
       port: 3000,
@@ -81,9 +90,9 @@ describe('the configuration', () => {
       }),
     ).toEqual([
       'DATABASE_URL and DATABASE_URL_FILE are both set: set one of them',
-      'REDIS_URL has no value: the file of REDIS_URL_FILE cannot be read (ENOENT)',
+      'REDIS_URL has no value: the file of REDIS_URL_FILE cannot be read: no such file or directory (ENOENT)',
       'CONSOLE_TOKEN has no value: the file of CONSOLE_TOKEN_FILE is empty',
-      'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read (EISDIR)',
+      'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read: illegal operation on a directory (EISDIR)',
     ])
   })
 

@@ -7,13 +7,13 @@ import { expect, it } from 'vitest'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Names files of other projects. */
 const TOOLS = 'docs/tools.md'
-const NOT_OURS = new Set(['node_modules', 'dist', '.git'])
+const NOT_OURS = /^(node_modules|dist(\.\d+)?|\.git)$/
 
 function filesBelow(directory: string): string[] {
   return readdirSync(`${ROOT}/${directory}`, { withFileTypes: true }).flatMap((entry) => {
     const path = directory === '' ? entry.name : `${directory}/${entry.name}`
     if (!entry.isDirectory()) return [path]
-    return NOT_OURS.has(entry.name) ? [] : filesBelow(path)
+    return NOT_OURS.test(entry.name) ? [] : filesBelow(path)
   })
 }
 
@@ -22,14 +22,41 @@ const documents = files.filter(
   (file) => file.endsWith('.md') && file !== TOOLS && basename(file) !== 'CHANGELOG.md',
 )
 
-it.each(documents)('%s names files of code that exist', (document) => {
-  const text = readFileSync(`${ROOT}/${document}`, 'utf8')
-  const named = text.match(/(?<![\w/.:*@-])[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b/g) ?? []
-  const missing = named.filter((name) => {
-    const path = name.replace(/^(\.\.?\/)+/, '')
-    return !files.some((file) => file === path || file.endsWith(`/${path}`))
+/** The files and folders of code in a text that do not exist. */
+function missingIn(text: string): string[] {
+  const named =
+    text.match(/(?<![\w/.:*@-])(?:[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b|src\/[\w/-]+\b(?!\.))/g) ?? []
+  return named.filter((name) => {
+    const path = name.replace(/^(\.\.?\/)+/, '').replace(/\/$/, '')
+    return !files.some((file) => `/${file}`.endsWith(`/${path}`) || file.startsWith(`${path}/`))
   })
+}
+
+it.each(documents)('%s names files and folders of code that exist', (document) => {
+  expect(missingIn(readFileSync(`${ROOT}/${document}`, 'utf8'))).toEqual([])
+})
+
+it('comments name files and folders of code that exist', () => {
+  const missing = files
+    .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file))
+    .flatMap((file) => {
+      const text = readFileSync(`${ROOT}/${file}`, 'utf8')
+      const comments = text.match(/\/\*\*[\s\S]*?\*\/|^\s*(?:\/\/|--) .*$/gm) ?? []
+      return missingIn(comments.join('\n')).map((name) => `${file}: ${name}`)
+    })
   expect(missing).toEqual([])
+})
+
+it('SECURITY.md names tests that exist', () => {
+  const tables = readFileSync(`${ROOT}/SECURITY.md`, 'utf8').split(/(?<=^\|.*\n)(?!\|)/m)
+  const cells = tables
+    .filter((table) => / test \|\n/.test(table))
+    .flatMap((table) => table.split('\n').map((row) => row.split('|').at(-2) ?? ''))
+  const names = cells.flatMap((cell) =>
+    [...cell.matchAll(/`([^`]+?)(?:\.test\.ts)?`/g)].map(([, name]) => name),
+  )
+  expect(names.length).toBeGreaterThan(100)
+  expect(names.filter((name) => !files.includes(`test/${name}.test.ts`))).toEqual([])
 })
 
 /** The value of a constant, or of a property, that a file gives as a number or a product. */

@@ -81,6 +81,8 @@ describe('a file is refused', () => {
   })
 
   it('if it does not exist', async () => {
-    await expect(readFleet(fileSource('/nonexistent/fleet.csv'))).rejects.toThrow('cannot be read (ENOENT)')
+    await expect(readFleet(fileSource('/nonexistent/fleet.csv'))).rejects.toThrow(
+      'cannot be read: no such file or directory (ENOENT)',
+    )
   })
 })

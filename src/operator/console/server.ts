@@ -2,7 +2,7 @@
 import cookie from '@fastify/cookie'
 import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
-import { FatalError } from '../../errors.ts'
+import { FatalError, systemReason } from '../../errors.ts'
 import { createServer, requireWellFormed } from '../../http/server.ts'
 import { Streamer } from '../../http/streamer.ts'
 import { logRequests } from '../../observability/log.ts'
@@ -86,7 +86,8 @@ export async function listenForConsole(app: FastifyInstance, host: string, port:
   try {
     await app.listen({ host, port, listenTextResolver: (address) => `console on ${address}` })
   } catch (error) {
-    const { code } = error as { code?: string }
-    throw new FatalError(`CONSOLE_PORT ${port} on ${host} cannot be used (${code}). Set another port.`)
+    throw new FatalError(
+      `CONSOLE_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
+    )
   }
 }

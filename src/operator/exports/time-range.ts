@@ -31,7 +31,8 @@ export function readRange(
 ): EventRange {
   const fromUs = readTimeUs('from', given.from)
   const toUs = given.to === undefined ? endUs : readTimeUs('to', given.to)
-  if (given.to !== undefined && toUs < fromUs) refuseInput('to', 'must not be before from')
+  if (given.to !== undefined && toUs < fromUs)
+    refuseInput('to', 'must not be before the beginning of the range')
   const after = given.after === undefined ? null : readPosition(given.after)
   return { fromUs, toUs: toUs < endUs ? toUs : endUs, after, source: given.source ?? null }
 }

@@ -1,7 +1,7 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
 import { fromCsvText } from '../../audience/member.ts'
 import { BODY_MAX_BYTES } from '../../config/limits.ts'
-import { FatalError } from '../../errors.ts'
+import { FatalError, systemReason } from '../../errors.ts'
 import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'
 
 /** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
@@ -112,8 +112,7 @@ async function* readNdjson(file: TextSource, from: FilePosition): AsyncGenerator
       } else if (text.trim() !== '') yield { line, length: text.length, value: fromJson(text.trim()), next }
     }
   } catch (error) {
-    const { code, message } = error as { code?: string; message: string }
-    throw new FatalError(`${file.name} cannot be read (${code ?? message})`)
+    throw new FatalError(`${file.name} cannot be read: ${systemReason(error)}`)
   }
 }
 

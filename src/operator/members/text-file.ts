@@ -2,7 +2,7 @@
 
 import { pipeline } from 'node:stream/promises'
 import { type Options, type Parser, parse as parseCsv } from 'csv-parse'
-import { FatalError } from '../../errors.ts'
+import { FatalError, systemReason } from '../../errors.ts'
 
 const CHUNK_LENGTH = 16 * 1024
 
@@ -107,17 +107,13 @@ function tooLong(file: string, line: number | undefined, maxBytes: number): Fata
 }
 
 /** The parser's own messages quote cells. */
-function unreadable(
-  file: string,
-  maxBytes: number,
-  from: TextPosition,
-  { code, message, lines = 0 }: CsvFault,
-): FatalError {
+function unreadable(file: string, maxBytes: number, from: TextPosition, fault: CsvFault): FatalError {
+  const { code, lines = 0 } = fault
   const line = from.line + lines
   if (code === 'CSV_MAX_RECORD_SIZE') return tooLong(file, line, maxBytes)
   if (code?.startsWith('CSV_'))
     return new FatalError(`${file}, line ${line}: a quoted cell is not closed, or text follows it.`)
-  return new FatalError(`${file} cannot be read (${code ?? message})`)
+  return new FatalError(`${file} cannot be read: ${systemReason(fault)}`)
 }
 
 const LINE_FEED = 0x0a

@@ -9,6 +9,7 @@ import { DatabaseUnavailable } from '../faults.ts'
 import type { ReplicaServers } from '../replication/reads.ts'
 import { migrate, requireMigrated } from '../schema/migrate.ts'
 import { refuseUnfinishedRestore } from '../schema/unfinished-restore.ts'
+import { explainUnavailable } from './explain-unavailable.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 
 export interface OpenDatabase {
@@ -44,7 +45,9 @@ export async function openForService(
   const stop = new AbortController()
   return {
     database,
-    ready: becomeReady(database, notices, prepareSchema, stop.signal),
+    ready: becomeReady(database, notices, prepareSchema, stop.signal, (error) =>
+      explainUnavailable(choice, error),
+    ),
     close: async () => {
       stop.abort()
       await database.close()
@@ -139,7 +142,7 @@ export async function withOpened<P, T>(
     }
   } catch (error) {
     if (!(error instanceof DatabaseUnavailable)) throw error
-    throw new FatalError(reasonOf(error))
+    throw new FatalError(explainUnavailable(choice, error))
   } finally {
     await server?.release()
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
@@ -151,6 +154,7 @@ async function becomeReady(
   { info, warn }: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
   stop: AbortSignal,
+  explain: (error: DatabaseUnavailable) => string,
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
@@ -163,25 +167,8 @@ async function becomeReady(
       if (!(error instanceof DatabaseUnavailable)) throw error
       if (stop.aborted) return
       // Warn at the first attempt, and then once in 30 s.
-      if (attempt % 30 === 1) warn(`${reasonOf(error)}: trying again`)
+      if (attempt % 30 === 1) warn(`${explain(error)} The service tries again every second.`)
       await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
-}
-
-/** Our own texts for the server's errors, because its messages may contain values. */
-const REASONS: Array<[RegExp, string]> = [
-  [/^28/, 'the database refuses this user or password'],
-  [/^3D000$/, 'the server has no database of this name'],
-  [/^53300$/, 'the database takes no more connections'],
-  [/^55P03$/, 'the database is held by another program'],
-  [/^57014$/, 'the database took too long to respond'],
-  [/^57P03$/, 'the database is starting'],
-]
-
-function reasonOf(error: Error): string {
-  const cause = error.cause as (Error & { code?: string }) | undefined
-  const code = cause?.code ?? ''
-  const [, words = 'the database does not respond'] = REASONS.find(([pattern]) => pattern.test(code)) ?? []
-  return `${words} (${code || cause?.message || error.message})`
 }
