@@ -59,7 +59,8 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
   }
   if (fields.channelId && !isChannelId(fields.channelId))
     throw new FatalError('--channel-id must be decimal digits without a zero in front.')
-  for (const [field, flag] of Object.entries(SECRET_FLAGS) as Array<[Field, string]>) {
+  const flags = { ...SECRET_FLAGS, botUserId: '--bot-user-id' }
+  for (const [field, flag] of Object.entries(flags) as Array<[Field, string]>) {
     const fault = faultOf(field, fields[field] ?? '')
     if (fault !== null) throw new FatalError(`${flag} ${fault}`)
   }
