@@ -218,8 +218,8 @@ describe('an endpoint', () => {
   })
 
   it.each(['--finish', '--discard'])('refuses %s without a rotation', async (option) => {
-    for (const options of [{ format: 'members' }, {}]) {
-      const { id } = await add(tenant, options)
+    for (const format of ['members', 'line'] as const) {
+      const { id } = await add(tenant, { format })
       expect(await run('rotate', id, option)).toMatchObject({
         status: 1,
         stderr: `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
