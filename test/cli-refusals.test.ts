@@ -25,6 +25,17 @@ it('warns of a channel secret that LINE would not issue, and stores it', async (
   expect(stderr).not.toContain('abc')
 })
 
+it.each(['nonsense', `U${'A'.repeat(32)}`, `u${'a'.repeat(32)}`, `U${'a'.repeat(31)}`])(
+  'refuses the bot user id %s, by add and by update',
+  async (id) => {
+    const add = ['accounts', 'add', '--organization', String(tenant.organizationId), '--name', 'x']
+    for (const args of [add, ['accounts', 'update', String(tenant.accountId)]])
+      expect(await refusal([...args, '--bot-user-id', id])).toMatch(
+        /--bot-user-id must be U and 32 digits 0-9 a-f/,
+      )
+  },
+)
+
 /** The tables that commands and other programs write. */
 const TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'audience_member', 'endpoint']
 

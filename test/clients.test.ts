@@ -56,6 +56,40 @@ describe('the rotation of a client’s secret', () => {
     expect(await readEverything(database)).not.toContain(headers['x-client-secret'])
   })
 
+  it.each(['command', 'console'])(
+    'goes back to the previous secret alone when a %s discards it',
+    async (by) => {
+      const { headers, clientRowId: id } = await newCredentials()
+      const { clientSecret } = (await operator.post(`/api/clients/${id}/rotate`)).json
+      if (by === 'console')
+        expect((await operator.post(`/api/clients/${id}/discard-rotation`)).status).toBe(204)
+      else
+        expect((await command('clients', 'rotate', id, '--discard')).json).toEqual({
+          ...{ id: String(id), status: 'discarded' },
+        })
+      expect([await statusWith(headers), await statusWith(headers, clientSecret)]).toEqual([200, 401])
+      expect((await activityOf('client', id)).at(-1)).toEqual({
+        ...{ action: 'client.rotation_discarded', changes: {} },
+      })
+      expect(await readEverything(database)).not.toContain(clientSecret)
+      expect((await command('clients', 'rotate', id)).status).toBe(0)
+    },
+  )
+
+  it('is neither finished nor discarded without one, and nothing is recorded', async () => {
+    const { headers, clientRowId: id } = await newCredentials()
+    for (const end of ['finish', 'discard']) {
+      const { status, stderr } = await command('clients', 'rotate', id, `--${end}`)
+      expect([status, stderr]).toEqual([
+        1,
+        `oa-audience: client ${id} is not rotating: it has one secret. Nothing was changed.\n`,
+      ])
+      expect((await operator.post(`/api/clients/${id}/${end}-rotation`)).status).toBe(400)
+    }
+    expect(await statusWith(headers)).toBe(200)
+    expect(await activityOf('client', id)).toEqual([])
+  })
+
   it('is refused for a client that is not active or does not exist', async () => {
     const { clientRowId: id } = await newCredentials()
     await command('clients', 'revoke', id)
@@ -63,6 +97,7 @@ describe('the rotation of a client’s secret', () => {
     for (const args of [
       ['rotate', '0'],
       ['rotate', '0', '--finish'],
+      ['rotate', '0', '--discard'],
       ['update', '0', '--expires-at', 'never'],
     ])
       expect((await command('clients', ...args)).stderr).toContain('client 0 does not exist')
@@ -128,24 +163,26 @@ describe('expiry', () => {
     const { headers, clientRowId, keyId } = await newCredentials()
     const list = async () => (await service.call('GET', '/api/audience', { headers })).text.slice(0, 7)
     const seen: string[] = []
-    for (const [group, id] of [
-      ['clients', clientRowId],
-      ['keys', keyId],
+    const past = '2020-01-01T00:00:00.000Z'
+    for (const [group, table, id] of [
+      ['clients', 'api_client', clientRowId],
+      ['keys', 'api_key', keyId],
     ]) {
-      await command(group, 'update', id, '--expires-at', '2020-01-01')
+      await database.query(`update ${table} set expires_at = $2 where id = $1`, [id, past])
+      seen.push(await list())
+      await command(group, 'update', id, '--expires-at', later)
       seen.push(await list())
       await command(group, 'update', id, '--expires-at', 'never')
       seen.push(await list())
     }
-    expect(seen).toEqual(['{"statu', '{"data"', 'null', '{"data"'])
-    const past = '2020-01-01T00:00:00.000Z'
+    expect(seen).toEqual(['{"statu', '{"data"', '{"data"', 'null', '{"data"', '{"data"'])
     expect(await activityOf('client', clientRowId)).toEqual([
-      { action: 'client.updated', changes: { expiresAt: [null, past] } },
-      { action: 'client.updated', changes: { expiresAt: [past, null] } },
+      { action: 'client.updated', changes: { expiresAt: [past, later] } },
+      { action: 'client.updated', changes: { expiresAt: [later, null] } },
     ])
     expect(await activityOf('key', keyId)).toEqual([
-      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [null, past] } },
-      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [past, null] } },
+      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [past, later] } },
+      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [later, null] } },
     ])
   })
 
@@ -154,22 +191,27 @@ describe('expiry', () => {
     ['tomorrow', 'must be a time such as'],
     ['2026-02-30', 'must be a time such as'],
     ['infinity', 'must be a time such as'],
-  ])('is refused for a new client or key if it is %s', async (time, reason) => {
-    const { clientRowId } = await newCredentials()
+  ])('is refused for a client or key, new or not, if it is %s', async (time, reason) => {
+    const { clientRowId, keyId } = await newCredentials()
     const account = String(tenant.accountId)
     for (const args of [
       ['clients', 'add'],
       ['keys', 'add', '--client', clientRowId, '--account', account],
+      ['clients', 'update', clientRowId],
+      ['keys', 'update', keyId],
     ])
       expect((await command(...args, '--expires-at', time)).stderr).toContain(reason)
     const bodies = [
       await operator.post('/api/clients', { expiresAt: time }),
       await operator.post(`/api/clients/${clientRowId}/keys`, { account, expiresAt: time }),
+      await operator.post(`/api/clients/${clientRowId}/update`, { expiresAt: time }),
+      await operator.post(`/api/keys/${keyId}/update`, { expiresAt: time }),
     ]
     for (const { status, text } of bodies) {
       expect(status).toBe(400)
       expect(text).toContain(reason)
     }
+    expect([await activityOf('client', clientRowId), await activityOf('key', keyId)]).toEqual([[], []])
   })
 
   it.each([

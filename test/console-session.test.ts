@@ -20,8 +20,12 @@ describe('sign-in', () => {
   it('sets a cookie for 12 hours that scripts and other sites cannot use', async () => {
     const answer = await new Operator(url).signIn()
     expect(answer.status).toBe(200)
-    const attributes = answer.headers.get('set-cookie')?.split('; ').slice(1)
-    expect(attributes).toEqual(['Max-Age=43200', 'Path=/', 'HttpOnly', 'SameSite=Strict'])
+    const attributes = answer.headers.getSetCookie().map((cookie) => cookie.split('; ').slice(1))
+    expect(attributes).toEqual([
+      ['Max-Age=43200', 'Path=/', 'HttpOnly', 'SameSite=Strict'],
+      // The cookie of the browser, which outlasts the session.
+      ['Max-Age=34560000', 'Path=/sign-in', 'HttpOnly', 'SameSite=Strict'],
+    ])
   })
 
   it('marks the cookie Secure behind a proxy with https', async () => {

@@ -119,6 +119,26 @@ describe('plain text of another program', () => {
   })
 })
 
+it('the previous secret of an endpoint is decrypted with its new column after the new one is discarded', async () => {
+  const { plain, database, env } = await createEncrypted()
+  const { accountId } = await addTenant(plain)
+  const endpoints = async (...args: string[]) =>
+    JSON.parse((await runCommand(['endpoints', ...args, '--json'], env)).stdout)
+  const account = ['--account', String(accountId)]
+  const { id, secret } = await endpoints(
+    'add',
+    ...account,
+    '--url',
+    'https://a.example/',
+    '--format',
+    'members',
+  )
+  await endpoints('rotate', id)
+  await endpoints('rotate', id, '--discard')
+  const [stored] = await load<{ secret: string }>(plain, 'select secret from endpoint where id = $1', [id])
+  expect(database.secretKeys.decrypt('endpoint.secret', BigInt(id), stored?.secret ?? '')).toBe(secret)
+})
+
 describe('a rotation', () => {
   it('encrypts everything under the first key while deliveries arrive, and is recorded once with counts only', async () => {
     const { plain, database, keys, withKeys, env } = await createEncrypted()

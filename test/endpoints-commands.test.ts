@@ -208,6 +208,28 @@ describe('an endpoint', () => {
     expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: null }])
   })
 
+  it('goes back to its previous secret when the new one is discarded', async () => {
+    const { id, secret } = await add(tenant, { format: 'members' })
+    await json('rotate', id)
+    expect(await json('rotate', id, '--discard')).toEqual({ id, status: 'discarded' })
+    const stored = await database.query('select secret, previous_secret from endpoint where id = $1', [id])
+    expect(stored).toEqual([{ secret, previous_secret: null }])
+    expect((await json('rotate', id)).secret).not.toBe(secret)
+  })
+
+  it.each(['--finish', '--discard'])('refuses %s without a rotation', async (option) => {
+    for (const format of ['members', 'line'] as const) {
+      const { id } = await add(tenant, { format })
+      expect(await run('rotate', id, option)).toMatchObject({
+        status: 1,
+        stderr: `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
+      })
+    }
+    expect(await run('rotate', '404404', option)).toMatchObject({
+      ...{ status: 1, stderr: expect.stringContaining('does not exist') },
+    })
+  })
+
   it('of the format line has no secret to rotate', async () => {
     const { id } = await add(tenant)
     const result = await run('rotate', id)

@@ -146,25 +146,31 @@ describe('members erase', () => {
         input,
       })
     }
-    const { stdout, stderr } = await erasePeople('Umember\r\nUnobody\n\n', '--user-id', 'Uother')
+    const [nobody, other] = [randomUserId(), randomUserId()]
+    const { stdout, stderr } = await erasePeople(`Umember\r\n${nobody}\n\n`, '--user-id', other)
     expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
     expect(JSON.parse((await erasePeople('Umember\n')).stdout)).toEqual({ erased: 1, members: 0 })
-    for (const userId of ['Umember', 'Unobody', 'Uother'])
+    for (const userId of ['Umember', nobody, other])
       await service.deliver(tenant, [
         lineEvent('follow', userId, past),
         textMessage(userId, 'whispered late', past),
       ])
     expect(await service.members(tenant)).toEqual([])
     const stored = await readEverything(database)
-    for (const text of ['whispered', 'Umember', 'Unobody', 'Uother'])
-      expect(stored.split(text)).toHaveLength(1)
-    await follow(service, tenant, 'Unobody')
-    expect(await service.members(tenant)).toMatchObject([{ userId: 'Unobody' }])
-    const refused = await erasePeople(`Unobody\n${'x'.repeat(129)}\n`)
-    expect(refused).toMatchObject({
-      status: 1,
-      stderr: 'oa-audience: user id 2 of 2 is not a user id. Nobody was erased.\n',
-    })
+    for (const text of ['whispered', 'Umember', nobody, other]) expect(stored.split(text)).toHaveLength(1)
+    await follow(service, tenant, nobody)
+    expect(await service.members(tenant)).toMatchObject([{ userId: nobody }])
+    for (const [slip, message] of [
+      ['x'.repeat(129), 'user id 2 of 2 is not a user id.'],
+      [
+        'nonsense',
+        `user id 2 of 2 is not of LINE's form (U and 32 digits 0-9 a-f), and account ${tenant.accountId} has nothing stored about it.`,
+      ],
+    ])
+      expect(await erasePeople(`${nobody}\n${slip}\n`)).toMatchObject({
+        status: 1,
+        stderr: `oa-audience: ${message} Nobody was erased.\n`,
+      })
     expect(await service.members(tenant)).toHaveLength(1)
   })
 })

@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { commandActor } from '../operator/actor.ts'
 import { listClients, listKeys } from '../operator/clients.ts'
 import {
@@ -59,7 +59,7 @@ export function clientsCommand(program: Command): void {
   })
 }
 
-/** Adds the command that changes the time of expiry, which may be in the past. */
+/** Adds the command that changes the time of expiry. */
 function addExpiryCommand(group: Command, noun: string, update: typeof updateClient): void {
   const [option, text] = EXPIRES_AT
   withJson(group.command('update'))
@@ -75,16 +75,24 @@ function addExpiryCommand(group: Command, noun: string, update: typeof updateCli
     })
 }
 
+interface RotateOptions {
+  finish?: boolean
+  discard?: boolean
+  json?: boolean
+}
+
 function addRotateCommand(group: Command): void {
   withJson(group.command('rotate'))
     .description('print a new secret, which is not shown again; the previous one stays valid until --finish')
     .argument('<id>', 'id of the client, as `clients list` shows it', parseId)
-    .option('--finish', 'refuse the previous secret')
-    .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
-      if (finish) {
-        const isFinished = await onDatabase((database) => endClientRotation(database, commandActor(), id))
-        if (isFinished === null) throw notFound('client', id)
-        printOne({ id, status: 'finished' }, json === true)
+    .addOption(new Option('--finish', 'refuse the previous secret').conflicts('discard'))
+    .option('--discard', 'go back: refuse the new secret, and accept the previous one alone')
+    .action(async (id: bigint, { finish, discard, json }: RotateOptions) => {
+      if (finish || discard) {
+        const kept = finish ? 'new' : 'previous'
+        const isEnded = await onDatabase((database) => endClientRotation(database, commandActor(), id, kept))
+        if (isEnded === null) throw notFound('client', id)
+        printOne({ id, status: finish ? 'finished' : 'discarded' }, json === true)
         return
       }
       const clientSecret = await onDatabase((database) => rotateClient(database, commandActor(), id))

@@ -188,16 +188,24 @@ async function remove(database: Database, id: bigint): Promise<boolean> {
   }
 }
 
+interface RotateOptions {
+  finish?: boolean
+  discard?: boolean
+  json?: boolean
+}
+
 function rotateCommand(group: Command): void {
   withJson(group.command('rotate'))
     .description('print a new secret; the previous one signs, too, until --finish')
     .argument('<id>', 'id of an endpoint of the format members', parseId)
-    .option('--finish', 'stop signing with the previous secret')
-    .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
-      if (finish) {
-        const isFinished = await onDatabase((database) => endRotation(database, commandActor(), id))
-        if (isFinished === null) throw notFound('endpoint', id)
-        printOne({ id, status: 'finished' }, json === true)
+    .addOption(new Option('--finish', 'stop signing with the previous secret').conflicts('discard'))
+    .option('--discard', 'go back: stop signing with the new secret')
+    .action(async (id: bigint, { finish, discard, json }: RotateOptions) => {
+      if (finish || discard) {
+        const kept = finish ? 'new' : 'previous'
+        const isEnded = await onDatabase((database) => endRotation(database, commandActor(), id, kept))
+        if (isEnded === null) throw notFound('endpoint', id)
+        printOne({ id, status: finish ? 'finished' : 'discarded' }, json === true)
         return
       }
       const secret = await onDatabase((database) => rotate(database, commandActor(), id))

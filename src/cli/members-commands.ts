@@ -1,13 +1,15 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 import type { Command } from 'commander'
+import type { Account } from '../accounts/account.ts'
 import { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { requireLedger } from '../audience/ledger-files.ts'
 import { LedgerUnwritable } from '../audience/ledger-writer.ts'
-import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
+import { LINE_USER_ID, USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { readConfig } from '../config/config.ts'
 import { FatalError, systemReason } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { commandActor } from '../operator/actor.ts'
+import { findPerson } from '../operator/exports/export-person.ts'
 import { eraseByUserId } from '../operator/members/manage-members.ts'
 import { findMember, type MemberChanges, memberTimeline } from '../operator/members/members.ts'
 import { readLines } from '../operator/members/text-file.ts'
@@ -110,8 +112,22 @@ function requireUserIds(userIds: string[]): void {
     throw new FatalError(`user id ${at + 1} of ${userIds.length} is not a user id. Nobody was erased.`)
 }
 
+/**
+ * Nobody is erased if one of the user ids is a slip: LINE has no such id, and nothing is stored about it. Other programs and pages may
+ * have stored ids of another form.
+ */
+async function requirePeople(database: Database, account: Account, userIds: string[]): Promise<void> {
+  for (const [at, userId] of userIds.entries()) {
+    if (LINE_USER_ID.test(userId) || (await findPerson(database, account, userId)) !== null) continue
+    throw new FatalError(
+      `user id ${at + 1} of ${userIds.length} is not of LINE's form (U and 32 digits 0-9 a-f), and account ${account.id} has nothing stored about it. Nobody was erased.`,
+    )
+  }
+}
+
 async function erase(database: Database, account: bigint, userIds: string[]) {
   const of = await requireAccount(database, account)
+  await requirePeople(database, of, userIds)
   const { erasureLedger } = readConfig(io.env)
   if (erasureLedger !== null) await requireLedger(erasureLedger)
   const ledger = ErasureLedger.of(erasureLedger)

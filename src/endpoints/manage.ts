@@ -121,9 +121,11 @@ export async function removeEndpointBatch(
 
 /** $1 endpoint id bigint. If two rotations are concurrent, one waits and then finds the previous secret of the other. */
 const lockSecrets = statement('lock-endpoint-secrets')`
-    select format, secret, previous_secret is not null as "isRotating" from endpoint where id = $1 for no key update`
+    select format, secret, previous_secret as previous from endpoint where id = $1 for no key update`
 
-/** $1 endpoint id bigint, $2 secret text, $3 previous secret text */
+type LockedSecrets = { format: string; secret: string | null; previous: string | null }
+
+/** $1 endpoint id bigint, $2 secret text, $3 previous secret text or null */
 const replaceSecret = statement('replace-endpoint-secret')`
     update endpoint set secret = $2, previous_secret = $3 where id = $1`
 
@@ -132,34 +134,60 @@ const replaceSecret = statement('replace-endpoint-secret')`
  * Throws `invalid_input` if the endpoint has no secret or is already rotating.
  */
 export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string | null> {
-  type Locked = { format: string; secret: string | null; isRotating: boolean }
-  const [state] = await transaction.query<Locked>(lockSecrets, [id])
+  const [state] = await transaction.query<LockedSecrets>(lockSecrets, [id])
   if (state === undefined) return null
-  if (state.format !== 'line' && !state.isRotating) {
-    const { secretKeys } = transaction
-    const secret = newSecret()
-    const previous = secretKeys.decryptOrNull('endpoint.secret', id, state.secret)
-    await transaction.query(replaceSecret, [
-      id,
-      secretKeys.encrypt('endpoint.secret', id, secret),
-      secretKeys.encrypt('endpoint.previous_secret', id, previous),
-    ])
-    return secret
-  }
-  const message =
-    state.format === 'line'
-      ? `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`
-      : `endpoint ${id} is still rotating, so its receiver may use the previous secret. Finish that rotation first: "oa-audience endpoints rotate ${id} --finish".`
-  throw new AppError('invalid_input', { message })
+  if (state.format === 'line')
+    refuse(
+      `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`,
+    )
+  if (state.previous !== null)
+    refuse(
+      `endpoint ${id} is still rotating, so its receiver may use the previous secret. Finish that rotation first ("oa-audience endpoints rotate ${id} --finish"), or discard its new secret (--discard).`,
+    )
+  const { secretKeys } = transaction
+  const secret = newSecret()
+  const previous = secretKeys.decryptOrNull('endpoint.secret', id, state.secret)
+  await transaction.query(replaceSecret, [
+    id,
+    secretKeys.encrypt('endpoint.secret', id, secret),
+    secretKeys.encrypt('endpoint.previous_secret', id, previous),
+  ])
+  return secret
 }
 
 /** $1 endpoint id bigint */
 const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
-    update endpoint set previous_secret = null where id = $1 returning id`
+    update endpoint set previous_secret = null where id = $1`
 
-/** Deletes the previous secret. Returns false if the endpoint does not exist. */
-export async function finishRotation(database: Queryable, id: bigint): Promise<boolean> {
-  return (await database.query(clearPreviousSecret, [id])).length > 0
+/** Deletes the previous secret. Returns false if the endpoint does not exist. Throws `invalid_input` if it is not rotating. */
+export async function finishRotation(transaction: Queryable, id: bigint): Promise<boolean> {
+  const state = await lockRotating(transaction, id)
+  if (state !== null) await transaction.query(clearPreviousSecret, [id])
+  return state !== null
+}
+
+/** The previous secret signs alone again. Returns false and throws as finishRotation does. */
+export async function discardRotation(transaction: Queryable, id: bigint): Promise<boolean> {
+  const state = await lockRotating(transaction, id)
+  if (state === null) return false
+  const { secretKeys } = transaction
+  // A ciphertext is bound to its column.
+  const previous = secretKeys.decryptOrNull('endpoint.previous_secret', id, state.previous)
+  if (previous === null)
+    refuse(`the previous secret of endpoint ${id} cannot be decrypted. Finish the rotation instead.`)
+  await transaction.query(replaceSecret, [id, secretKeys.encrypt('endpoint.secret', id, previous), null])
+  return true
+}
+
+async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets | null> {
+  const [state] = await transaction.query<LockedSecrets>(lockSecrets, [id])
+  if (state?.previous === null)
+    refuse(`endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.`)
+  return state ?? null
+}
+
+function refuse(message: string): never {
+  throw new AppError('invalid_input', { message })
 }
 
 /**

@@ -18,17 +18,13 @@ export function readTime(field: string, text: string): number {
   return Math.min(Math.max(0, ms), LATEST_MS)
 }
 
-/** Reads when a credential expires. Null: never. */
-export function readExpiry(text: string | null): string | null {
-  return text === null ? null : new Date(readTime('expiresAt', text)).toISOString()
-}
-
-/** For a new credential. Refuses a time in the past, because the credential would never work. */
+/** Reads when a credential expires. Null: never. Refuses a time in the past: it is a slip, and revoking ends a credential at once. */
 export function readFutureExpiry(text: string | null): string | null {
-  const expiresAt = readExpiry(text)
-  if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
-    refuseInput('expiresAt', 'is in the past, so the credential would be refused from the beginning')
-  return expiresAt
+  if (text === null) return null
+  const expiresAtMs = readTime('expiresAt', text)
+  if (expiresAtMs <= Date.now())
+    refuseInput('expiresAt', 'is in the past. Give a later time. To refuse a client or a key now, revoke it')
+  return new Date(expiresAtMs).toISOString()
 }
 
 /** Date.parse reads February 30 as March 2. */

@@ -6,7 +6,7 @@ import { type Action, type Changes, changesBetween, recordActivity } from './act
 import type { Actor } from './actor.ts'
 import { jsonTime } from './clients.ts'
 import { findKey, isClientOf } from './manage-clients.ts'
-import { readExpiry } from './read-time.ts'
+import { readFutureExpiry } from './read-time.ts'
 
 type Expiries = { before: string | null; after: string | null }
 
@@ -26,7 +26,8 @@ const changeOf = (rows: Expiries[]): Changes =>
   changesBetween({ expiresAt: rows[0]?.before }, { expiresAt: rows[0]?.after })
 
 /**
- * Takes effect on the client's next request. Returns null if the actor does not see the client. Throws as isClientOf does.
+ * Takes effect on the client's next request. Returns null if the actor does not see the client. Throws `invalid_input` for a time in
+ * the past, and as isClientOf does.
  * @param expiresAt a time or a date; null: never
  */
 export function updateClient(
@@ -35,7 +36,7 @@ export function updateClient(
   id: bigint,
   expiresAt: string | null,
 ): Promise<true | null> {
-  const expiry = readExpiry(expiresAt)
+  const expiry = readFutureExpiry(expiresAt)
   return changeClient(database, actor, id, 'client.updated', async (transaction) => ({
     result: true as const,
     changes: changeOf(await transaction.query<Expiries>(setClientExpiry, [id, expiry])),
@@ -43,7 +44,8 @@ export function updateClient(
 }
 
 /**
- * Takes effect on the next request with the key. Returns null if the actor does not see the key.
+ * Takes effect on the next request with the key. Returns null if the actor does not see the key. Throws `invalid_input` for a time in
+ * the past.
  * @param expiresAt a time or a date; null: never
  */
 export function updateKey(
@@ -52,7 +54,7 @@ export function updateKey(
   id: bigint,
   expiresAt: string | null,
 ): Promise<true | null> {
-  const expiry = readExpiry(expiresAt)
+  const expiry = readFutureExpiry(expiresAt)
   return database.transaction(async (transaction) => {
     const key = await findKey(transaction, actor, id)
     if (key === null) return null
@@ -87,7 +89,7 @@ export function rotateClient(database: Transactions, actor: Actor, id: bigint): 
     if (state === undefined) return null
     if (state.isRotating)
       refuse(
-        `client ${id} already has a previous secret, which its programs may still use. Finish that rotation first: "oa-audience clients rotate ${id} --finish".`,
+        `client ${id} already has a previous secret, which its programs may still use. Finish that rotation first ("oa-audience clients rotate ${id} --finish"), or discard its new secret (--discard).`,
       )
     if (state.status !== 'active')
       refuse(`client ${id} is not active, so none of its secrets is accepted. Add another client instead.`)
@@ -102,13 +104,33 @@ function refuse(message: string): never {
 }
 
 /** $1 client id bigint */
-const clearPreviousSecret = statement('clear-previous-client-secret')`
-    update api_client set previous_client_secret = null where id = $1`
+const keepNewSecret = statement('clear-previous-client-secret')`
+    update api_client set previous_client_secret = null
+     where id = $1 and previous_client_secret is not null returning id`
 
-/** The previous secret is refused from the next request on. Returns null if the actor does not see the client. Throws as isClientOf does. */
-export function endClientRotation(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
-  return changeClient(database, actor, id, 'client.rotation_finished', async (transaction) => {
-    await transaction.query(clearPreviousSecret, [id])
+/** $1 client id bigint */
+const keepPreviousSecret = statement('restore-previous-client-secret')`
+    update api_client set client_secret = previous_client_secret, previous_client_secret = null
+     where id = $1 and previous_client_secret is not null returning id`
+
+const ENDINGS = {
+  new: { action: 'client.rotation_finished', statement: keepNewSecret },
+  previous: { action: 'client.rotation_discarded', statement: keepPreviousSecret },
+} as const
+
+/**
+ * The other secret is refused from the next request on. Returns null if the actor does not see the client. Throws `invalid_input` if the
+ * client is not rotating, and as isClientOf does.
+ */
+export function endClientRotation(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  kept: keyof typeof ENDINGS,
+): Promise<true | null> {
+  return changeClient(database, actor, id, ENDINGS[kept].action, async (transaction) => {
+    const ended = await transaction.query(ENDINGS[kept].statement, [id])
+    if (ended.length === 0) refuse(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
     return { result: true }
   })
 }

@@ -172,6 +172,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     const [clientId = '', secret = ''] = await page.getByRole('dialog').locator('code').allInnerTexts()
     expect(secret).not.toBe('')
     await page.getByRole('dialog').getByRole('link', { name: 'Add a key' }).click()
+    await button(page, 'Close anyway').click()
     await page.getByRole('heading', { name: 'New CRM' }).waitFor()
     await button(page, 'Add a key').click()
     const chooser = page.getByRole('combobox', { name: 'Account' })
@@ -228,7 +229,12 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await dialog.getByRole('button', { name: 'Rotate secret' }).press('Enter')
     await page.getByText('It will not be shown again.').waitFor()
     const secret = await dialog.locator('code').innerText()
+    for (const key of ['Escape', 'Escape', 'Escape', 'Enter']) {
+      await page.keyboard.press(key)
+      expect(await dialog.locator('code').innerText()).toBe(secret)
+    }
     await page.keyboard.press('Escape')
+    await dialog.getByRole('button', { name: 'Close anyway' }).press('Enter')
     await page.getByText('the previous secret is also valid').waitFor()
     expect(await page.content()).not.toContain(secret)
     const old = headers['x-client-secret']

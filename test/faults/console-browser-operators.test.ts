@@ -129,6 +129,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     expect(await violationsOf(page)).toEqual([])
     const address = (await link.textContent()) ?? ''
     await page.keyboard.press('Escape')
+    expect(await link.textContent()).toBe(address)
+    await button(page, 'I have stored it').click()
     await dialog.waitFor({ state: 'detached' })
     expect(await page.content()).not.toContain(address.split('#')[1])
 

@@ -122,7 +122,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     }
     await dialog.getByRole('button', { name: 'Add and create the invitation link' }).click()
     const shown = await dialog.getByText(`${url}/invitation#`).textContent()
-    await page.keyboard.press('Escape')
+    await button(page, 'I have stored it').click()
     return shown ?? ''
   }
 
@@ -195,6 +195,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     await dialog.getByRole('button', { name: 'Add endpoint' }).click()
     await dialog.getByText(/^whsec_/).waitFor()
     await dialog.getByRole('link', { name: 'Open the endpoint' }).click()
+    await button(page, 'Close anyway').click()
     await button(page, 'Send test').click()
     await dialog.getByText('"type":"endpoint.test"').waitFor()
     await page.keyboard.press('Escape')

@@ -159,6 +159,7 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /endpoints/:/test': manager('test an endpoint', ofEndpoint('/test')),
   'POST /endpoints/:/rotate': manager('rotate a secret', ofEndpoint('/rotate')),
   'POST /endpoints/:/finish-rotation': manager('delete a previous secret', ofEndpoint('/finish-rotation')),
+  'POST /endpoints/:/discard-rotation': manager('discard a new secret', ofEndpoint('/discard-rotation')),
   'POST /endpoints/:/pause': manager('pause an endpoint', ofEndpoint('/pause')),
   'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
   'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
@@ -227,6 +228,9 @@ export const ROUTES: Record<string, RouteAccess> = {
   })),
   'POST /clients/:/finish-rotation': manager("delete a client's previous secret", (of) => ({
     path: `/clients/${of.client}/finish-rotation`,
+  })),
+  'POST /clients/:/discard-rotation': manager("discard a client's new secret", (of) => ({
+    path: `/clients/${of.client}/discard-rotation`,
   })),
   'POST /keys/:/update': manager('change when a key expires', (of) => ({
     path: `/keys/${of.key}/update`,

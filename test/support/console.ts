@@ -66,6 +66,8 @@ export async function startConsole(
 export class Operator {
   readonly url: string
   cookie = ''
+  /** the cookie of a browser that has signed in */
+  device = ''
 
   constructor(url: string) {
     this.url = url
@@ -73,7 +75,8 @@ export class Operator {
 
   /** The headers that the console's own pages send. */
   get headers(): Record<string, string> {
-    return { 'x-console': '1', origin: this.url, ...(this.cookie === '' ? {} : { cookie: this.cookie }) }
+    const cookie = [this.cookie, this.device].filter((text) => text !== '').join('; ')
+    return { 'x-console': '1', origin: this.url, ...(cookie === '' ? {} : { cookie }) }
   }
 
   async call(method: string, path: string, body?: unknown, headers = this.headers): Promise<Answer> {
@@ -88,11 +91,14 @@ export class Operator {
     return this.send('/sign-in', { token }, headers)
   }
 
-  /** Keeps the cookie of the response. */
+  /** Keeps the cookies of the response. */
   async send(path: string, body: unknown, headers: Record<string, string> = {}): Promise<Answer> {
     const answer = await this.call('POST', path, body, { ...this.headers, ...headers })
-    const cookie = answer.headers.get('set-cookie')
-    if (cookie !== null) this.cookie = cookie.split(';')[0] ?? ''
+    for (const header of answer.headers.getSetCookie()) {
+      const cookie = header.split(';')[0] ?? ''
+      if (cookie.startsWith(SESSION_COOKIE)) this.cookie = cookie
+      else this.device = cookie
+    }
     return answer
   }
 }

@@ -7,10 +7,11 @@ import { AccountChooser } from '../parts/chooser.tsx'
 import { CredentialStatus, ExpiryField } from '../parts/credentials.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
+import { SecretDialog } from '../parts/secret-once.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { toIso } from '../parts/time-range.tsx'
-import { Copyable, Time } from '../parts/values.tsx'
+import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
@@ -100,30 +101,18 @@ function AddClient({ onClose }: { onClose: () => void }) {
   // Operators of some organizations see the clients that have a key there.
   const needsAccount = useOperator().organizationIds !== null
   if (added !== null) {
-    return (
-      <Dialog title={t.clients.added} onClose={onClose}>
-        <p class="notice warning">{t.clients.secretOnce}</p>
-        <h3>{t.clients.clientId}</h3>
-        <Copyable text={added.clientId} label={t.clients.clientId} />
-        <h3>{t.clients.clientSecret}</h3>
-        <Copyable text={added.clientSecret} label={t.clients.clientSecret} />
-        {added.key && (
-          <>
-            <h3>{t.clients.key}</h3>
-            <Copyable text={added.key.key} label={t.clients.key} />
-          </>
-        )}
-        <footer class="actions">
-          {/* The list is in the order of ids, so a new client may be on a page that is not loaded. */}
-          <Link class="button primary" href={`/clients/${added.id}`}>
-            {t.clients.addKey}
-          </Link>
-          <button type="button" onClick={onClose}>
-            {t.common.close}
-          </button>
-        </footer>
-      </Dialog>
+    const secrets = [
+      { label: t.clients.clientId, secret: added.clientId },
+      { label: t.clients.clientSecret, secret: added.clientSecret },
+      ...(added.key ? [{ label: t.clients.key, secret: added.key.key }] : []),
+    ]
+    // The list is in the order of ids, so a new client may be on a page that is not loaded.
+    const next = (
+      <Link class="button" href={`/clients/${added.id}`}>
+        {t.clients.addKey}
+      </Link>
     )
+    return <SecretDialog title={t.clients.added} {...{ secrets, onClose, next }} />
   }
   return (
     <Dialog title={t.clients.add} onClose={onClose}>

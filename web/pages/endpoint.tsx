@@ -6,11 +6,12 @@ import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
-import { FinishRotation, RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
+import { RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { EndRotation } from '../parts/rotate-dialog.tsx'
 import { SendAgain } from '../parts/send-again.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
@@ -152,7 +153,7 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
 function SettingsActions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t } = useLocalized()
   const { id, format, isRotating } = endpoint
-  const [open, setOpen] = useState<'edit' | 'rotate' | 'finish' | null>(null)
+  const [open, setOpen] = useState<'edit' | 'rotate' | 'finish' | 'discard' | null>(null)
   const [message, setMessage] = useState('')
   const finish = (text: string) => {
     setOpen(null)
@@ -170,6 +171,11 @@ function SettingsActions({ endpoint, onChange }: { endpoint: Endpoint; onChange:
           {isRotating ? t.endpoints.finish : t.endpoints.rotate}
         </button>
       )}
+      {isRotating && (
+        <button type="button" onClick={() => setOpen('discard')}>
+          {t.endpoints.discard}
+        </button>
+      )}
       <button type="button" onClick={() => setOpen('edit')}>
         {t.endpoints.edit}
       </button>
@@ -178,7 +184,22 @@ function SettingsActions({ endpoint, onChange }: { endpoint: Endpoint; onChange:
       )}
       {open === 'rotate' && <RotateSecret id={id} onClose={close} />}
       {open === 'finish' && (
-        <FinishRotation id={id} onClose={close} onDone={() => finish(t.endpoints.finished)} />
+        <EndRotation
+          path={`/api/endpoints/${id}/finish-rotation`}
+          title={t.endpoints.finish}
+          text={t.endpoints.finishText}
+          onClose={close}
+          onDone={() => finish(t.endpoints.finished)}
+        />
+      )}
+      {open === 'discard' && (
+        <EndRotation
+          path={`/api/endpoints/${id}/discard-rotation`}
+          title={t.endpoints.discard}
+          text={t.endpoints.discardText}
+          onClose={close}
+          onDone={() => finish(t.endpoints.discarded)}
+        />
       )}
     </>
   )

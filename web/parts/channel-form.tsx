@@ -11,7 +11,7 @@ import { useLocalized } from '../texts.ts'
 import type { Channel } from './channel-state.tsx'
 import { Dialog } from './dialog.tsx'
 import { CheckField, Form, SelectField, TextField } from './form.tsx'
-import { SecretOnce } from './secret-once.tsx'
+import { SecretDialog } from './secret-once.tsx'
 
 const FORMATS: ChannelFormat[] = ['slack', 'webhook', 'email']
 
@@ -119,14 +119,30 @@ function OrganizationField({
 
 function Added({ channel, onClose }: { channel: Json<AddedChannel>; onClose: () => void }) {
   const { t } = useLocalized()
+  const { secret } = channel
+  const next = (
+    <Link
+      class={secret === null ? 'button primary' : 'button'}
+      href={`/settings/notifications/${channel.id}`}
+    >
+      {t.notifications.open}
+    </Link>
+  )
+  if (secret !== null)
+    return (
+      <SecretDialog
+        title={t.notifications.added}
+        secrets={[{ label: t.endpoints.secret, secret }]}
+        {...{ onClose, next }}
+      >
+        <p>{t.notifications.addedText}</p>
+      </SecretDialog>
+    )
   return (
     <Dialog title={t.notifications.added} onClose={onClose}>
-      {channel.secret !== null && <SecretOnce label={t.endpoints.secret} secret={channel.secret} />}
       <p>{t.notifications.addedText}</p>
       <footer class="actions">
-        <Link class="button primary" href={`/settings/notifications/${channel.id}`}>
-          {t.notifications.open}
-        </Link>
+        {next}
         <button type="button" onClick={onClose}>
           {t.common.close}
         </button>

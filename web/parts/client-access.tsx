@@ -4,10 +4,8 @@ import type { ClientDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useLocalized } from '../texts.ts'
 import { EditExpiry } from './credentials.tsx'
-import { Dialog } from './dialog.tsx'
-import { Form } from './form.tsx'
 import { Facts, Panel } from './page.tsx'
-import { RotateDialog } from './rotate-dialog.tsx'
+import { EndRotation, RotateDialog } from './rotate-dialog.tsx'
 import { Time } from './values.tsx'
 
 type Client = Json<ClientDetails>
@@ -39,7 +37,7 @@ export function Access({
 function AccessActions({ client, onChange }: { client: Client; onChange: () => void }) {
   const { t } = useLocalized()
   const { id, status, expiresAt, isRotating } = client
-  const [open, setOpen] = useState<'expiry' | 'rotate' | 'finish' | null>(null)
+  const [open, setOpen] = useState<'expiry' | 'rotate' | 'finish' | 'discard' | null>(null)
   const [message, setMessage] = useState('')
   const finish = (text: string) => {
     setOpen(null)
@@ -57,6 +55,11 @@ function AccessActions({ client, onChange }: { client: Client; onChange: () => v
           {isRotating ? t.clients.finish : t.clients.rotate}
         </button>
       )}
+      {isRotating && (
+        <button type="button" onClick={() => setOpen('discard')}>
+          {t.clients.discard}
+        </button>
+      )}
       <button type="button" onClick={() => setOpen('expiry')}>
         {t.clients.changeExpiry}
       </button>
@@ -71,7 +74,22 @@ function AccessActions({ client, onChange }: { client: Client; onChange: () => v
       )}
       {open === 'rotate' && <RotateClient id={id} onClose={close} />}
       {open === 'finish' && (
-        <FinishClientRotation id={id} onClose={close} onDone={() => finish(t.clients.finished)} />
+        <EndRotation
+          path={`/api/clients/${id}/finish-rotation`}
+          title={t.clients.finish}
+          text={t.clients.finishText}
+          onClose={close}
+          onDone={() => finish(t.clients.finished)}
+        />
+      )}
+      {open === 'discard' && (
+        <EndRotation
+          path={`/api/clients/${id}/discard-rotation`}
+          title={t.clients.discard}
+          text={t.clients.discardText}
+          onClose={close}
+          onDone={() => finish(t.clients.discarded)}
+        />
       )}
     </>
   )
@@ -82,27 +100,4 @@ function RotateClient({ id, onClose }: { id: string; onClose: () => void }) {
   const rotate = async () => (await post<{ clientSecret: string }>(`/api/clients/${id}/rotate`)).clientSecret
   const { rotate: title, rotated, rotateText: text, clientSecret: label } = t.clients
   return <RotateDialog {...{ title, rotated, text, label, rotate, onClose }} />
-}
-
-function FinishClientRotation({
-  id,
-  onClose,
-  onDone,
-}: {
-  id: string
-  onClose: () => void
-  onDone: () => void
-}) {
-  const { t } = useLocalized()
-  const finish = async () => {
-    await post(`/api/clients/${id}/finish-rotation`)
-    onDone()
-  }
-  return (
-    <Dialog title={t.clients.finish} onClose={onClose}>
-      <Form submit={t.clients.finish} onSubmit={finish} onCancel={onClose}>
-        <p>{t.clients.finishText}</p>
-      </Form>
-    </Dialog>
-  )
 }

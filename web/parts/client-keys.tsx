@@ -10,10 +10,11 @@ import { AccountChooser } from './chooser.tsx'
 import { CredentialStatus, EditExpiry, ExpiryField, Revoke } from './credentials.tsx'
 import { Dialog } from './dialog.tsx'
 import { Panel } from './page.tsx'
+import { SecretDialog } from './secret-once.tsx'
 import { ActionFailure, ListView } from './states.tsx'
 import { Table } from './table.tsx'
 import { toIso } from './time-range.tsx'
-import { Copyable, Time } from './values.tsx'
+import { Time } from './values.tsx'
 
 type Client = Json<ClientDetails>
 type Key = Json<KeyDetails>
@@ -156,18 +157,8 @@ function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
   const [expires, setExpires] = useState('')
   const [added, setAdded] = useState<Json<AddedKey> | null>(null)
   if (added !== null) {
-    return (
-      <Dialog title={t.clients.keyAdded} onClose={onClose}>
-        <p class="notice warning">{t.clients.secretOnce}</p>
-        <h3>{t.clients.key}</h3>
-        <Copyable text={added.key} label={t.clients.key} />
-        <footer class="actions">
-          <button type="button" class="primary" onClick={onClose}>
-            {t.common.close}
-          </button>
-        </footer>
-      </Dialog>
-    )
+    const secrets = [{ label: t.clients.key, secret: added.key }]
+    return <SecretDialog title={t.clients.keyAdded} secrets={secrets} onClose={onClose} />
   }
   return (
     <Dialog title={t.clients.addKey} onClose={onClose}>

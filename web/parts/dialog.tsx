@@ -1,6 +1,7 @@
-/** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. */
+/** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. One with a secret asks before it closes. */
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
@@ -9,16 +10,27 @@ export function Dialog({
   onClose,
   children,
   isWide = false,
+  question,
 }: {
   title: string
   onClose: () => void
   children: ComponentChildren
   isWide?: boolean
+  /** asked before the dialog closes in any way but by onClose */
+  question?: string
 }) {
   const { t } = useLocalized()
   const dialog = useRef<HTMLDialogElement>(null)
   const heading = useRef<HTMLHeadingElement>(null)
   const id = useId()
+  /** What follows if the question is answered by yes. Null: it is not asked. */
+  const [leave, setLeave] = useState<(() => void) | null>(null)
+  const ask = (action: () => void) => setLeave(() => action)
+  const isConfirmed = useRef(false)
+  const close = () => {
+    isConfirmed.current = true
+    dialog.current?.close()
+  }
   useEffect(() => {
     dialog.current?.showModal()
   }, [])
@@ -30,7 +42,29 @@ export function Dialog({
     target?.focus()
   }, [title])
   return (
-    <dialog ref={dialog} class={isWide ? 'wide' : ''} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={dialog}
+      class={isWide ? 'wide' : ''}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        if (question === undefined) return
+        event.preventDefault()
+        ask(close)
+      }}
+      onClose={() => {
+        if (question === undefined || isConfirmed.current) return onClose()
+        // Browsers do not let a page prevent a second Escape.
+        dialog.current?.showModal()
+        ask(close)
+      }}
+      onClickCapture={(event) => {
+        const href = (event.target as Element).closest('a')?.getAttribute('href')
+        if (question === undefined || !href) return
+        event.preventDefault()
+        event.stopPropagation()
+        ask(() => navigate(href))
+      }}
+    >
       <header>
         <h2 id={id} ref={heading} tabIndex={-1}>
           {title}
@@ -39,13 +73,36 @@ export function Dialog({
           type="button"
           class="plain"
           aria-label={t.common.close}
-          onClick={() => dialog.current?.close()}
+          onClick={() => (question === undefined ? close() : ask(close))}
         >
           <Icon name="cross" />
         </button>
       </header>
       {children}
+      {leave !== null && question !== undefined && (
+        <Question text={question} onYes={leave} onNo={() => setLeave(null)} />
+      )}
     </dialog>
+  )
+}
+
+/** The focus is on the answer that loses nothing. */
+function Question({ text, onYes, onNo }: { text: string; onYes: () => void; onNo: () => void }) {
+  const { t } = useLocalized()
+  const no = useRef<HTMLButtonElement>(null)
+  useEffect(() => no.current?.focus(), [])
+  return (
+    <div class="notice danger question" role="alert">
+      <p>{text}</p>
+      <footer class="actions">
+        <button type="button" ref={no} onClick={onNo}>
+          {t.common.keepOpen}
+        </button>
+        <button type="button" class="danger" onClick={onYes}>
+          {t.common.closeAnyway}
+        </button>
+      </footer>
+    </div>
   )
 }
 

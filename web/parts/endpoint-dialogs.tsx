@@ -6,8 +6,8 @@ import { type Json, post } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
-import { Confirm, Dialog } from './dialog.tsx'
-import { Form, TextField } from './form.tsx'
+import { Confirm } from './dialog.tsx'
+import { TextField } from './form.tsx'
 import { RotateDialog } from './rotate-dialog.tsx'
 import { ActionFailure } from './states.tsx'
 import { TestDialog } from './test-dialog.tsx'
@@ -61,29 +61,6 @@ export function RotateSecret({ id, onClose }: { id: string; onClose: () => void 
   const rotate = async () => (await post<{ secret: string }>(`/api/endpoints/${id}/rotate`)).secret
   const { rotate: title, rotated, rotateText: text, secret: label } = t.endpoints
   return <RotateDialog {...{ title, rotated, text, label, rotate, onClose }} />
-}
-
-export function FinishRotation({
-  id,
-  onClose,
-  onDone,
-}: {
-  id: string
-  onClose: () => void
-  onDone: () => void
-}) {
-  const { t } = useLocalized()
-  const finish = async () => {
-    await post(`/api/endpoints/${id}/finish-rotation`)
-    onDone()
-  }
-  return (
-    <Dialog title={t.endpoints.finish} onClose={onClose}>
-      <Form submit={t.endpoints.finish} onSubmit={finish} onCancel={onClose}>
-        <p>{t.endpoints.finishText}</p>
-      </Form>
-    </Dialog>
-  )
 }
 
 /** Requires the name to be typed if deliveries are lost. */

@@ -9,7 +9,7 @@ import { AccountChooser } from './chooser.tsx'
 import { Dialog } from './dialog.tsx'
 import { CheckField, Form, SelectField, TextField } from './form.tsx'
 import { listOf } from './lists.ts'
-import { SecretOnce } from './secret-once.tsx'
+import { SecretDialog } from './secret-once.tsx'
 
 interface Settings {
   url: string
@@ -104,14 +104,27 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
 
 function Added({ endpoint, onClose }: { endpoint: Json<AddedEndpoint>; onClose: () => void }) {
   const { t } = useLocalized()
+  const { secret } = endpoint
+  const next = (
+    <Link class={secret === null ? 'button primary' : 'button'} href={`/endpoints/${endpoint.id}`}>
+      {t.endpoints.open}
+    </Link>
+  )
+  if (secret !== null)
+    return (
+      <SecretDialog
+        title={t.endpoints.added}
+        secrets={[{ label: t.endpoints.secret, secret }]}
+        {...{ onClose, next }}
+      >
+        <p>{t.endpoints.addedText}</p>
+      </SecretDialog>
+    )
   return (
     <Dialog title={t.endpoints.added} onClose={onClose}>
-      {endpoint.secret !== null && <SecretOnce label={t.endpoints.secret} secret={endpoint.secret} />}
       <p>{t.endpoints.addedText}</p>
       <footer class="actions">
-        <Link class="button primary" href={`/endpoints/${endpoint.id}`}>
-          {t.endpoints.open}
-        </Link>
+        {next}
         <button type="button" onClick={onClose}>
           {t.common.close}
         </button>

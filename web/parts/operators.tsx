@@ -9,9 +9,10 @@ import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { Form, SelectField, TextField } from './form.tsx'
 import { Panel } from './page.tsx'
+import { SecretDialog } from './secret-once.tsx'
 import { ActionFailure, Failure, Loading } from './states.tsx'
 import { Table } from './table.tsx'
-import { Copyable, Time } from './values.tsx'
+import { Time } from './values.tsx'
 
 type Operator = Json<OperatorSummary>
 type Organizations = Array<Json<OrganizationSummary>>
@@ -61,10 +62,13 @@ export function OperatorsPanel() {
         />
       )}
       {link !== null && (
-        <Dialog title={t.operators.invited} onClose={() => setLink(null)}>
+        <SecretDialog
+          title={t.operators.invited}
+          secrets={[{ label: t.operators.link, secret: link }]}
+          onClose={() => setLink(null)}
+        >
           <p>{t.operators.invitedHelp}</p>
-          <Copyable text={link} label={t.operators.link} />
-        </Dialog>
+        </SecretDialog>
       )}
     </Panel>
   )

@@ -1,8 +1,9 @@
+/** The begin and both ends of a rotation. */
 import { useState } from 'preact/hooks'
-import { useLocalized } from '../texts.ts'
+import { post } from '../api.ts'
 import { Dialog } from './dialog.tsx'
 import { Form } from './form.tsx'
-import { SecretOnce } from './secret-once.tsx'
+import { SecretDialog } from './secret-once.tsx'
 
 interface RotateDialogProps {
   title: string
@@ -18,25 +19,42 @@ interface RotateDialogProps {
 
 /** Replaces a secret, and shows the new one once. */
 export function RotateDialog({ title, rotated, text, label, rotate, onClose }: RotateDialogProps) {
-  const { t } = useLocalized()
   const [secret, setSecret] = useState<string | null>(null)
+  if (secret !== null)
+    return (
+      <SecretDialog title={rotated} secrets={[{ label, secret }]} onClose={onClose}>
+        <p>{text}</p>
+      </SecretDialog>
+    )
   return (
-    <Dialog title={secret === null ? title : rotated} onClose={onClose}>
-      {secret === null ? (
-        <Form submit={title} onSubmit={async () => setSecret(await rotate())} onCancel={onClose}>
-          <p>{text}</p>
-        </Form>
-      ) : (
-        <>
-          <SecretOnce label={label} secret={secret} />
-          <p>{text}</p>
-          <footer class="actions">
-            <button type="button" class="primary" onClick={onClose}>
-              {t.common.close}
-            </button>
-          </footer>
-        </>
-      )}
+    <Dialog title={title} onClose={onClose}>
+      <Form submit={title} onSubmit={async () => setSecret(await rotate())} onCancel={onClose}>
+        <p>{text}</p>
+      </Form>
+    </Dialog>
+  )
+}
+
+interface EndRotationProps {
+  /** of the request that finishes or discards it */
+  path: string
+  title: string
+  text: string
+  onClose: () => void
+  onDone: () => void
+}
+
+/** Keeps the new secret alone, or the previous one. */
+export function EndRotation({ path, title, text, onClose, onDone }: EndRotationProps) {
+  const end = async () => {
+    await post(path)
+    onDone()
+  }
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form submit={title} onSubmit={end} onCancel={onClose}>
+        <p>{text}</p>
+      </Form>
     </Dialog>
   )
 }

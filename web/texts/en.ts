@@ -38,6 +38,10 @@ export const en = {
     unknown: 'unknown',
     close: 'Close',
     cancel: 'Cancel',
+    stored: 'I have stored it',
+    closeUnstored: 'Close without storing it? It will not be shown again.',
+    keepOpen: 'Keep it open',
+    closeAnyway: 'Close anyway',
     copy: 'Copy',
     copied: 'Copied',
     filter: 'Filter',
@@ -252,6 +256,7 @@ export const en = {
       'endpoint.tested': 'Endpoint tested',
       'endpoint.rotated': 'Endpoint’s secret rotated',
       'endpoint.rotation_finished': 'Endpoint’s previous secret deleted',
+      'endpoint.rotation_discarded': 'Endpoint’s new secret discarded',
       'endpoint.retried': 'Failed deliveries retried',
       'endpoint.replayed': 'Past events sent again',
       'endpoint.resent': 'Members sent again',
@@ -260,6 +265,7 @@ export const en = {
       'client.updated': 'Client’s expiry changed',
       'client.rotated': 'Client’s secret rotated',
       'client.rotation_finished': 'Client’s previous secret deleted',
+      'client.rotation_discarded': 'Client’s new secret discarded',
       'client.revoked': 'Client revoked',
       'client.removed': 'Client removed',
       'key.added': 'Key added',
@@ -696,6 +702,10 @@ export const en = {
     finish: 'Finish rotation',
     finishText: 'The previous secret no longer signs. Do this when the receiver uses the new secret.',
     finished: 'The rotation was finished.',
+    discard: 'Discard the new secret',
+    discardText:
+      'The previous secret signs alone again, and the new one is deleted. Do this if the new secret was lost, or before any receiver uses it.',
+    discarded: 'The new secret was discarded.',
     remove: 'Remove…',
     removeTitle: 'Remove endpoint',
     removeText:
@@ -760,6 +770,10 @@ export const en = {
     finishText:
       'Requests with the previous secret will be refused. Finish when all programs of the client use the new one.',
     finished: 'The rotation was finished.',
+    discard: 'Discard the new secret',
+    discardText:
+      'Requests with the new secret are refused, and the previous one stays valid. Do this if the new secret was lost, or before any program uses it.',
+    discarded: 'The new secret was discarded.',
     removeClient: 'Remove client',
     removeClientText: (keys: string) =>
       `The client and its keys are deleted (${keys} keys). Its next request is refused. This cannot be undone.`,

@@ -65,6 +65,10 @@ export const ja: Texts = {
     unknown: '不明',
     close: '閉じる',
     cancel: 'キャンセル',
+    stored: '保存しました',
+    closeUnstored: '保存せずに閉じますか？再表示されません。',
+    keepOpen: '開いたままにする',
+    closeAnyway: 'このまま閉じる',
     copy: 'コピー',
     copied: 'コピーしました',
     filter: '絞り込み',
@@ -283,6 +287,7 @@ export const ja: Texts = {
       'endpoint.tested': 'エンドポイントをテスト',
       'endpoint.rotated': 'エンドポイントのシークレットを更新',
       'endpoint.rotation_finished': 'エンドポイントの以前のシークレットを削除',
+      'endpoint.rotation_discarded': 'エンドポイントの新しいシークレットを破棄',
       'endpoint.retried': '失敗した配信を再試行',
       'endpoint.replayed': '過去のイベントを再送信',
       'endpoint.resent': 'メンバーを再送信',
@@ -291,6 +296,7 @@ export const ja: Texts = {
       'client.updated': 'クライアントの有効期限を変更',
       'client.rotated': 'クライアントのシークレットを更新',
       'client.rotation_finished': 'クライアントの以前のシークレットを削除',
+      'client.rotation_discarded': 'クライアントの新しいシークレットを破棄',
       'client.revoked': 'クライアントを失効',
       'client.removed': 'クライアントを削除',
       'key.added': 'キーを追加',
@@ -971,6 +977,10 @@ export const ja: Texts = {
     finishText:
       '以前のシークレットでは署名しなくなります。受信側が新しいシークレットを使ってから実行してください。',
     finished: '更新を完了しました。',
+    discard: '新しいシークレットを破棄',
+    discardText:
+      '新しいシークレットを削除し、以前のシークレットだけで署名する状態に戻します。新しいシークレットを紛失した場合や、受信側がまだ使っていない場合に実行してください。',
+    discarded: '新しいシークレットを破棄しました。',
     remove: '削除…',
     removeTitle: 'エンドポイントを削除',
     removeText: 'エンドポイントと、まだ受信されていないものがすべて削除されます。元に戻せません。',
@@ -1032,6 +1042,10 @@ export const ja: Texts = {
     finishText:
       '以前のシークレットを使うリクエストは拒否されます。クライアントのすべてのプログラムが新しいシークレットを使うようになってから実行してください。',
     finished: '更新を完了しました。',
+    discard: '新しいシークレットを破棄',
+    discardText:
+      '新しいシークレットのリクエストは拒否され、以前のシークレットだけが有効になります。新しいシークレットを紛失した場合や、どのプログラムもまだ使っていない場合に実行してください。',
+    discarded: '新しいシークレットを破棄しました。',
     removeClient: 'クライアントを削除',
     removeClientText: (keys) =>
       `クライアントとキー(${keys} 件)を削除します。次のリクエストから拒否されます。元に戻せません。`,

@@ -1,5 +1,6 @@
 /** The fields of an official account that operators set: in the console, with commands and in fleet files. */
 import type { AccountColumns } from '../../accounts/provisioning.ts'
+import { LINE_USER_ID } from '../../audience/member.ts'
 import { looksEncrypted } from '../../config/secret-keys.ts'
 import type { ErrorDetail } from '../../errors.ts'
 import { isSendable } from '../../line-api/tokens.ts'
@@ -60,6 +61,10 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
     rule: 'must be decimal digits. It has no zero in front, and a spreadsheet may have rounded it: format the column as text.',
   },
   channelAccessToken: { isValid: isSendable, rule: 'has a character that no access token has.' },
+  botUserId: {
+    isValid: (text) => LINE_USER_ID.test(text),
+    rule: 'must be U and 32 digits 0-9 a-f, as LINE writes user ids. It is compared with the destination of every delivery.',
+  },
   oaHash: {
     isValid: isUrlSegment,
     rule: 'has characters that a URL would change. Use letters, digits and - _ . ~ only.',

@@ -105,7 +105,12 @@ function renewRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   }))
 
   api.post<OfId>('/clients/:id/finish-rotation', MANAGER, async (request, reply) => {
-    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id)))
+    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'new'))
+    return reply.code(204).send()
+  })
+
+  api.post<OfId>('/clients/:id/discard-rotation', MANAGER, async (request, reply) => {
+    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'previous'))
     return reply.code(204).send()
   })
 

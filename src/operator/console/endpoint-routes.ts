@@ -162,7 +162,12 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   }))
 
   api.post<OfId>('/endpoints/:id/finish-rotation', MANAGER, async (request, reply) => {
-    found(await endRotation(database, operatorOf(request), requireId(request.params.id)))
+    found(await endRotation(database, operatorOf(request), requireId(request.params.id), 'new'))
+    return reply.code(204).send()
+  })
+
+  api.post<OfId>('/endpoints/:id/discard-rotation', MANAGER, async (request, reply) => {
+    found(await endRotation(database, operatorOf(request), requireId(request.params.id), 'previous'))
     return reply.code(204).send()
   })
 

@@ -19,6 +19,9 @@ import { findOperatorByEmail } from '../people/sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
 
 const COOKIE = 'oa-audience-console'
+const DEVICE_COOKIE = 'oa-audience-device'
+/** The longest time that browsers keep a cookie. Each sign-in begins it again. */
+const DEVICE_SECONDS = 400 * 86_400
 
 type SessionParts = Pick<ConsoleParts, 'token' | 'userHeader' | 'config'> & { database: Queryable }
 
@@ -71,16 +74,23 @@ function createHeaderReader({ userHeader, config }: Pick<SessionParts, 'userHead
   }
 }
 
-// The cookie of a session. server.ts registers the plugin for it.
+// The cookies of a session and of a browser. server.ts registers the plugin for them.
 
 const sessionIdOf = (request: FastifyRequest): string => request.cookies[COOKIE] ?? ''
+
+/** Browsers send it to /sign-in alone, also after a sign-out. */
+export const deviceCookieOf = (request: FastifyRequest): string => request.cookies[DEVICE_COOKIE] ?? ''
 
 export function sendSession(
   request: FastifyRequest,
   reply: FastifyReply,
   { id, endsAt }: OpenedSession,
+  device: string | null,
 ): { endsAt: string } {
-  reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })
+  const attributes = attributesFor(request)
+  reply.setCookie(COOKIE, id, { ...attributes, maxAge: SESSION_SECONDS })
+  if (device !== null)
+    reply.setCookie(DEVICE_COOKIE, device, { ...attributes, path: '/sign-in', maxAge: DEVICE_SECONDS })
   return { endsAt }
 }
 

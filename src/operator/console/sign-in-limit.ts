@@ -1,18 +1,14 @@
-/** Limits wrong tokens and passwords, by address, by operator and in total. */
+/** Limits wrong tokens and passwords: of each browser that has signed in before, and of all others by address, by operator and in total. */
 import type { FastifyRequest } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import { AppError } from '../../errors.ts'
 import { createClientKey, MemoryStore } from '../../http/rate-limit-counter.ts'
 
-/** Wrong attempts of one address, or for one operator from unknown addresses, per window, because people mistype a few times. */
+/** Wrong attempts per window of one browser, of one address, or for one operator from unknown browsers. People mistype a few times. */
 const WRONG_PER_KEY = 10
 const WINDOW_MS = 15 * 60_000
-/** Wrong attempts of all unknown addresses per minute. A password takes up to 0.5 s of a core: 30 s of a core per minute. */
+/** Wrong attempts of all unknown browsers per minute. A password takes up to 0.5 s of a core: 30 s of a core per minute. */
 const WRONG_IN_TOTAL = 60
 const TOTAL_WINDOW_MS = 60_000
-/** Addresses that have signed in before. Guesses from many addresses must not lock out their operators. */
-const TRUSTED_ADDRESSES_MAX = 1_000
-const ALL_ADDRESSES = 'all'
 
 /** Nothing was compared: too many hashes wait, or the database does not respond. */
 const NOT_COMPARED: readonly string[] = ['sign_in_limited', 'unavailable', 'busy', 'internal']
@@ -24,29 +20,39 @@ export interface Attempt {
   succeed: () => void
 }
 
-/** @param email in lower case, for a password. Throws `sign_in_limited`. */
-export type TakeAttempt = (request: FastifyRequest, email?: string) => Attempt
+/** What is guessed. The shared limits are separate, so guesses of tokens lock out nobody who has a password. */
+export type Guessed =
+  | { kind: 'token' }
+  /** in lower case; whether the operator exists makes no difference */
+  | { kind: 'password'; email: string }
+  /** 32 random bytes, which nobody guesses: limited by address alone */
+  | { kind: 'invitation' }
+
+/** @param device the proven browser or session, which has a limit of its own; null: unknown. Throws `sign_in_limited`. */
+export type TakeAttempt = (request: FastifyRequest, guessed: Guessed, device: string | null) => Attempt
+
+type Count = { store: MemoryStore; key: string; max: number }
 
 /** Each attempt counts before it is compared, so parallel attempts cannot exceed the limit. */
 export function limitSignIns(): TakeAttempt {
-  const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
+  const devices = new MemoryStore(WINDOW_MS)
   const addresses = new MemoryStore(WINDOW_MS)
   const operators = new MemoryStore(WINDOW_MS)
   const total = new MemoryStore(TOTAL_WINDOW_MS)
   const keyOf = createClientKey()
-  return (request, email) => {
-    const key = keyOf(request)
-    const counts = [{ store: addresses, key, max: WRONG_PER_KEY }]
-    if (!trusted.has(key)) {
-      // Whether the operator exists makes no difference.
-      if (email !== undefined) counts.push({ store: operators, key: email, max: WRONG_PER_KEY })
-      counts.push({ store: total, key: ALL_ADDRESSES, max: WRONG_IN_TOTAL })
-    }
-    const counted: typeof counts = []
+  const countsOf = (request: FastifyRequest, guessed: Guessed, device: string | null): Count[] => {
+    if (device !== null) return [{ store: devices, key: device, max: WRONG_PER_KEY }]
+    const counts = [{ store: addresses, key: keyOf(request), max: WRONG_PER_KEY }]
+    if (guessed.kind === 'password') counts.push({ store: operators, key: guessed.email, max: WRONG_PER_KEY })
+    if (guessed.kind !== 'invitation') counts.push({ store: total, key: guessed.kind, max: WRONG_IN_TOTAL })
+    return counts
+  }
+  return (request, guessed, device) => {
+    const counted: Count[] = []
     const giveBack = () => {
       for (const { store, key } of counted) store.giveBack(key)
     }
-    for (const count of counts) {
+    for (const count of countsOf(request, guessed, device)) {
       const { requests, leftMs } = count.store.count(count.key)
       counted.push(count)
       if (requests <= count.max) continue
@@ -59,10 +65,7 @@ export function limitSignIns(): TakeAttempt {
           if (!(error instanceof AppError) || NOT_COMPARED.includes(error.code)) giveBack()
           throw error
         }),
-      succeed: () => {
-        trusted.set(key, true)
-        giveBack()
-      },
+      succeed: giveBack,
     }
   }
 }

@@ -1,15 +1,17 @@
 /** How operators sign in and out, accept an invitation and change their password. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import { type DeviceOwner, findDevice, newDevice } from '../people/devices.ts'
 import { PASSWORD_MAX_LENGTH } from '../people/passwords.ts'
-import { openSession } from '../people/sessions.ts'
+import { type OpenedSession, openSession } from '../people/sessions.ts'
 import { acceptInvitation, changePassword, findInvited, hasPasswords, signIn } from '../people/sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
-import { endSessionOf, type Sessions, sendSession } from './session.ts'
+import { deviceCookieOf, endSessionOf, type Sessions, sendSession } from './session.ts'
 import { limitSignIns, type TakeAttempt } from './sign-in-limit.ts'
 
 const Password = StorableText({ maxLength: PASSWORD_MAX_LENGTH })
@@ -49,17 +51,20 @@ function sessionRoutes(
 ): void {
   app.post('/sign-in', async (request, reply) => {
     const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
-    const attempt = takeAttempt(request, 'email' in given ? given.email.trim().toLowerCase() : undefined)
     if ('token' in given) {
+      const device = token && (await findDevice(database, deviceCookieOf(request), token))
+      const attempt = takeAttempt(request, { kind: 'token' }, device)
       if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
       attempt.succeed()
-      return sendSession(request, reply, await openSession(database, token))
+      return sendTrusted(database, request, reply, await openSession(database, token), token)
     }
-    const { email, password } = given
-    const session = await attempt.compare(() => signIn(database, email, password))
+    const email = given.email.trim().toLowerCase()
+    const device = await findDevice(database, deviceCookieOf(request), email)
+    const attempt = takeAttempt(request, { kind: 'password', email }, device)
+    const session = await attempt.compare(() => signIn(database, email, given.password, device !== null))
     if (session === null) throw new AppError('wrong_password')
     attempt.succeed()
-    return sendSession(request, reply, session)
+    return sendTrusted(database, request, reply, session, email)
   })
 
   app.post('/sign-out', async (request, reply) => {
@@ -80,9 +85,20 @@ function sessionRoutes(
   })
 }
 
+/** Sends the cookies of the session and of the browser, whose next sign-in has a limit of its own. */
+async function sendTrusted(
+  database: Queryable,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: OpenedSession,
+  owner: DeviceOwner,
+): Promise<{ endsAt: string }> {
+  return sendSession(request, reply, session, await newDevice(database, owner))
+}
+
 function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt: TakeAttempt): void {
   app.post('/invitation', async (request) => {
-    const attempt = takeAttempt(request)
+    const attempt = takeAttempt(request, { kind: 'invitation' }, null)
     const { invitation } = checkInvitation(parseUtf8Json(bodyBytes(request)))
     const invited = await attempt.compare(() => findInvited(database, invitation))
     if (invited === null) throw new AppError('invalid_invitation')
@@ -91,14 +107,14 @@ function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt
   })
 
   app.post('/invitation/accept', async (request, reply) => {
-    const attempt = takeAttempt(request)
+    const attempt = takeAttempt(request, { kind: 'invitation' }, null)
     const { invitation, password } = checkAcceptance(parseUtf8Json(bodyBytes(request)))
     const invited = await attempt.compare(() => findInvited(database, invitation))
     if (invited === null) throw new AppError('invalid_invitation')
     attempt.succeed()
     const id = await acceptInvitation(database, invitation, password, request.id)
     if (id === null) throw new AppError('invalid_invitation')
-    return sendSession(request, reply, await openSession(database, id))
+    return sendTrusted(database, request, reply, await openSession(database, id), invited.email)
   })
 }
 
@@ -111,10 +127,12 @@ function passwordRoute(
   app.post('/password', async (request, reply) => {
     const operator = await requireOperator(request)
     if (operator.kind === 'token') throw new AppError('forbidden')
-    const attempt = takeAttempt(request, operator.name)
+    const { operatorId, name: email } = operator
+    // The session proves the browser. Who has stolen it must not guess the password without a limit.
+    const attempt = takeAttempt(request, { kind: 'password', email }, `operator ${operatorId}`)
     const { current, password } = checkNewPassword(parseUtf8Json(bodyBytes(request)))
     await attempt.compare(() => changePassword(database, operator, current, password))
     attempt.succeed()
-    return sendSession(request, reply, await openSession(database, operator.operatorId as bigint))
+    return sendTrusted(database, request, reply, await openSession(database, operatorId as bigint), email)
   })
 }

@@ -3,6 +3,7 @@ import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import {
   beginResumption,
+  discardRotation,
   finishRotation,
   pauseEndpoint,
   type Resumption,
@@ -121,10 +122,21 @@ export function rotate(database: Transactions, actor: Actor, id: bigint): Promis
   })
 }
 
-/** Deletes the previous secret. Returns null if the actor does not see the endpoint. */
-export function endRotation(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.rotation_finished', async (transaction) =>
-    (await finishRotation(transaction, id)) ? { result: true } : null,
+const ENDINGS = {
+  new: { action: 'endpoint.rotation_finished', end: finishRotation },
+  previous: { action: 'endpoint.rotation_discarded', end: discardRotation },
+} as const
+
+/** Deletes the other secret. Returns null if the actor does not see the endpoint. Throws `invalid_input` if it is not rotating. */
+export function endRotation(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  kept: keyof typeof ENDINGS,
+): Promise<true | null> {
+  const { action, end } = ENDINGS[kept]
+  return changeEndpoint(database, actor, id, action, async (transaction) =>
+    (await end(transaction, id)) ? { result: true } : null,
   )
 }
 

@@ -5,12 +5,11 @@
 import { randomBytes } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
-import { violatedConstraint } from '../../postgres/faults.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, changesBetween, type NewActivity, recordActivity } from '../activity.ts'
 import { type Actor, includesRole, type OrganizationIds, type Role } from '../actor.ts'
 import { endSessionsOf } from './sessions.ts'
-import { hashOfInvitation } from './sign-in.ts'
+import { HAS_JOINED, hashOfInvitation } from './sign-in.ts'
 
 /** RFC 5321 */
 const EMAIL_MAX_LENGTH = 254
@@ -67,7 +66,15 @@ const insertOperator = statement('insert-operator')`
     values ($1, $2, $3, $4, $5, now() + interval '24 hours')
     returning id`
 
-/** Throws `invalid_input` for an address that is taken or not one, and `forbidden` for more than the actor may give. */
+/** $1 email text, $2 organization ids bigint[], null: all */
+const selectVisible = statement('select-visible-operator-by-email')`
+    select id from operator where email = $1 and ($2::bigint[] is null or organization_ids <@ $2) limit 1`
+
+/**
+ * Throws `invalid_input` for an address that is not one or that an operator has whom the actor sees, and `forbidden` for more than the
+ * actor may give. An operator of other organizations with this address changes nothing, so the actor does not learn of them: whoever
+ * accepts an invitation first has the address.
+ */
 export async function addOperator(
   database: Transactions,
   requested: Actor,
@@ -79,8 +86,11 @@ export async function addOperator(
   return await changeOperators(database, requested, async (transaction, actor) => {
     requireWithin(actor, organizationIds)
     await requireOrganizations(transaction, organizationIds)
+    const visible = await transaction.query(selectVisible, [address, actor.organizationIds])
+    if (visible.length > 0)
+      refuseInput('email', 'belongs to another operator already: change that one, or invite it again')
     const values = [address, name, role, organizationIds, hashOfInvitation(invitation)]
-    const [added] = await transaction.query<{ id: bigint }>(insertOperator, values).catch(refuseTaken)
+    const [added] = await transaction.query<{ id: bigint }>(insertOperator, values)
     const { id } = added as { id: bigint }
     await recordActivity(transaction, actor, {
       ...activityOf('operator.added', id, organizationIds),
@@ -88,12 +98,6 @@ export async function addOperator(
     })
     return { id, invitation }
   })
-}
-
-function refuseTaken(error: unknown): never {
-  if (violatedConstraint(error) === 'operator_email_key')
-    refuseInput('email', 'belongs to another operator already')
-  throw error
 }
 
 /**
@@ -126,7 +130,7 @@ export async function updateOperator(
     requireWithin(actor, after.organizationIds)
     await requireOrganizations(transaction, changes.organizationIds ?? null)
     await transaction.query(updateFields, [id, after.name, after.role, after.organizationIds, after.status])
-    if (isFullOwner(before) && !isFullOwner(after)) await requireFullOwner(transaction)
+    if (isFullOwner(before) && !isFullOwner(after)) await requireFullOwner(transaction, before.hasJoined)
     // A disabled operator who is enabled later has to sign in again.
     if (after.status === 'disabled') await endSessionsOf(transaction, id)
     const action =
@@ -174,11 +178,12 @@ type LockedOperator = {
   role: Role
   organizationIds: OrganizationIds
   status: 'active' | 'disabled'
+  hasJoined: boolean
 }
 
 /** $1 operator id bigint, $2 organization ids bigint[], null: all */
 const selectForUpdate = statement('lock-operator')`
-    select email, name, role, organization_ids as "organizationIds", status
+    select email, name, role, organization_ids as "organizationIds", status, ${HAS_JOINED} as "hasJoined"
       from operator where id = $1 and ($2::bigint[] is null or organization_ids <@ $2) for update`
 
 async function lockOperator(
@@ -219,23 +224,26 @@ function changeOperators<T>(
   })
 }
 
-const isFullOwner = ({ role, organizationIds, status }: Omit<LockedOperator, 'email'>) =>
+const isFullOwner = ({ role, organizationIds, status }: Omit<LockedOperator, 'email' | 'hasJoined'>) =>
   role === 'owner' && organizationIds === null && status === 'active'
 
+/** $1 whether only operators who have joined count boolean */
 const selectFullOwner = statement('select-owner-of-all')`
-    select id from operator where role = 'owner' and organization_ids is null and status = 'active' limit 1`
+    select id from operator
+     where role = 'owner' and organization_ids is null and status = 'active' and (not $1 or ${HAS_JOINED}) limit 1`
 
-async function requireFullOwner(transaction: Queryable): Promise<void> {
-  if (!(await hasOwner(transaction)))
-    refuseInput(
-      'role',
-      'belongs to the last owner of all organizations: make another operator an owner first',
-    )
+/** An owner who has joined does not replace themselves by an invitation, which might never be accepted. */
+async function requireFullOwner(transaction: Queryable, hasJoined: boolean): Promise<void> {
+  if ((await transaction.query(selectFullOwner, [hasJoined])).length > 0) return
+  refuseInput(
+    'role',
+    'belongs to the last owner of all organizations who can sign in: make another operator an owner first, and let them sign in',
+  )
 }
 
-/** Whether an operator can manage all organizations, so that the console needs no CONSOLE_TOKEN. */
+/** Whether an operator can manage all organizations, perhaps after accepting the invitation, so that the console needs no CONSOLE_TOKEN. */
 export async function hasOwner(database: Queryable): Promise<boolean> {
-  return (await database.query(selectFullOwner)).length > 0
+  return (await database.query(selectFullOwner, [false])).length > 0
 }
 
 /** Nobody gives more organizations than they see. */

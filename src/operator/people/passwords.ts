@@ -16,6 +16,8 @@ const SALT_BYTES = 16
 const MEMORY_MAX_BYTES = 48 * 1024 * 1024
 /** Hashes that wait for their turn: at 0.6 s each, the last one waits 5 s. */
 const WAITING_MAX = 8
+/** Of these, how many unknown browsers may fill: their guesses leave a place for operators. */
+const UNKNOWN_WAITING_MAX = 6
 
 /** Throws `invalid_input` for a password that is too short, or among the most common ones. */
 export async function requireGoodPassword(password: string, email: string): Promise<void> {
@@ -43,11 +45,19 @@ export async function hashPassword(password: string): Promise<string> {
   return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64'), hash.toString('base64')].join('$')
 }
 
-/** Takes the same time for an operator who does not exist or has no password, so that nobody learns who has one. */
-export async function isPassword(password: string, stored: string | null): Promise<boolean> {
+/**
+ * Takes the same time for an operator who does not exist or has no password, so that nobody learns who has one.
+ * @param isKnown whether the operator has signed in with this browser before
+ */
+export async function isPassword(
+  password: string,
+  stored: string | null,
+  isKnown: boolean,
+): Promise<boolean> {
   const [, N, r, p, salt = '', hash = ''] = (stored ?? NOBODY).split('$')
   const cost = { N: Number(N), r: Number(r), p: Number(p) }
-  const derived = await derive(password, Buffer.from(salt, 'base64'), cost)
+  const waitingMax = isKnown ? WAITING_MAX : UNKNOWN_WAITING_MAX
+  const derived = await derive(password, Buffer.from(salt, 'base64'), cost, waitingMax)
   return equalInConstantTime(derived, Buffer.from(hash, 'base64')) && stored !== null
 }
 
@@ -66,8 +76,13 @@ let last: Promise<unknown> = Promise.resolve()
  * One at a time, because every hash holds 32 MiB and one of the four threads that also resolve the names of databases. Throws
  * `sign_in_limited` if too many wait.
  */
-function derive(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
-  if (waiting >= WAITING_MAX) throw new AppError('sign_in_limited', { retryAfterSeconds: 10 })
+function derive(
+  password: string,
+  salt: Buffer,
+  cost: typeof COST,
+  waitingMax = WAITING_MAX,
+): Promise<Buffer> {
+  if (waiting >= waitingMax) throw new AppError('sign_in_limited', { retryAfterSeconds: 10 })
   waiting += 1
   const options = { ...cost, maxmem: MEMORY_MAX_BYTES }
   const hash = last.then(() => deriveNow(password, salt, options)).finally(() => (waiting -= 1))

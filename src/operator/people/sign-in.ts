@@ -1,6 +1,7 @@
 /** How operators sign in: by a password, which they choose at an invitation link, or through a proxy. */
 import { createHash } from 'node:crypto'
 import { refuseInput } from '../../http/validate.ts'
+import { violatedConstraint } from '../../postgres/faults.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import type { Operator } from '../actor.ts'
@@ -13,6 +14,11 @@ import {
   openSession,
   type Session,
 } from './sessions.ts'
+
+/** Whether the operator has accepted an invitation, or a proxy has signed them in: then the address is theirs. */
+export const HAS_JOINED = '(password_hash is not null or signed_in_at is not null)'
+/** A proxy sends the address with every request. Its sign-ins are noted once an hour. */
+const IS_NOTE_DUE = `(signed_in_at is null or signed_in_at < now() - interval '1 hour')`
 
 /** base64url of 32 bytes */
 const INVITATION = /^[\w-]{43}$/
@@ -38,7 +44,10 @@ export async function findInvited(database: Queryable, invitation: string): Prom
   return operator ?? null
 }
 
-/** Sets the password and ends all sessions of the operator. Returns null if the invitation is no longer valid. */
+/**
+ * Sets the password and ends all sessions of the operator. Returns null if the invitation is no longer valid, and if another operator has
+ * joined with the address meanwhile.
+ */
 export async function acceptInvitation(
   database: Transactions,
   invitation: string,
@@ -49,27 +58,32 @@ export async function acceptInvitation(
   if (invited === null) return null
   await requireGoodPassword(password, invited.email)
   const hash = await hashPassword(password)
-  return database.transaction(async (transaction) => {
-    const [operator] = await transaction.query<{ id: bigint }>(acceptByHash, [
-      hashOfInvitation(invitation),
-      hash,
-    ])
-    if (operator === undefined) return null
-    await endSessionsOf(transaction, operator.id)
-    const actor = { ...asOperator(invited), requestId }
-    await recordActivity(transaction, actor, {
-      action: 'operator.joined',
-      object: { kind: 'operator', id: operator.id },
-      organizationId: null,
+  return database
+    .transaction(async (transaction) => {
+      const [operator] = await transaction.query<{ id: bigint }>(acceptByHash, [
+        hashOfInvitation(invitation),
+        hash,
+      ])
+      if (operator === undefined) return null
+      await endSessionsOf(transaction, operator.id)
+      const actor = { ...asOperator(invited), requestId }
+      await recordActivity(transaction, actor, {
+        action: 'operator.joined',
+        object: { kind: 'operator', id: operator.id },
+        organizationId: null,
+      })
+      return operator.id
     })
-    return operator.id
-  })
+    .catch((error: unknown) => {
+      if (violatedConstraint(error) === 'operator_email_joined') return null
+      throw error
+    })
 }
 
-/** $1 email text */
+/** $1 email text. Of several operators with one address, at most one has a password. */
 const selectByEmail = statement('select-operator-by-email')`
     select id, email, role, organization_ids as "organizationIds", password_hash as "passwordHash"
-      from operator where email = $1 and status = 'active'`
+      from operator where email = $1 and status = 'active' and password_hash is not null`
 
 const selectPasswords = statement('select-any-password')`
     select id from operator where password_hash is not null limit 1`
@@ -87,15 +101,21 @@ const noteSignIn = statement('note-sign-in')`
     update operator set signed_in_at = now()
      where id = $1 and password_hash = $2 and status = 'active' returning id`
 
-/** Opens a session. Returns null for a wrong address or password: which of both is wrong, nobody learns. */
+/**
+ * Opens a session. Returns null for a wrong address or password: which of both is wrong, nobody learns.
+ * @param email in lower case
+ * @param isKnown whether the operator has signed in with this browser before
+ */
 export async function signIn(
   database: Transactions,
   email: string,
   password: string,
+  isKnown: boolean,
 ): Promise<OpenedSession | null> {
-  type Row = OperatorRow & { passwordHash: string | null }
-  const [operator] = await database.query<Row>(selectByEmail, [email.trim().toLowerCase()])
-  if (!(await isPassword(password, operator?.passwordHash ?? null)) || operator === undefined) return null
+  type Row = OperatorRow & { passwordHash: string }
+  const [operator] = await database.query<Row>(selectByEmail, [email])
+  const isRight = await isPassword(password, operator?.passwordHash ?? null, isKnown)
+  if (!isRight || operator === undefined) return null
   const { id, passwordHash } = operator
   return database.transaction(async (transaction) => {
     const noted = await transaction.query(noteSignIn, [id, passwordHash])
@@ -103,13 +123,29 @@ export async function signIn(
   })
 }
 
-/** The operator with this address, whom a proxy has signed in. Null if there is none, or if it is disabled. */
+/** $1 email text. The operator who has joined comes first, and disabled ones last. */
+const selectOfProxy = statement('select-operators-of-address')`
+    select id, email, role, organization_ids as "organizationIds", status = 'active' as "isActive",
+           ${HAS_JOINED} as "hasJoined", ${IS_NOTE_DUE} as "isNoteDue"
+      from operator where email = $1 order by ${HAS_JOINED} desc, status, id limit 2`
+
+/** $1 operator id bigint */
+const noteProxySignIn = statement('note-sign-in-of-proxy')`
+    update operator set signed_in_at = now() where id = $1 and status = 'active' and ${IS_NOTE_DUE}`
+
+/**
+ * The operator with this address, whom a proxy has signed in, and who joins thereby. Null if there is none, or if it is disabled. Null
+ * also for a person who has several invitations and has accepted none: the link of one of them decides.
+ */
 export async function findOperatorByEmail(
   database: Queryable,
   email: string,
 ): Promise<Session['operator'] | null> {
-  const [operator] = await database.query<OperatorRow>(selectByEmail, [email.trim().toLowerCase()])
-  return operator === undefined ? null : asOperator(operator)
+  type Row = OperatorRow & { isActive: boolean; hasJoined: boolean; isNoteDue: boolean }
+  const [operator, other] = await database.query<Row>(selectOfProxy, [email.trim().toLowerCase()])
+  if (!operator?.isActive || (!operator.hasJoined && other?.isActive)) return null
+  if (operator.isNoteDue) await database.query(noteProxySignIn, [operator.id])
+  return asOperator(operator)
 }
 
 /** $1 operator id bigint */
@@ -130,7 +166,7 @@ export async function changePassword(
   const id = operator.operatorId as bigint
   type Row = { email: string; passwordHash: string | null }
   const [stored] = await database.query<Row>(selectPassword, [id])
-  if (stored === undefined || !(await isPassword(current, stored.passwordHash)))
+  if (stored === undefined || !(await isPassword(current, stored.passwordHash, true)))
     refuseInput('current', 'is not your password')
   await requireGoodPassword(password, stored.email)
   const hash = await hashPassword(password)
