@@ -129,3 +129,28 @@ it('is considered by every statement that takes what is due', async () => {
   const taking = all.filter(({ text }) => /skip locked/.test(text) && /(leased_until|due_at)\b/.test(text))
   expect(taking.length).toBeGreaterThan(5)
 })
+
+it('is found by ranges of the indexes', async () => {
+  const { database } = await createTestDatabase()
+  const found = {
+    'claim-due-deliveries': 4,
+    'take-due-accounts': 1,
+    'take-due-account-figures': 1,
+    'take-due-profiles': 3,
+  }
+  const all = await loadStatements()
+  for (const [name, parameters] of Object.entries(found)) {
+    const values = Array(parameters).fill('null')
+    // A connection of the service, whose settings the plans depend on.
+    const plan = await database.transaction(async (transaction) => {
+      await transaction.query(`prepare planned as ${all.find((each) => each.name === name)?.text}`)
+      const rows = await transaction.query(`explain (costs off) execute planned (${values})`)
+      await transaction.query('deallocate planned')
+      return rows.map((row) => row['QUERY PLAN']).join('\n')
+    })
+    expect(plan, name).toMatch(/Index Cond: .*due_at >= .*due_at < /)
+    expect(plan, name).not.toMatch(
+      /Function Scan on due_ranges|Seq Scan on (endpoint_delivery|account_check|audience_member)/,
+    )
+  }
+})

@@ -73,7 +73,10 @@ it.runIf(hasDisk)(
       refused.push(...deliveries.filter((_, i) => statuses[i] === 503))
     }
 
-    const health = async () => (await (await fetch(`${service.url}/api/health`)).json()).status
+    const health = async () => {
+      const { status } = (await (await fetch(`${service.url}/api/health`)).json()) as { status: string }
+      return status
+    }
     // A few deliveries still fit into pages that are allocated already.
     const sendMore = async () => {
       const delivery = next()
