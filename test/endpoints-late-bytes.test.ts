@@ -67,7 +67,7 @@ async function startOther() {
   await service.deliver(tenant, [message])
   const [row] = await database.query<{ id: bigint }>('select id from endpoint_delivery')
   await database.query(`update endpoint set status = 'active'`)
-  await database.query(`update endpoint_delivery set leased_until = now() + interval '1 hour'`)
+  await database.query(`update endpoint_delivery set leased_until = now() + interval '1 minute'`)
   const connection = database.pin()
   const delivery = { id: row?.id as bigint, accountId: tenant.accountId, endpointId }
   const member = await service.member(tenant, 'Ugone')

@@ -1,6 +1,5 @@
 /** Audience files that operators upload: what is changed, what is refused, and what stays of the file. */
 import { afterEach, describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
 import { updateOperator } from '../src/operator/people/operators.ts'
@@ -203,7 +202,7 @@ describe('an upload', () => {
     expect((await sendPiece(operator, '0', 0, Buffer.from('x'))).status).toBe(404)
   })
 
-  it('is deleted when it is cancelled, and an hour after its last piece', async () => {
+  it('is deleted when it is cancelled, and a minute after its last piece', async () => {
     const tenant = await addAudience(1)
     for (const end of ['cancelled', 'abandoned']) {
       const { job } = (await start(tenant, { format: 'csv', size: 100 })).json
@@ -211,16 +210,15 @@ describe('an upload', () => {
       expect(await countPieces()).toBe(1)
       if (end === 'cancelled') await operator.post(`/api/jobs/${job.id}/cancel`)
       else {
-        await database.query(`update job set stepped_at = now() - interval '61 minutes' where id = $1`, [
-          job.id,
-        ])
-        const days = {
-          retentionDays: 0,
-          deduplicationDays: 30,
-          trackingRetentionDays: 30,
-          auditRetentionDays: 400,
-        }
-        await database.session((session) => runMaintenance(session, days))
+        const pause = (seconds: number) =>
+          database.query(`update job set stepped_at = now() - $2 * interval '1 second' where id = $1`, [
+            ...[job.id, seconds],
+          ])
+        await pause(50)
+        await takeTurn(database)
+        expect((await jobOf(job)).status).toBe('uploading')
+        await pause(61)
+        await takeTurn(database)
         expect(await jobOf(job)).toMatchObject({ status: 'failed', reason: 'upload_abandoned' })
       }
       expect(await countPieces()).toBe(0)

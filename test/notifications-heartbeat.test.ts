@@ -1,4 +1,5 @@
 /** HEARTBEAT_URL: a watchdog outside learns when the service cannot store. */
+import pg from 'pg'
 import { expect, it, onTestFinished } from 'vitest'
 import { Heartbeat } from '../src/background/notifications/heartbeat.ts'
 import { Secret } from '../src/config/secret.ts'
@@ -7,6 +8,9 @@ import { type Receiver, startReceiver } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
 
 const { database, connection } = await createTestDatabase()
+
+/** As of a full disk. */
+const diskFull = Object.assign(new pg.DatabaseError('could not extend file', 0, 'error'), { code: '53100' })
 
 const expire = () => database.query(`update notification_watch set heartbeat_at = '-infinity'`)
 const count = (receiver: Receiver, wanted: number) =>
@@ -24,6 +28,7 @@ interface Tries {
 function startHeartbeat(url: string, on = database, logged: string[] = []): Tries {
   const tries = { count: 0, failed: 0 }
   const counting = {
+    state: () => on.state(),
     query: async (...args: Parameters<typeof on.query>) => {
       tries.count += 1
       return on.query(...args).catch((error: Error) => {
@@ -83,6 +88,28 @@ it('is not requested while nothing can be committed', async () => {
     expect(receiver.received).toEqual([])
     await session.query('rollback')
   })
+  await count(receiver, 1)
+})
+
+it('is requested by no process while the last delivery to one of them could not be stored', async () => {
+  await expire()
+  const receiver = await startReceiver()
+  const failing = openDatabase(connection)
+  failing.noteDelivery(diskFull)
+  const tries = startHeartbeat(receiver.url, failing)
+  // The first try has ended.
+  await eventually(
+    async () => tries.count,
+    (count) => count > 1,
+  )
+  const others = startHeartbeat(receiver.url)
+  await eventually(
+    async () => Math.min(tries.count, others.count),
+    (tried) => tried > 20,
+  )
+  expect(receiver.received).toEqual([])
+  failing.noteDelivery(null)
+  await expire()
   await count(receiver, 1)
 })
 

@@ -171,14 +171,15 @@ function failed(
 // Limits webhook tests. The platform allows 60 per account and hour. The database counts them for all instances.
 
 const TESTS_PER_HOUR = 60
+/** Null before the first test. */
+const IS_HOUR_OVER = `is_due(webhook_test_hour + interval '1 hour', interval '1 hour') is not false`
 
 /** $1 id bigint, $2 tests per hour integer. Starts a new hour if the last one is over. Returns no row at the limit. */
 const countTest = statement('count-webhook-test')`
     update official_account
-       set webhook_test_hour = case when webhook_test_hour > now() - interval '1 hour' then webhook_test_hour else now() end,
-           webhook_test_count = case when webhook_test_hour > now() - interval '1 hour' then webhook_test_count else 0 end + 1
-     where id = $1
-       and (webhook_test_hour > now() - interval '1 hour' and webhook_test_count >= $2) is not true
+       set webhook_test_hour = case when ${IS_HOUR_OVER} then now() else webhook_test_hour end,
+           webhook_test_count = case when ${IS_HOUR_OVER} then 0 else webhook_test_count end + 1
+     where id = $1 and (${IS_HOUR_OVER} or webhook_test_count < $2)
     returning id`
 
 /** $1 id bigint */

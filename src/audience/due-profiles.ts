@@ -33,9 +33,10 @@ const takeDue = statement('take-due-profiles')`
     with due as (
       select m.channel_oa_id, m.id
         from unnest($1::bigint[]) as account_id
+       cross join due_ranges(interval '31 days') range
        cross join lateral (
          select channel_oa_id, id from audience_member
-          where channel_oa_id = account_id and profile_due_at <= now()
+          where channel_oa_id = account_id and profile_due_at >= range.since and profile_due_at < range.until
           order by profile_due_at limit $2
             for update skip locked) m
        limit $3

@@ -68,7 +68,8 @@ export const pendingEndpoints = statement('pending-endpoints')`
 
 /**
  * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts a delivery after several
- * failures in a row. Then its backlog is due, except for deliveries that were tried after the recovery.
+ * failures in a row. Then its backlog is due, except for deliveries that were tried after the recovery. A retry is due within 2 hours
+ * (LAST_RETRY_MS).
  *
  * $1 bigint[]: endpoints; $2 int[]: how many deliveries each may take; $3 int[]: milliseconds since the recovery, null for
  * none; $4 int: milliseconds of the lease.
@@ -78,11 +79,12 @@ export const claimDue = statement('claim-due-deliveries')`
       select d.channel_oa_id, d.id
         from unnest($1::bigint[], $2::int[], $3::int[]) as w (endpoint_id, room, recovered_ms)
         join lateral (select from endpoint where id = w.endpoint_id and status = 'active' offset 0) p on true
+       cross join due_ranges(interval '2 hours') range
         join lateral (
           select channel_oa_id, id from endpoint_delivery
-           where endpoint_id = w.endpoint_id and failed_at is null and leased_until <= now()
-             and due_at <= case when w.recovered_ms is null then now() else 'infinity' end
-             and (due_at <= now() or last_attempt_at < now() - w.recovered_ms * interval '1 millisecond')
+           where endpoint_id = w.endpoint_id and failed_at is null and is_due(leased_until, $4 * interval '1 millisecond')
+             and due_at >= range.since and due_at < case when w.recovered_ms is null then range.until else 'infinity' end
+             and (due_at < range.until or last_attempt_at < now() - w.recovered_ms * interval '1 millisecond')
            order by due_at limit w.room for update skip locked) d on true
     )
     update endpoint_delivery d

@@ -31,7 +31,7 @@ const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
     with tried as (
       select channel_oa_id, id from endpoint_delivery
        where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
-         and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and leased_until <= now()
+         and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and is_due(leased_until, interval '30 seconds')
        order by id limit $4 for update skip locked
     ), made_due as (
       update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())

@@ -20,7 +20,7 @@ const FLUSH_MAX_SECONDS = 10
 const leaveRefused = statement('leave-refused-deliveries')`
     with refused as (
       update endpoint_delivery set failed_at = now(), job_id = null
-       where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and leased_until <= now() and attempts > $2
+       where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and is_due(leased_until, interval '30 seconds') and attempts > $2
          and status between 400 and 499 and status <> all ('{408,410,429}')
       returning coalesce(cardinality(event_ids), 1) as items
     )

@@ -112,8 +112,10 @@ export class Settlements {
   }
 }
 
+/** Results of endpoints are first, because the removal of an endpoint locks them before its deliveries. */
 function statementsFor({ completed, postponed, released, responses, attempts }: Ended): BoundStatement[] {
   const statements: BoundStatement[] = []
+  if (responses.size > 0) statements.push(bindResults(responses, attempts))
   if (completed.length > 0) {
     const changes = int8Array(completed.map(({ change }) => change))
     const values = [...keysOf(completed.map(({ delivery }) => delivery)), changes]
@@ -131,7 +133,6 @@ function statementsFor({ completed, postponed, released, responses, attempts }: 
     statements.push({ statement: postponeDeliveries, values })
   }
   if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
-  if (responses.size > 0) statements.push(bindResults(responses, attempts))
   return statements
 }
 

@@ -20,7 +20,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
     const state = await database.state()
     if (state !== 'down' && !isClosing()) {
       const { replication } = database
-      const status = state === 'read-only' ? 'degraded' : 'ok'
+      const status = state === 'read-only' || state === 'failing' ? 'degraded' : 'ok'
       return { status, database: state, ...(replication === null ? {} : { replication }) }
     }
     const message = state === 'down' ? 'The database does not respond' : 'The service is shutting down'
@@ -55,9 +55,13 @@ export const healthSchema: FastifySchema = {
           status: Type.Union([Type.Literal('ok'), Type.Literal('degraded')], {
             description: '`degraded`: clients can read, but nothing can be stored.',
           }),
-          database: Type.Union([Type.Literal('up'), Type.Literal('read-only'), Type.Literal('none')], {
-            description: '`none`: the service was started without a database.',
-          }),
+          database: Type.Union(
+            ['up', 'read-only', 'failing', 'none'].map((state) => Type.Literal(state)),
+            {
+              description:
+                '`failing`: it responds, but the last delivery to this process could not be stored, for example because its disk is full. `none`: the service was started without a database.',
+            },
+          ),
           replication: Type.Optional(
             Type.Union(
               REPLICATION_STATES.map((state) => Type.Literal(state)),

@@ -78,8 +78,10 @@ export class Intake {
     }
     const outcomes = await this.#queueUp(admission, events, forwarded).catch((error) => {
       this.#counts.addFailed(admission.accountId, this.#source)
+      this.#database.noteDelivery(error)
       throw error
     })
+    this.#database.noteDelivery(null)
     if (outcomes.includes('stale')) return 'stale'
     // A duplicate waits, too: the first attempt may have failed before it had waited.
     if (events.some(({ effect }) => effect.type === 'unsend')) await this.#senders.pass(admission.accountId)

@@ -2,7 +2,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { clockCompared, databaseBusy, READ_OUTCOMES, readServed } from './facts.ts'
 
-const DATABASE_STATES = ['up', 'read-only', 'down']
+const DATABASE_STATES = ['up', 'read-only', 'failing', 'down']
 const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
 
 export interface WatchedDatabase {
@@ -59,7 +59,7 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   new Gauge({
     name: 'oa_audience_database_state',
     aggregator: 'max',
-    help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), or down',
+    help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), failing (the last delivery could not be stored), or down',
     labelNames: ['state'] as const,
     registers: [registry],
     async collect() {

@@ -8,8 +8,11 @@ import type { Reads } from './replication/reads.ts'
 import type { ReplicationState } from './replication/replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 
-/** `read-only`: it responds, but refuses writes. `down`: it does not respond in time. `none`: started without a database. */
-export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
+/**
+ * `read-only`: it responds, but refuses writes. `failing`: it responds, but the last delivery could not be stored, for example because
+ * its disk is full. `down`: it does not respond in time. `none`: started without a database.
+ */
+export type DatabaseState = 'up' | 'read-only' | 'failing' | 'down' | 'none'
 
 /** Each kind of lookup has a separate connection, so that a lock on one table does not delay the others. */
 export type LookupKind = 'caller' | 'account'
@@ -21,6 +24,8 @@ export interface Database extends Transactions {
   requireConfigured(): void
   /** Never throws, and is not delayed by load. */
   state(): Promise<DatabaseState>
+  /** Call it for each delivery, with null if it was stored. `state` depends on the last one. */
+  noteDelivery(error: unknown): void
   /** Result of the last check of the standbys. Null if no standby is expected, or before the first check. */
   readonly replication: ReplicationState | null
   /** For a client's reads and writes of an account. A query throws DatabaseBusy if it waits too long for a connection. */
@@ -48,6 +53,7 @@ export class NoDatabase implements Database {
   readonly replication = null
   readonly secretKeys = SecretKeys.NONE
   readonly requireConfigured = fail
+  readonly noteDelivery = (): void => undefined
   readonly query = refuse
   readonly lookup = refuse
   readonly transaction = refuse

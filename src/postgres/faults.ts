@@ -83,6 +83,15 @@ function isTemporary(error: unknown): boolean {
   )
 }
 
+/**
+ * Whether the database responds, but cannot store: its disk is full, or a column is missing. The other classes concern the connection
+ * (08), the data (22, 23, 54), a conflict (40), a lock (55), a time limit or a shutdown (57), or a read-only database.
+ */
+export function preventsStoring(error: unknown): boolean {
+  const code = sqlStateOf(error)
+  return code !== null && code !== READ_ONLY && !/^(08|22|23|40|54|55|57)/.test(code)
+}
+
 /** Returns null for an error that did not come from the database. */
 export function sqlStateOf(error: unknown): string | null {
   const origin = error instanceof DatabaseUnavailable ? error.cause : error

@@ -73,10 +73,24 @@ it.runIf(hasDisk)(
       refused.push(...deliveries.filter((_, i) => statuses[i] === 503))
     }
 
+    const health = async () => {
+      const { status } = (await (await fetch(`${service.url}/api/health`)).json()) as { status: string }
+      return status
+    }
+    // A few deliveries still fit into pages that are allocated already.
+    const sendMore = async () => {
+      const delivery = next()
+      const status = await send(delivery)
+      if (status === 503) refused.push(delivery)
+      return [status, await health()]
+    }
+    await expect.poll(sendMore, { timeout: 60_000 }).toEqual([503, 'degraded'])
+
     rmSync(ballast)
     for (const delivery of refused) {
       await expect.poll(() => send(delivery), { timeout: 60_000 }).toBe(200)
     }
+    expect(await health()).toBe('ok')
     const members = await database.query(`select user_id, event_count from audience_member`)
     expect(members).toEqual([{ user_id: 'U1', event_count: BigInt(count()) }])
     expect(service.child.exitCode).toBeNull()

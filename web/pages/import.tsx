@@ -12,8 +12,8 @@ import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
-/** The limit of a body is 1 MiB. */
-const PIECE_BYTES = 512 * 1024
+/** An upload without a piece for a minute ends, so a slow connection must send each in time. */
+const PIECE_BYTES = 128 * 1024
 const CELL_LENGTH = 60
 const COLUMNS_SHOWN = 8
 

@@ -57,7 +57,7 @@ export function TaskProgress({
       {outcomes?.(task)}
       {failure && <Failure error={failure} />}
       <ActionFailure error={error} />
-      {!hasEnded && isManager && (
+      {!hasEnded && isManager && task.kind !== 'account.remove' && (
         <button type="button" class="small" disabled={isRunning} onClick={cancel}>
           {t.tasks.cancel}
         </button>

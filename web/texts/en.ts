@@ -559,7 +559,7 @@ export const en = {
       endpoint_removed: 'The endpoint was removed.',
       receiver_failed:
         'The receiver has accepted nothing for 24 hours. What it lacks is a failed delivery: fix the receiver and retry it.',
-      upload_abandoned: 'The upload was not continued for an hour.',
+      upload_abandoned: 'The upload was not continued for a minute.',
       columns_missing:
         'The first line must name the columns: userId or id, and externalId, tags or attributes.',
       secret_unreadable:

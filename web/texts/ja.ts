@@ -834,7 +834,7 @@ export const ja: Texts = {
       endpoint_removed: 'エンドポイントが削除されました。',
       receiver_failed:
         '受信側が 24 時間何も受け付けませんでした。届いていない分は失敗した配信にあります。受信側を直してから再試行してください。',
-      upload_abandoned: 'アップロードが1時間続けられませんでした。',
+      upload_abandoned: 'アップロードが1分間続けられませんでした。',
       columns_missing:
         '1行目に列名が必要です。userId または id と、externalId、tags、attributes のいずれかです。',
       secret_unreadable:

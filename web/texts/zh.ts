@@ -806,7 +806,7 @@ export const zh: Texts = {
       account_removed: '帳號已移除。',
       endpoint_removed: '端點已移除。',
       receiver_failed: '接收端 24 小時未接受任何傳送。未送達的部分列於失敗的傳送：請修正接收端後重試。',
-      upload_abandoned: '上傳中斷超過一小時。',
+      upload_abandoned: '上傳中斷超過一分鐘。',
       columns_missing: '第一行必須有欄位名稱：userId 或 id，以及 externalId、tags 或 attributes。',
       secret_unreadable: '沒有任何金鑰能讀取帳號的密鑰。請檢查服務的設定。',
       unexpected_error: '因未預期的錯誤而結束。詳情請見服務的記錄。',

@@ -1,7 +1,6 @@
 /** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
-import { ENDED } from '../../operator/jobs/job.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
@@ -18,9 +17,6 @@ const JOBS_KEPT_DAYS = 30
 
 /** A message that is not sent within a day has failed permanently. Reminders repeat what is older. */
 const NOTIFICATIONS_KEPT_DAYS = 30
-
-/** A browser sends the next piece of a file within seconds. What it has uploaded contains personal data. */
-const UPLOAD_PAUSE_MAX_MINUTES = 60
 
 /** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
@@ -62,7 +58,6 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
   await deleteInBatches(session, deleteActivity, auditRetentionDays)
-  await session.query(endAbandonedUploads, [UPLOAD_PAUSE_MAX_MINUTES])
   await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
   await deleteInBatches(session, deleteNotifications, NOTIFICATIONS_KEPT_DAYS)
 }
@@ -171,14 +166,6 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
-
-/** $1 minutes int */
-const endAbandonedUploads = statement('end-abandoned-uploads')`
-    with ended as (
-      update job set status = 'failed', reason = 'upload_abandoned', ${ENDED}
-       where status = 'uploading' and stepped_at < now() - $1 * interval '1 minute'
-      returning id)
-    delete from job_file using ended where job_id = ended.id`
 
 const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
 

@@ -21,8 +21,13 @@ const PASS_MAX = 100
  */
 const takeDue = statement('take-due-account-figures')`
     with due as materialized (
-      select channel_oa_id as id, counted_at, counted_change from account_check
-       where count_due_at <= now() order by count_due_at limit $1 for update skip locked
+      select c.channel_oa_id as id, c.counted_at, c.counted_change
+        from due_ranges(interval '10 minutes') range
+       cross join lateral (
+         select channel_oa_id, counted_at, counted_change from account_check
+          where count_due_at >= range.since and count_due_at < range.until
+          order by count_due_at limit $1 for update skip locked) c
+       limit $1
     ), figures as materialized (
       select due.id, last.last_at, silence_chance(due.id, last.last_at), before.deliveries, before.events, before.failed,
              followers.week_ago, gap.day, gap.missing
@@ -65,7 +70,7 @@ const takeDue = statement('take-due-account-figures')`
        where c.channel_oa_id = f.id and c.channel_oa_id = any (array(select id from due))
     )
     select id,
-           counted_at is null or counted_at < now() - interval '1 hour'
+           counted_at is null or is_due(counted_at + interval '1 hour', interval '1 hour')
              or counted_change is distinct from (select max(m.change) from audience_member m
                                                   where m.channel_oa_id = due.id) as is_outdated
       from due`

@@ -12,7 +12,12 @@ import { type Queryable, type Row, statement } from '../../postgres/statement.ts
  */
 const takeDue = statement('take-due-accounts')`
     with due as materialized (
-      select channel_oa_id from account_check where due_at <= now() order by due_at limit $1 for update skip locked
+      select c.channel_oa_id
+        from due_ranges(interval '1 hour') range
+       cross join lateral (
+         select channel_oa_id from account_check
+          where due_at >= range.since and due_at < range.until order by due_at limit $1 for update skip locked) c
+       limit $1
     ), taken as (
       update account_check set due_at = now() + interval '1 hour'
        where channel_oa_id = any (array(select channel_oa_id from due))

@@ -9,13 +9,13 @@ import type { Alert, Level } from './transitions.ts'
 // Times are milliseconds since 1970 of the database's clock, which all instances share.
 
 /**
- * Returns no row unless this process makes the next pass. A time in the future is wrong: the database's clock was corrected.
+ * Returns no row unless this process makes the next pass.
  *
  * $1 float8: milliseconds between passes
  */
 const claimNext = statement('claim-notification-pass')`
     update notification_watch set pass = pass + 1, passed_at = now()
-     where passed_at < now() - $1::float8 * interval '1 millisecond' or passed_at > now() + interval '1 minute'
+     where is_due(passed_at + $1::float8 * interval '1 millisecond', $1::float8 * interval '1 millisecond')
     returning pass, extract(epoch from now())::float8 * 1000 as now,
               exists (select from notification_channel where status = 'active') as "hasChannels"`
 

@@ -1,12 +1,14 @@
 /**
  * Requests HEARTBEAT_URL once a minute while the database stores. A watchdog outside, such as healthchecks.io, alerts when the requests
- * stop. The statement that chooses the process of this minute is the proof: it has committed, as a delivery of LINE would have.
+ * stop. The statement that chooses the process of this minute is a proof: it has committed. It needs no room on the disk, as a delivery
+ * does. So a process whose last delivery could not be stored takes every turn, also those of others, and requests nothing.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
 import { heartbeatSent } from '../../observability/facts.ts'
-import { type Queryable, statement } from '../../postgres/statement.ts'
+import type { Database } from '../../postgres/database.ts'
+import { statement } from '../../postgres/statement.ts'
 
 /** Each process tries so often, and one of them has its turn after 55 s. So there are 55 to 65 s between two requests. */
 const TRY_INTERVAL_MS = 10_000
@@ -15,19 +17,23 @@ const RETRY_MS = 10_000
 /** A database that does not respond may hold the statement for longer than a shutdown may take. */
 const STOP_MAX_MS = 3_000
 
-/** Returns one row in one process of each minute. A time in the future is wrong: the database's clock was corrected. */
+/** Returns one row in one process of each minute. */
 const beat = statement('beat-heart')`
     update notification_watch set heartbeat_at = now()
-     where heartbeat_at < now() - interval '55 seconds' or heartbeat_at > now() + interval '1 minute'
+     where is_due(heartbeat_at + interval '55 seconds', interval '55 seconds')
     returning true as "isChosen"`
+
+const skipBeat = statement('skip-heart-beat')`update notification_watch set heartbeat_at = now()`
 
 export interface HeartbeatIntervals {
   tryMs: number
   retryMs: number
 }
 
+type Beating = Pick<Database, 'query' | 'state'>
+
 export class Heartbeat {
-  readonly #database: Queryable
+  readonly #database: Beating
   readonly #url: Secret
   readonly #log: FastifyBaseLogger
   readonly #intervals: HeartbeatIntervals
@@ -36,7 +42,7 @@ export class Heartbeat {
   #hasFailed = false
 
   constructor(
-    database: Queryable,
+    database: Beating,
     url: Secret,
     log: FastifyBaseLogger,
     intervals: Partial<HeartbeatIntervals> = {},
@@ -60,7 +66,8 @@ export class Heartbeat {
     const { signal } = this.#stopped
     while (!signal.aborted) {
       // If the database does not store, nothing is requested.
-      const chosen = await this.#database.query(beat).catch(() => [])
+      const isFailing = (await this.#database.state()) === 'failing'
+      const chosen = await this.#database.query(isFailing ? skipBeat : beat).catch(() => [])
       if (chosen.length > 0) await this.#send()
       await sleep(this.#intervals.tryMs, undefined, { signal }).catch(() => undefined)
     }

@@ -27,7 +27,6 @@ import {
   expireNotifications,
   LEASE_SECONDS,
   postponeNotification,
-  recoverNotifications,
 } from './queue.ts'
 
 const POLL_MS = 1_000
@@ -96,7 +95,6 @@ export class Outbox {
 
   async #claim(): Promise<void> {
     if (performance.now() - this.#maintainedAtMs > MAINTENANCE_INTERVAL_MS) {
-      await recoverNotifications(this.#database)
       await expireNotifications(this.#database)
       this.#maintainedAtMs = performance.now()
     }

@@ -17,6 +17,10 @@ export interface Claim {
   attempts: number
 }
 
+/** A retry follows within 2 hours. Only quiet hours postpone a message for longer, before its first attempt and within a day. */
+const IS_DUE = `is_due(due_at, case when attempts > 0 then interval '2 hours' when created_at > now() then '0' else '1 day' end)`
+const IS_FREE = `is_due(leased_until, interval '${LEASE_SECONDS} seconds')`
+
 /**
  * Active channels with a message that is due, and to which no process sends. Channels whose receivers accept messages come first, then
  * those whose messages have waited for longest. An organization gets its share of this process: its receivers may all hang. Until the
@@ -28,7 +32,7 @@ const lockDueChannels = statement('lock-channels-with-due-notifications')`
     with due as materialized (
       select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing
         from notification where sent_at is null and failed_at is null
-       group by notification_channel_id having min(due_at) <= now() and max(leased_until) <= now()),
+       group by notification_channel_id having bool_or(${IS_DUE}) and bool_and(${IS_FREE})),
     busy as materialized (
       select organization_id, count(*) as channels from notification_channel where id = any ($2) group by organization_id),
     ranked as materialized (
@@ -60,13 +64,13 @@ const claimDue = statement('claim-due-notifications')`
        cross join lateral (
          select n.id from notification n
           where n.notification_channel_id = channel.id
-            and n.sent_at is null and n.failed_at is null and n.due_at <= now() and n.leased_until <= now()
+            and n.sent_at is null and n.failed_at is null and ${IS_DUE} and ${IS_FREE}
           order by n.due_at, n.id
           limit 1
             for update skip locked) due
        where not exists (select from notification busy
                           where busy.notification_channel_id = channel.id
-                            and busy.sent_at is null and busy.failed_at is null and busy.leased_until > now()))
+                            and busy.sent_at is null and busy.failed_at is null and not ${IS_FREE}))
     update notification
        set attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, now()),
            leased_until = now() + $2 * interval '1 second'
@@ -91,21 +95,7 @@ export function claimNotifications(
 /** Messages that a paused channel did not receive in time. What a receiver responded before is kept. $1 hours int */
 const expire = statement('expire-notifications')`
     update notification set failed_at = now(), answer = coalesce(answer, 'expired')
-     where sent_at is null and failed_at is null and leased_until <= now() and due_at < now() - $1 * interval '1 hour'`
-
-/**
- * After the database's clock was set back, a lease or a due time may be a day away.
- */
-const recover = statement('recover-notifications-after-clock-step')`
-    update notification set due_at = least(due_at, now()), leased_until = '-infinity'
-     where sent_at is null and failed_at is null
-       and (leased_until > now() + interval '2 minutes'
-            or (attempts = 0 and due_at > now() and created_at > now() + interval '1 minute')
-            or (attempts > 0 and due_at > now() + interval '3 hours'))`
-
-export async function recoverNotifications(database: Queryable): Promise<void> {
-  await database.query(recover)
-}
+     where sent_at is null and failed_at is null and ${IS_FREE} and due_at < now() - $1 * interval '1 hour'`
 
 export async function expireNotifications(database: Queryable): Promise<void> {
   await database.query(expire, [RETRY_HOURS])

@@ -79,7 +79,7 @@ const PAGE_SIZE = 500
 /**
  * The account monitor stores the probability of a silence and the counts of past hours. A later delivery ends that silence. If no
  * instance has run the monitor for twice its interval, both are computed here. An account with deliveries in this hour or the one
- * before is not silent.
+ * before is not silent. An account that is being removed has no status: its credentials are deleted.
  *
  * $1 least account id bigint; $2 accounts int; $3 organization ids bigint[], null: all
  */
@@ -164,6 +164,7 @@ const selectFleet = statement('select-fleet')`
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
      where a.id = any (array(select id from official_account
                                where id >= $1 and ($3::bigint[] is null or organization_id = any ($3))
+                                 and is_being_removed is not true
                                order by id limit $2))
      order by a.id`
 

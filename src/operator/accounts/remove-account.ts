@@ -7,7 +7,7 @@
  * 2. Its rows are deleted in batches, so that no statement is long.
  * 3. One transaction locks out flushes again, and deletes the last rows and the account.
  *
- * To continue an interrupted removal, run it again.
+ * To continue an interrupted removal, run it again. Otherwise, maintenance continues it within an hour (continueRemovals).
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { lockOutSendersAndFlushes } from '../../audience/erasure-lock.ts'

@@ -149,7 +149,7 @@ export interface DeliveryPosition {
   id: bigint
 }
 
-const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when leased_until > now() then 'sending' else 'pending' end as status,
+const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when not is_due(leased_until, interval '30 seconds') then 'sending' else 'pending' end as status,
          type, member_id as "memberId", coalesce(cardinality(event_keys), cardinality(event_ids)) as events,
          job_id is not null or event_ids is not null as "isReplay", attempts,
          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",

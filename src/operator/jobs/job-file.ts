@@ -3,8 +3,10 @@ import { AppError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import type { Job } from './job.ts'
+import { ENDED, type Job } from './job.ts'
 
+/** The page sends a piece of 128 KiB at a time, so a connection needs 2.2 KiB/s. */
+const UPLOAD_PAUSE_MAX_SECONDS = 60
 /** A million lines of 250 bytes. */
 export const FILE_MAX_BYTES = 256 * 1024 * 1024
 /** Bytes per query. A batch of 100 entries has some 20 KiB. */
@@ -50,6 +52,19 @@ const touchUpload = statement('touch-upload')`
 /** $1 job id bigint */
 const startImport = statement('start-import')`
     update job set status = 'running', stepped_at = clock_timestamp() where id = $1`
+
+/** $1 seconds int */
+const endAbandoned = statement('end-abandoned-uploads')`
+    with ended as (
+      update job set status = 'failed', reason = 'upload_abandoned', ${ENDED}
+       where status = 'uploading' and is_due(stepped_at + $1 * interval '1 second', $1 * interval '1 second')
+      returning id)
+    delete from job_file using ended where job_id = ended.id`
+
+/** Ends imports whose file does not arrive. Until then, they count as tasks of their organization. */
+export async function endAbandonedUploads(database: Queryable): Promise<void> {
+  await database.query(endAbandoned, [UPLOAD_PAUSE_MAX_SECONDS])
+}
 
 interface LockedUpload
   extends Record<string, unknown>,

@@ -76,11 +76,14 @@ export type JobActivity = Omit<NewActivity, 'organizationId' | 'accountId'>
 /**
  * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,
  * $6 actor text, $7 request id text or null, $8 parameters jsonb, $9 position jsonb or null, $10 total bigint or null, $11 status text,
- * $12 maximum number of jobs of the organization int, $13 maximum number of jobs int, $14 kinds that are counted apart text[]
+ * $12 maximum number of jobs of the organization int, $13 maximum number of jobs int, $14 kinds that are counted apart text[].
+ * Uploads, whose files may never arrive, do not keep a removal from its start.
  */
 const insertJob = statement('insert-job')`
     with unfinished as materialized (
-      select organization_id from job where status in ('running', 'uploading') and (kind = any ($14)) = ($1 = any ($14)))
+      select organization_id from job
+       where status in ('running', 'uploading') and (kind = any ($14)) = ($1 = any ($14))
+         and (status = 'running' or $1 <> 'account.remove'))
     insert into job (kind, channel_oa_id, organization_id, actor_kind, operator_id, actor, request_id, parameters, position, total,
                      status)
     select $1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9::jsonb, $10, $11
@@ -193,10 +196,16 @@ const cancelRunning = statement('cancel-job')`
      where j.id = $3 and j.status in ('running', 'uploading') and ${IS_VISIBLE}
     returning j.organization_id as "organizationId", j.channel_oa_id as "accountId", j.kind, j.done`
 
+const REMOVAL_GOES_ON =
+  'The removal of an account cannot be cancelled, because its credentials are already deleted. Wait for its end.'
+
 /** $1 job id bigint */
 export const deleteFile = statement('delete-job-file')`delete from job_file where job_id = $1`
 
-/** Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. */
+/**
+ * Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. Throws
+ * `invalid_input` for a removal.
+ */
 export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint): Promise<boolean> {
   const { organizationIds, operatorId } = actor
   const [job] = await transaction.query<Pick<Job, 'organizationId' | 'accountId' | 'kind' | 'done'>>(
@@ -204,6 +213,8 @@ export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint
     [organizationIds, operatorId, id],
   )
   if (job === undefined) return false
+  // The transaction takes the change back.
+  if (job.kind === 'account.remove') throw new AppError('invalid_input', { message: REMOVAL_GOES_ON })
   await transaction.query(deleteFile, [id])
   await endDeliveriesOfJob(transaction, id)
   const { organizationId, accountId, kind, done } = job

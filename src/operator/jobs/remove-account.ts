@@ -1,6 +1,6 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
 import { violatedConstraint } from '../../postgres/faults.ts'
-import type { Queryable } from '../../postgres/statement.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
 import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
   deleteNextRows,
@@ -31,6 +31,20 @@ export async function startRemoval(
   await refuseRequests(transaction, accountId)
   await recordAccount(transaction, actor, { action: 'removed', account, changes: { name: [name, null] } })
   return id
+}
+
+/** A command that still removes one of them may go on: both delete the same rows in batches. */
+const continueInterrupted = statement('continue-removals')`
+    insert into job (kind, organization_id, actor_kind, actor, parameters)
+    select 'account.remove', organization_id, 'service', 'service', jsonb_build_object('accountId', id::text, 'name', name)
+      from official_account a
+     where is_being_removed
+       and not exists (select from job where kind = 'account.remove' and status = 'running'
+                                         and parameters->>'accountId' = a.id::text)`
+
+/** Starts a task for each removal whose command was interrupted or whose task has failed. */
+export async function continueRemovals(session: Queryable): Promise<void> {
+  await session.query(continueInterrupted)
 }
 
 export const removeAccountRows: RunStep = async (job, { database, commit }) => {

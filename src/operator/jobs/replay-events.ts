@@ -17,6 +17,7 @@ import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
 import { type Job, startJob } from './job.ts'
 import {
+  dueAtMs,
   examine,
   itemsNow,
   nextAtMs,
@@ -95,7 +96,7 @@ async function continueReplay(transaction: Queryable, job: Job): Promise<Replaye
   const examined = await examine(transaction, job, { endpointId, position: stored, waitingMax: 1 })
   if ('progress' in examined) return examined.progress
   const { state, tally } = examined
-  const position = { ...stored, nextMs: stored.nextMs ?? state.nowMs }
+  const position = { ...stored, nextMs: dueAtMs(stored.nextMs ?? state.nowMs, state.nowMs) }
   // The last delivery is gone: accepted, refused, or without content.
   const done = job.done + BigInt(position.sending)
   const rested: Position = { ...position, sending: 0 }

@@ -88,6 +88,11 @@ function waitMs({ ageMs, dueInMs }: Pick<ReplayState, 'ageMs' | 'dueInMs'>): num
   return Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, ageMs * PART_OF_AGE))
 }
 
+/** When a job may go on. It waits for seconds at most: a later time was stored while the clock of the database was ahead. */
+export function dueAtMs(nextMs: number, nowMs: number): number {
+  return nextMs > nowMs + LONG_WAIT_MS ? nowMs : nextMs
+}
+
 export const itemsPerRequest = (rate: number): number =>
   Math.min(ITEMS_PER_REQUEST_MAX, Math.max(1, Math.round(rate / REQUESTS_PER_SECOND)))
 

@@ -11,6 +11,7 @@ import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
 import { type Job, startJob } from './job.ts'
 import {
+  dueAtMs,
   examine,
   itemsPerRequest,
   nextAtMs,
@@ -81,12 +82,13 @@ const START: Position = { id: String(INT64_MIN), isCommonName: false, isEnd: fal
 
 async function continueResend(transaction: Queryable, job: Job): Promise<Progress> {
   const { endpointId, rate } = job.parameters as Parameters
-  const position = (job.position as Position | null) ?? START
+  const stored = (job.position as Position | null) ?? START
   const waitingMax = Math.max(WAITING_MIN, rate)
-  const of = { endpointId: BigInt(endpointId), position, waitingMax }
+  const of = { endpointId: BigInt(endpointId), position: stored, waitingMax }
   const examined = await examine(transaction, job, of)
   if ('progress' in examined) return examined.progress
   const { state, tally } = examined
+  const position = { ...stored, nextMs: dueAtMs(stored.nextMs, state.nowMs) }
   if (position.isEnd) return awaitEnd(position, state, tally)
   const pauseMs = position.nextMs - state.nowMs
   if (pauseMs > 0) return { position, done: doneOf(position, state.waiting), tally, resumeInMs: pauseMs }

@@ -17,6 +17,7 @@ import { type Queryable, type Row, statement, type Transactions } from '../../po
 import type { OrganizationIds } from '../actor.ts'
 import { toJson } from '../format.ts'
 import { deleteFile, ENDED, type Job, type JobKind } from './job.ts'
+import { endAbandonedUploads } from './job-file.ts'
 import { ALL_KINDS, STEPS } from './kinds.ts'
 import type { Platform, Progress, Step } from './step.ts'
 
@@ -30,11 +31,16 @@ const RETRY_SECONDS = 3
 /** The job was cancelled, or another instance has taken it. */
 class JobLost extends Error {}
 
-/** $1 seconds int, $2 kinds text[] */
+/**
+ * A job whose last step is in the future is next: the clock of the database was corrected.
+ *
+ * $1 seconds of the longest lease int, $2 kinds text[]
+ */
 const claimNext = statement('claim-job')`
     update job set leased_until = now() + $1 * interval '1 second', claim = claim + 1, stepped_at = clock_timestamp()
-     where id = (select id from job where status = 'running' and leased_until <= now() and kind = any ($2)
-                  order by stepped_at limit 1 for no key update skip locked)
+     where id = (select id from job
+                  where status = 'running' and is_due(leased_until, $1 * interval '1 second') and kind = any ($2)
+                  order by stepped_at <= now() + interval '1 minute', stepped_at limit 1 for no key update skip locked)
     returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim,
               actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
 
@@ -98,6 +104,7 @@ export async function takeTurn(
   kinds: readonly JobKind[] = ALL_KINDS,
   onQueued: Step['onQueued'] = () => undefined,
 ): Promise<boolean> {
+  if (kinds.includes('members.import')) await endAbandonedUploads(database)
   const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds])
   if (claimed === undefined) return false
   const turn = new Turn(database, claimed, turnMs, { platform, onQueued })
@@ -156,13 +163,13 @@ class Turn {
     return this.#commit(async () => ({ position: null, done, tally, failure }))
   }
 
-  /** Ends the job and returns null if it must not continue. */
+  /** Ends the job and returns null if it must not continue. A removal always does: half an account is of no use to anybody. */
   async #lock(transaction: Queryable): Promise<LockedJob | null> {
     const { id, claim } = this.#job
     const [locked] = await transaction.query<LockedJob>(lockJob, [id, claim])
     if (locked === undefined) throw new JobLost()
     const refusal = locked.operatorRefusal ?? (locked.isAccountGone ? 'account_removed' : null)
-    if (refusal === null) return locked
+    if (refusal === null || this.#job.kind === 'account.remove') return locked
     await this.#end(transaction, this.#job, 'cancelled', refusal)
     return null
   }

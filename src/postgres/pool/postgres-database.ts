@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { SecretKeys } from '../../config/secret-keys.ts'
 import type { Database, DatabaseState, LookupKind } from '../database.ts'
 import type { Connection } from '../embedded/server.ts'
-import { DatabaseUnavailable, isLostConnection } from '../faults.ts'
+import { DatabaseUnavailable, isLostConnection, preventsStoring } from '../faults.ts'
 import { type QueryPrimary, type Reads, ReplicaReads, type ReplicaServers } from '../replication/reads.ts'
 import { type Replication, type ReplicationState, readReplication } from '../replication/replication.ts'
 import {
@@ -53,6 +53,7 @@ export class PostgresDatabase implements Database {
   readonly reads: Reads
   readonly #replicaReads: ReplicaReads | null
   #probe: Promise<'up' | 'read-only'> | null = null
+  #isFailing = false
   #isReady = false
   #replication: Replication | null = null
 
@@ -125,7 +126,13 @@ export class PostgresDatabase implements Database {
       this.#probe = null
     })
     const late = sleep(STATE_TIMEOUT_MS, 'down' as const, { ref: false })
-    return Promise.race([this.#probe, late]).catch(() => 'down' as const)
+    const state = await Promise.race([this.#probe, late]).catch(() => 'down' as const)
+    return state === 'up' && this.#isFailing ? 'failing' : state
+  }
+
+  noteDelivery(error: unknown): void {
+    if (error === null) this.#isFailing = false
+    else if (preventsStoring(error)) this.#isFailing = true
   }
 
   get replication(): ReplicationState | null {
