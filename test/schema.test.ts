@@ -13,7 +13,7 @@ const REFERENCE_TABLES = [
   ...['notification_channel', 'notification', 'notification_account', 'notification_watch'],
   ...['endpoint_attempt', 'operator', 'operator_session', 'activity', 'job', 'job_file'],
   ...['schema_migration', 'schema_compatibility', 'schema_function', 'change_mark', 'change_server'],
-  'database_restore',
+  ...['database_restore', 'pending_reapply', 'unrecorded_revocation'],
 ]
 
 describe('every table that grows', () => {
