@@ -36,6 +36,8 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   const short = await command('keys', 'add', '--client', kept, '--account', account)
   const url = 'https://receiver.example.com/'
   const endpoint = await command('endpoints', 'add', '--account', account, '--url', url)
+  // The backup has this expiry.
+  await command('keys', 'update', key.id, '--expires-at', '2099-01-01')
   await command('clients', 'rotate', rotated)
   await command('clients', 'revoke', revokedBefore)
   const { url: consoleUrl } = await startConsole(database)
