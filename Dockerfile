@@ -31,7 +31,7 @@ RUN flags="--omit=dev --workspaces=false --include-workspace-root --ignore-scrip
 FROM docker.io/library/postgres:18-bookworm AS backup
 ENV NODE_ENV=production
 COPY --from=build /usr/local/bin/node /usr/local/bin/
-RUN ln -s /app/dist/src/cli/main.js /usr/local/bin/oa-audience && install -d -o 1000 -g 1000 -m 700 /backups
+RUN ln -s /app/dist/src/cli/main.js /usr/local/bin/oa-audience && install -d -o 1000 -g 1000 -m 700 /backups /data
 WORKDIR /app
 COPY --from=production /app/node_modules node_modules
 COPY package.json LICENSE ./

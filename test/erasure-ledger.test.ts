@@ -5,7 +5,7 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
-import { listLedgerFiles, readLedgerFile } from '../src/audience/ledger-files.ts'
+import { LedgerDamage, listLedgerFiles, readLedger } from '../src/audience/ledger-files.ts'
 import { findNewestUnknown, requireLedgerErasures } from '../src/audience/unknown-erasures.ts'
 import { readConfig } from '../src/config/config.ts'
 import { startService } from '../src/main.ts'
@@ -38,8 +38,7 @@ const openService = (path = directory) => startApp(database, { erasureLedger: op
 
 async function recorded() {
   const lines = []
-  for (const path of await listLedgerFiles(directory))
-    for await (const line of readLedgerFile(path)) lines.push(line)
+  for await (const line of readLedger(directory, new LedgerDamage())) lines.push(line)
   return lines
 }
 
@@ -209,7 +208,8 @@ it('a start notices the loss of an erasure that was recorded while older ones we
   expect((await service.erase(tenant, id)).status).toBe(204)
   await ledger.recordAll(database)
   expect(await recorded()).toHaveLength(2_501)
-  const countUnknown = () => database.session((session) => findNewestUnknown(session, directory))
+  const countUnknown = () =>
+    database.session((session) => findNewestUnknown(session, directory, new LedgerDamage()))
   expect(await countUnknown()).toBe(0)
   await load(database, 'delete from erased_person where member_id = $1', [id])
   expect(await countUnknown()).toBe(1)

@@ -94,7 +94,8 @@ describe('after a restore', () => {
       /^The database lacks erasures of ERASURE_LEDGER.*"oa-audience erasures reapply".*$/,
     )
     expect(await erasures('status', backup.env, directory)).toEqual({
-      ...{ ledger: 5, database: 1, notRecorded: 0, unknown: 4 },
+      ...{ ledger: 5, database: 1, notRecorded: 0, lost: 0, unknown: 4 },
+      ...{ unreadable: 0, missing: 0, mustReapply: true },
     })
     const restored = backup.open()
     expect(await erasures('reapply', backup.env, directory)).toEqual({
@@ -238,11 +239,11 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
     /^warning: 1 erasures are not in ERASURE_LEDGER yet\./,
   )
   expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
-    /^error: the database lacks 4 or more .*"oa-audience erasures reapply"\.$/,
+    /^error: the database lacks 4 erasures of .*"oa-audience erasures reapply"\.$/,
   )
   const mistyped = temporaryDirectory()
   expect(await found({ ...backup.env, ERASURE_LEDGER: mistyped })).toMatch(
-    /^warning: ERASURE_LEDGER .* is empty/,
+    /^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded\. Check the path/,
   )
   expect(await found({ ...env, ERASURE_LEDGER: `${directory}/missing` })).toMatch(
     /^error: ERASURE_LEDGER .* cannot be used/,

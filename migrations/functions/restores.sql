@@ -69,6 +69,8 @@ end $$;
 --
 -- Delta feeds refuse times between the two (src/audience/feed-statement.ts). A client that begins again may continue with the newest
 -- time in its copy, so no time of a member may remain in that range.
+--
+-- Sessions and invitations that ended since the backup would be valid again, so all of them end.
 create or replace function record_restore(lost_since timestamptz, lost_from bigint) returns timestamptz language plpgsql as $$
 declare
   -- Clients read times in milliseconds.
@@ -76,6 +78,9 @@ declare
 begin
   perform skip_lost_changes(lost_since, lost_from);
   insert into database_restore (backup_at, restored_at) values (lost_since, restored);
+  insert into pending_reapply default values on conflict do nothing;
+  delete from operator_session;
+  update operator set invitation_hash = null, invitation_expires_at = null where invitation_hash is not null;
   update audience_member set updated_at = restored, change = next_change()
    where updated_at >= lost_since - interval '60 seconds';
   update erased_member set deleted_at = restored, change = next_change() + 1

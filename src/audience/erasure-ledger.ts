@@ -11,22 +11,23 @@ import {
   statement,
   type Transactions,
 } from '../postgres/statement.ts'
-import type { LedgerErasure } from './ledger-line.ts'
+import { ERASURES, type LedgerErasure, REVOCATIONS, type Revocation } from './ledger-line.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 
 /** 1,000 lines × 149 bytes = 0.15 MB per write. */
 const ERASURES_PER_WRITE = 1_000
 
-/** Arbitrary but fixed. This advisory lock lets one instance at a time record left-over erasures. */
+/** Arbitrary but fixed. This advisory lock lets one instance at a time record left-over erasures, and revocations. */
 const RECORD_LOCK = 7_301_007
 
 export class ErasureLedger {
-  readonly #writer: LedgerWriter
+  readonly #writer: LedgerWriter<LedgerErasure>
   /**
    * Writes to a separate file. So erasures do not wait for its writes, and both files end with their newest erasures, which a start
    * compares with the database.
    */
-  readonly #backlogWriter: LedgerWriter
+  readonly #backlogWriter: LedgerWriter<LedgerErasure>
+  readonly #revocationWriter: LedgerWriter<Revocation>
 
   /** @param directory null: none is configured */
   static of(directory: string | null): ErasureLedger | null {
@@ -35,8 +36,9 @@ export class ErasureLedger {
 
   /** @param writeTimeoutMs limit of one append; by default that of LedgerWriter */
   constructor(directory: string, writeTimeoutMs?: number) {
-    this.#writer = new LedgerWriter(directory, writeTimeoutMs)
-    this.#backlogWriter = new LedgerWriter(directory, writeTimeoutMs)
+    this.#writer = new LedgerWriter(directory, ERASURES, writeTimeoutMs)
+    this.#backlogWriter = new LedgerWriter(directory, ERASURES, writeTimeoutMs)
+    this.#revocationWriter = new LedgerWriter(directory, REVOCATIONS, writeTimeoutMs)
   }
 
   /** Resolves when the committed erasure of the member is on disk in the ledger. */
@@ -49,13 +51,15 @@ export class ErasureLedger {
     return this.#record(database, selectUnrecordedPerson, [accountId, userId])
   }
 
-  /** Records all left-over erasures, the oldest first, unless another instance is doing it. */
+  /** Records all left-over erasures and all revocations, the oldest first, unless another instance is doing it. */
   async recordAll(database: Transactions): Promise<void> {
     while (await database.transaction((transaction) => this.#recordOldest(transaction)));
+    while (await database.transaction((transaction) => this.#recordRevocations(transaction)));
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#writer.close(), this.#backlogWriter.close()])
+    const writers = [this.#writer, this.#backlogWriter, this.#revocationWriter]
+    await Promise.all(writers.map((writer) => writer.close()))
   }
 
   async #record(database: Transactions, select: Statement, values: unknown[]): Promise<void> {
@@ -82,6 +86,24 @@ export class ErasureLedger {
     await transaction.query(markRecorded, markValues(rows))
     return rows.length === ERASURES_PER_WRITE
   }
+
+  /** Returns whether there may be more. */
+  async #recordRevocations(transaction: Queryable): Promise<boolean> {
+    const [lock] = await transaction.query<{ is_ours: boolean }>(tryRecordLock, [RECORD_LOCK])
+    if (lock?.is_ours !== true) return false
+    const rows = await transaction.query<Unwritten>(deleteOldestRevocations, [ERASURES_PER_WRITE])
+    if (rows.length === 0) return false
+    await this.#revocationWriter.append(
+      rows.map(({ kind, object_id: id, ms }) => ({ kind, id, revokedAt: Number(ms) })),
+    )
+    return rows.length === ERASURES_PER_WRITE
+  }
+}
+
+interface Unwritten extends Row {
+  kind: string
+  object_id: bigint
+  ms: bigint
 }
 
 interface Unrecorded extends Row {
@@ -139,6 +161,13 @@ const markRecorded = statement('mark-recorded-erasures')`
 
 /** If a crash loses the update, the erasure is only recorded again. */
 const doNotWaitForDisk = statement('mark-without-waiting-for-disk')`set local synchronous_commit = off`
+
+/** $1 int: limit. If the transaction fails after the write, the revocations are only recorded again. */
+const deleteOldestRevocations = statement('delete-oldest-unrecorded-revocations')`
+    with oldest as (select id from unrecorded_revocation order by id limit $1),
+         deleted as (delete from unrecorded_revocation u using oldest where u.id = oldest.id
+                     returning u.id, u.kind, u.object_id, u.revoked_at)
+    select kind, object_id, floor(extract(epoch from revoked_at) * 1000)::bigint as ms from deleted order by id`
 
 /** $1 bigint: RECORD_LOCK */
 const tryRecordLock = statement('try-lock-erasure-ledger')`select pg_try_advisory_xact_lock($1) as is_ours`

@@ -1,12 +1,16 @@
-/** Reads an erasure ledger: a directory in which each process that erases people has its own append-only files. */
+/** Reads ERASURE_LEDGER: a directory in which each process has its own append-only files. */
 import { constants, createReadStream } from 'node:fs'
 import { access, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { FatalError } from '../errors.ts'
-import { LEDGER_HEADER, LEDGER_LINE_MAX_BYTES, type LedgerLine, parseLedgerLine } from './ledger-line.ts'
-
-/** Other files of the directory are ignored. */
-export const LEDGER_FILE_SUFFIX = '.ledger'
+import {
+  ERASURES,
+  LEDGER_LINE_MAX_BYTES,
+  type LedgerErasure,
+  type LedgerFormat,
+  type LedgerLine,
+  type Numbered,
+} from './ledger-line.ts'
 
 /** 1 MiB. A power failure during an append may leave zeros at the end. A longer end without a line feed is other damage. */
 const UNTERMINATED_MAX_CHARACTERS = 1024 * 1024
@@ -26,89 +30,99 @@ export async function requireLedger(directory: string): Promise<void> {
   }
 }
 
-/** Paths of all files, sorted by name. */
-export async function listLedgerFiles(directory: string): Promise<string[]> {
+/** Paths of all files of a format, sorted by name. Other files of the directory are ignored. */
+export async function listLedgerFiles(
+  directory: string,
+  { suffix }: { suffix: string } = ERASURES,
+): Promise<string[]> {
   const names = await readdir(directory).catch((error: SystemError) => {
     throw new FatalError(`ERASURE_LEDGER ${directory} cannot be read (${error.code}).`)
   })
   return names
-    .filter((name) => name.endsWith(LEDGER_FILE_SUFFIX))
+    .filter((name) => name.endsWith(suffix))
     .sort()
     .map((name) => join(directory, name))
 }
 
+/** What readers found beside whole lines. One damaged byte must not hide the other lines. */
+export class LedgerDamage {
+  /** texts that are not lines */
+  unreadable = 0
+  /** numbers without a line, for example of a line that was removed */
+  missing = 0
+  /** the first unreadable text, as `path, line n` */
+  first = ''
+
+  addUnreadable(place: string): void {
+    this.unreadable += 1
+    this.first ||= place
+  }
+}
+
 /**
- * Yields all lines of a file. An unterminated last line is ignored: it is being written, or its write failed, and its erasure was not
- * confirmed. Throws a FatalError that names the file and the line if another line is malformed.
+ * Yields all lines of a file, and adds everything else to `damage`. An unterminated last line is ignored: it is being written, or its
+ * write failed, and its erasure was not confirmed.
  */
-export async function* readLedgerFile(path: string): AsyncGenerator<LedgerLine> {
-  const checker = new LineChecker(path)
-  let rest = ''
+export async function* readLedgerFile<Entry>(
+  path: string,
+  damage: LedgerDamage,
+  format: LedgerFormat<Entry>,
+): AsyncGenerator<Numbered<Entry>> {
+  let [place, expected, unreadable, rest] = [0, 1, 0, '']
+  const read = (text: string): Numbered<Entry> | null => {
+    place += 1
+    if (place === 1 && `${text}\n` === format.header) return null
+    const line = format.parse(text)
+    if (line !== null) {
+      damage.missing += Math.max(0, line.number - expected - unreadable)
+      expected = line.number + 1
+      unreadable = 0
+      return line
+    }
+    unreadable += 1
+    damage.addUnreadable(`${path}, line ${place}`)
+    return null
+  }
   try {
     for await (const chunk of createReadStream(path, 'latin1')) {
       const texts = (rest + chunk).split('\n')
       rest = texts.pop() ?? ''
+      if (rest.length > UNTERMINATED_MAX_CHARACTERS) {
+        texts.push(rest)
+        rest = ''
+      }
       for (const text of texts) {
-        const line = checker.check(text)
+        const line = read(text)
         if (line !== null) yield line
       }
-      if (rest.length > UNTERMINATED_MAX_CHARACTERS) checker.check(rest)
     }
   } catch (error) {
     throw explain(path, error)
   }
 }
 
-/** Checks the lines of a file one after the other. */
-class LineChecker {
-  readonly #path: string
-  #lines = 0
-  #number: number | null = null
-
-  constructor(path: string) {
-    this.#path = path
-  }
-
-  /** Returns null for the header. */
-  check(text: string): LedgerLine | null {
-    this.#lines += 1
-    if (this.#lines === 1) {
-      if (`${text}\n` !== LEDGER_HEADER) throw this.#malformed()
-      return null
-    }
-    const line = parseLedgerLine(text)
-    if (line === null || (this.#number !== null && line.number !== this.#number + 1)) throw this.#malformed()
-    this.#number = line.number
-    return line
-  }
-
-  #malformed(): FatalError {
-    return new FatalError(
-      `${this.#path}, line ${this.#lines} is not a line of an erasure ledger. Restore the file from a copy, or remove the line if ` +
-        'its erasure is not needed.',
-    )
-  }
-}
-
-/** Returns up to `count` lines at the end of a file without reading the others. */
-export async function readLastLines(path: string, count: number): Promise<LedgerLine[]> {
-  const bytes = count * LEDGER_LINE_MAX_BYTES + LEDGER_HEADER.length
+/** Returns up to `count` readable lines of erasures at the end of a file without reading the others. */
+export async function readLastLines(
+  path: string,
+  count: number,
+  damage: LedgerDamage,
+): Promise<LedgerLine[]> {
+  const bytes = count * LEDGER_LINE_MAX_BYTES + ERASURES.header.length
   let { text, isWhole } = await readEnd(path, bytes)
   // An unterminated last line takes the place of others.
   if (!isWhole && text.split('\n').length - 2 < count)
     ({ text, isWhole } = await readEnd(path, bytes + UNTERMINATED_MAX_CHARACTERS))
-  const texts = text.split('\n').slice(0, -1)
-  // The first text is the header or the end of a line.
-  const lines = texts.slice(1).slice(-count).map(parseLedgerLine)
-  const isWellFormed =
-    lines.every(
-      (line, at) => line !== null && (at === 0 || line.number === (lines[at - 1]?.number ?? 0) + 1),
-    ) && (isWhole ? texts.length === 0 || `${texts[0]}\n` === LEDGER_HEADER : lines.length > 0)
-  if (!isWellFormed) {
-    // Reads the whole file for the number of the malformed line.
-    for await (const _ of readLedgerFile(path));
+  // In a part of a file, the first text is the end of a line.
+  const texts = text.split('\n').slice(isWhole ? 0 : 1, -1)
+  if (isWhole && `${texts[0]}\n` === ERASURES.header) texts.shift()
+  const lines: LedgerLine[] = []
+  for (const each of texts.slice(-count)) {
+    const line = ERASURES.parse(each)
+    if (line === null) damage.addUnreadable(path)
+    else lines.push(line)
   }
-  return lines.filter((line) => line !== null)
+  if (!isWhole && texts.length === 0) damage.addUnreadable(path)
+  return lines
 }
 
 async function readEnd(path: string, maxBytes: number): Promise<{ text: string; isWhole: boolean }> {
@@ -128,8 +142,12 @@ async function readEnd(path: string, maxBytes: number): Promise<{ text: string; 
 }
 
 function explain(path: string, error: unknown): Error {
-  if (error instanceof FatalError) return error
   return new FatalError(
     `${path} cannot be read (${(error as SystemError).code ?? (error as Error).message}).`,
   )
+}
+
+/** Yields the erasures of all files. */
+export async function* readLedger(directory: string, damage: LedgerDamage): AsyncGenerator<LedgerErasure> {
+  for (const path of await listLedgerFiles(directory)) yield* readLedgerFile(path, damage, ERASURES)
 }

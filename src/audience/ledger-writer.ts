@@ -1,11 +1,11 @@
-/** Appends erasures to this process's file of the erasure ledger. */
+/** Appends erasures or revocations to a file of this process in ERASURE_LEDGER. */
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, open, unlink } from 'node:fs/promises'
+import { type BigIntStats, statSync } from 'node:fs'
+import { type FileHandle, open, stat, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LEDGER_FILE_SUFFIX } from './ledger-files.ts'
-import { formatLedgerLine, LEDGER_HEADER, type LedgerErasure } from './ledger-line.ts'
+import type { LedgerFormat } from './ledger-line.ts'
 
 /** Only the service's user may read the hashes of erased people. */
 const FILE_MODE = 0o600
@@ -20,35 +20,45 @@ export class LedgerUnwritable extends Error {
 
 const unwritable = (reason: string) => new LedgerUnwritable(`ERASURE_LEDGER cannot be written (${reason})`)
 
-interface Waiting {
-  erasures: LedgerErasure[]
+interface Waiting<Entry> {
+  entries: Entry[]
   resolve: () => void
   reject: (error: Error) => void
 }
 
-/** Erasures of concurrent callers share one write and one fsync. */
-export class LedgerWriter {
+/** Device and inode, which a directory keeps and its replacement does not have. */
+type Identity = Pick<BigIntStats, 'dev' | 'ino'>
+
+const areSame = (one: Identity, other: Identity) => one.dev === other.dev && one.ino === other.ino
+
+/** Entries of concurrent callers share one write and one fsync. */
+export class LedgerWriter<Entry> {
   readonly #directory: string
+  readonly #format: LedgerFormat<Entry>
   readonly #timeoutMs: number
-  #waiting: Waiting[] = []
+  /** null: the directory does not exist yet */
+  #identity: Identity | null
+  #waiting: Waiting<Entry>[] = []
   #writing: Promise<void> | null = null
   /** null before the first write, and after a failed one */
   #file: FileHandle | null = null
   #path = ''
   #lastNumber = 0
 
-  constructor(directory: string, timeoutMs = WRITE_TIMEOUT_MS) {
+  constructor(directory: string, format: LedgerFormat<Entry>, timeoutMs = WRITE_TIMEOUT_MS) {
     this.#directory = directory
+    this.#format = format
     this.#timeoutMs = timeoutMs
+    this.#identity = statSync(directory, { bigint: true, throwIfNoEntry: false }) ?? null
   }
 
-  /** Resolves when the erasures are on disk. Rejects with LedgerUnwritable after the time limit, but a write that has begun continues. */
-  async append(erasures: LedgerErasure[]): Promise<void> {
+  /** Resolves when the entries are on disk. Rejects with LedgerUnwritable after the time limit, but a write that has begun continues. */
+  async append(entries: Entry[]): Promise<void> {
     let timer: NodeJS.Timeout | undefined
     const written = new Promise<void>((resolve, reject) => {
-      const waiting = { erasures, resolve, reject }
+      const waiting = { entries, resolve, reject }
       timer = setTimeout(() => {
-        // Otherwise waiting erasures would fill the memory while the disk hangs for hours.
+        // Otherwise waiting entries would fill the memory while the disk hangs for hours.
         this.#waiting = this.#waiting.filter((other) => other !== waiting)
         reject(unwritable('ETIMEDOUT'))
       }, this.#timeoutMs)
@@ -71,7 +81,7 @@ export class LedgerWriter {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0)
       try {
-        await this.#write(batch.flatMap(({ erasures }) => erasures))
+        await this.#write(batch.flatMap(({ entries }) => entries))
         for (const { resolve } of batch) resolve()
       } catch (error) {
         await this.#abandonFile()
@@ -81,23 +91,37 @@ export class LedgerWriter {
     }
   }
 
-  async #write(erasures: LedgerErasure[]): Promise<void> {
+  async #write(entries: Entry[]): Promise<void> {
     const isNew = this.#file === null
     if (this.#file === null) {
       this.#lastNumber = 0
-      this.#path = join(this.#directory, fileName())
+      await this.#requireSameDirectory()
+      this.#path = join(this.#directory, fileName(this.#format.suffix))
       this.#file = await open(this.#path, 'ax', FILE_MODE)
     }
     const file = this.#file
-    // Readers would not find lines in a deleted file.
-    if ((await file.stat()).nlink === 0) throw new Error('the file was deleted')
-    const lines = erasures.map((erasure, at) =>
-      formatLedgerLine({ ...erasure, number: this.#lastNumber + at + 1 }),
+    const lines = entries.map((entry, at) =>
+      this.#format.format({ ...entry, number: this.#lastNumber + at + 1 }),
     )
-    await file.appendFile((isNew ? LEDGER_HEADER : '') + lines.join(''), 'latin1')
+    await file.appendFile((isNew ? this.#format.header : '') + lines.join(''), 'latin1')
     await file.sync()
     if (isNew) await syncDirectory(this.#directory)
+    await this.#requireSameDirectory()
+    // The lines may be in a file that was deleted or moved. No reader would find them there.
+    if (!areSame(await file.stat({ bigint: true }), await stat(this.#path, { bigint: true })))
+      throw new Error('its file was replaced')
     this.#lastNumber += lines.length
+  }
+
+  /**
+   * A directory that was unmounted, or replaced by a copy, lacks the lines that this process has confirmed. Writing there would hide
+   * their loss.
+   */
+  async #requireSameDirectory(): Promise<void> {
+    const found = await stat(this.#directory, { bigint: true })
+    this.#identity ??= found
+    if (areSame(found, this.#identity)) return
+    throw new Error('another directory has its place. Bring the former one back, or restart the service')
   }
 
   /**
@@ -118,10 +142,10 @@ export class LedgerWriter {
 }
 
 /** Host, process and time are for people. The random text makes the name unique. */
-function fileName(): string {
+function fileName(suffix: string): string {
   const host = hostname().replaceAll(/[^A-Za-z0-9.-]/g, '_')
   const time = new Date().toISOString().replaceAll(/[-:]|\.\d+/g, '')
-  return `${time}-${host}-${process.pid}-${randomBytes(4).toString('hex')}${LEDGER_FILE_SUFFIX}`
+  return `${time}-${host}-${process.pid}-${randomBytes(4).toString('hex')}${suffix}`
 }
 
 /** Without this, a new file may be missing after a power failure. */

@@ -7,7 +7,8 @@
  * 3. A transaction per batch erases the people as a DELETE does, and stores the erasures with the times of the ledger.
  * 4. The locks are released.
  *
- * The database has the erasures of each committed batch. So the next run continues an interrupted one.
+ * The database has the erasures of each committed batch. So the next run continues an interrupted one. Until a run is complete, a row
+ * of pending_reapply refuses every start: erased people of the remaining accounts are still visible.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
@@ -16,6 +17,7 @@ import type { Database } from '../postgres/database.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { begin, commit, type Queryable, statement } from '../postgres/statement.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
+import type { LedgerDamage } from './ledger-files.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 import { compareLedger } from './unknown-erasures.ts'
 
@@ -35,18 +37,23 @@ export interface Reapplied {
   members: number
 }
 
-/** @param onProgress receives the numbers so far; `lines` are those that were compared */
+/**
+ * Deletes the row of pending_reapply only with completeReapply.
+ * @param damage receives what could not be read
+ * @param onProgress receives the numbers so far; `lines` are those that were compared
+ */
 export async function reapplyErasures(
   database: Pick<Database, 'session'>,
   directory: string,
+  damage: LedgerDamage,
   onProgress: (reapplied: Reapplied) => void = () => undefined,
 ): Promise<Reapplied> {
   const reapplied: Reapplied = { lines: 0, erasures: 0, people: 0, members: 0 }
   await database.session(async (session) => {
     await session.query(prepareSession)
     let round: LedgerErasure[] = []
-    for await (const { lines, unknown } of compareLedger(session, directory)) {
-      reapplied.lines = lines
+    for await (const { batch, unknown } of compareLedger(session, directory, damage)) {
+      reapplied.lines += batch.length
       onProgress(reapplied)
       round = round.concat(unknown)
       if (round.length < ERASURES_PER_ROUND) continue
@@ -64,6 +71,7 @@ async function eraseRound(
   reapplied: Reapplied,
   onProgress: (reapplied: Reapplied) => void,
 ): Promise<void> {
+  if (erasures.length > 0) await session.query(beginReapply)
   for (const [accountId, ofAccount] of groupByAccount(erasures)) {
     await holdAccount(session, accountId)
     const userIds = await findUserIds(session, accountId, ofAccount)
@@ -77,6 +85,11 @@ async function eraseRound(
     }
     await session.query(releaseAccount, [accountId])
   }
+}
+
+/** Lets services start. Call it when every line is applied. */
+export async function completeReapply(transaction: Queryable): Promise<void> {
+  await transaction.query(deletePendingReapply)
 }
 
 function groupByAccount(erasures: LedgerErasure[]): Map<AccountId, LedgerErasure[]> {
@@ -151,6 +164,13 @@ async function eraseBatch(
 const prepareSession = statement('prepare-session-for-reapplying')`
     select set_config('synchronous_commit', 'off', false), set_config('work_mem', '64MB', false),
            set_config('plan_cache_mode', 'force_custom_plan', false)`
+
+/** The database may have been restored by other means than `restore`, which inserts the row. */
+const beginReapply = statement(
+  'begin-reapply',
+)`insert into pending_reapply default values on conflict do nothing`
+
+const deletePendingReapply = statement('delete-pending-reapply')`delete from pending_reapply`
 
 /** $1 bigint: account. The keys of lock_out_sending() and lock_out_flushes(). */
 const keepLocks = statement('keep-locks-of-account')`

@@ -2,7 +2,7 @@
 import { FatalError } from '../errors.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { listLedgerFiles, readLastLines, readLedgerFile } from './ledger-files.ts'
+import { LedgerDamage, listLedgerFiles, readLastLines, readLedger } from './ledger-files.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 
 /** A start compares the files with the newest erasures. Each process adds one or two. 100 files × 40 ms = 4 s at worst. */
@@ -15,17 +15,32 @@ const LINES_PER_FILE_AT_START = 1_000
 /** Takes about 0.1 s. 10,000 × 149 bytes = 1.5 MB. */
 const LINES_PER_STATEMENT = 10_000
 
+/** Whether a restore, or an `erasures reapply` that began, has not been completed by `erasures reapply`. */
+const selectPendingReapply = statement('select-pending-reapply')`select from pending_reapply`
+
+export const isReapplyPending = async (database: Queryable): Promise<boolean> =>
+  (await database.query(selectPendingReapply)).length > 0
+
 /**
- * Throws a FatalError of one line if the database lacks erasures at the end of the ledger. An empty ledger only causes a warning, because
- * the directory of a new machine is empty.
+ * Throws a FatalError of one line if erasures have to be reapplied. An empty ledger only causes a warning, because the directory of a
+ * new machine is empty. So does a damaged file, because it says nothing about the database.
  */
 export async function requireLedgerErasures(
   database: Queryable,
   directory: string,
   onWarning: (message: string) => void,
 ): Promise<void> {
+  if (await isReapplyPending(database))
+    throw new FatalError(
+      'The database was restored, and the erasures of ERASURE_LEDGER have not all been reapplied. Run "oa-audience erasures ' +
+        'reapply" until it succeeds, then start the service again.',
+    )
   if (await isOtherLedger(database, directory)) onWarning(explainOtherLedger(directory))
-  if ((await findNewestUnknown(database, directory)) === 0) return
+  const damage = new LedgerDamage()
+  const unknown = await findNewestUnknown(database, directory, damage)
+  if (damage.unreadable > 0)
+    onWarning(`${damage.first} has lines that cannot be read. Run "oa-audience doctor".`)
+  if (unknown === 0) return
   throw new FatalError(
     'The database lacks erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
       '"oa-audience erasures reapply", then start the service again.',
@@ -33,10 +48,14 @@ export async function requireLedgerErasures(
 }
 
 /** The number of erasures at the ends of the newest files that the database lacks. Takes the same time for files of any length. */
-export async function findNewestUnknown(database: Queryable, directory: string): Promise<number> {
+export async function findNewestUnknown(
+  database: Queryable,
+  directory: string,
+  damage: LedgerDamage,
+): Promise<number> {
   let unknown = 0
   for (const path of await listNewestFiles(directory)) {
-    const lines = await readLastLines(path, LINES_PER_FILE_AT_START)
+    const lines = await readLastLines(path, LINES_PER_FILE_AT_START, damage)
     unknown += (await selectUnknown(database, lines)).length
   }
   return unknown
@@ -56,7 +75,7 @@ export const explainOtherLedger = (directory: string) =>
 async function listNewestFiles(directory: string): Promise<string[]> {
   const files = []
   for (const path of await listLedgerFiles(directory)) {
-    const [last] = await readLastLines(path, 1)
+    const [last] = await readLastLines(path, 1, new LedgerDamage())
     if (last !== undefined) files.push({ path, erasedAt: last.erasedAt })
   }
   files.sort((a, b) => b.erasedAt - a.erasedAt)
@@ -64,29 +83,26 @@ async function listNewestFiles(directory: string): Promise<string[]> {
 }
 
 export interface Comparison {
-  /** lines read so far */
-  lines: number
-  /** erasures among the last lines that the database lacks */
+  /** the last erasures that were read */
+  batch: LedgerErasure[]
+  /** those of them that the database lacks */
   unknown: LedgerErasure[]
 }
 
 /** Compares the whole ledger, a batch at a time. */
-export async function* compareLedger(database: Queryable, directory: string): AsyncGenerator<Comparison> {
-  let lines = 0
+export async function* compareLedger(
+  database: Queryable,
+  directory: string,
+  damage: LedgerDamage,
+): AsyncGenerator<Comparison> {
   let batch: LedgerErasure[] = []
-  const compare = async () => {
-    lines += batch.length
-    const unknown = await selectUnknown(database, batch)
+  for await (const erasure of readLedger(directory, damage)) {
+    batch.push(erasure)
+    if (batch.length < LINES_PER_STATEMENT) continue
+    yield { batch, unknown: await selectUnknown(database, batch) }
     batch = []
-    return { lines, unknown }
   }
-  for (const path of await listLedgerFiles(directory)) {
-    for await (const line of readLedgerFile(path)) {
-      batch.push(line)
-      if (batch.length === LINES_PER_STATEMENT) yield await compare()
-    }
-  }
-  yield await compare()
+  yield { batch, unknown: await selectUnknown(database, batch) }
 }
 
 /** Returns the erasures that the database lacks. Erasures of accounts that do not exist, or are being removed, are not among them. */

@@ -2,6 +2,7 @@
 import { constants, setPriority } from 'node:os'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
+import { requireLedger } from '../audience/ledger-files.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { backUpServer } from '../operator/backups/base-backup.ts'
@@ -73,29 +74,31 @@ export function restoreCommand(program: Command): void {
         bytes: bytesOf(manifest),
       }
       const seconds = secondsSince(startedMs)
-      if (json) return printJson({ ...result, seconds, membersEndpoints: restored.membersEndpoints })
+      const { membersEndpoints, revived } = restored
+      if (json) return printJson({ ...result, seconds, membersEndpoints, revived })
       printOne({ ...result, seconds }, false)
       printNextSteps(restored)
     })
 }
 
 async function restore(
-  { database: choice }: Config,
+  { database: choice, erasureLedger }: Config,
   directory: string,
   manifest: Manifest,
 ): Promise<Restored> {
   requireLaterClock(manifest)
   requireKind(choice.kind, manifest)
   if (choice.kind === 'embedded') requireRestorable(choice, manifest)
+  if (erasureLedger !== null) await requireLedger(erasureLedger)
   const bytes = new ByteProgress()
   try {
     bytes.start('MiB verified', bytesOf(manifest))
     await verifyFiles(directory, manifest, bytes.add)
     bytes.end()
-    if (choice.kind === 'url') return await restoreDump(choice, directory, manifest)
+    if (choice.kind === 'url') return await restoreDump(choice, directory, manifest, erasureLedger)
     if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
     bytes.start('MiB copied', bytesOf(manifest))
-    return await restoreServer(choice, directory, manifest, bytes.add)
+    return await restoreServer(choice, directory, manifest, erasureLedger, bytes.add)
   } finally {
     bytes.end()
   }
@@ -112,18 +115,36 @@ function requireKind(target: Config['database']['kind'], { kind }: Manifest): vo
     )
 }
 
-function printNextSteps({ membersEndpoints }: Restored): void {
-  print('\nThe database is restored. Now:')
+function printNextSteps({ membersEndpoints, ...restored }: Restored): void {
+  print('\nThe database is restored. All operators are signed out, and open invitations have ended. Now:')
   print(
     '1. If ERASURE_LEDGER is set, run "oa-audience erasures reapply". It erases the people again who were erased since the backup.',
   )
-  print('2. Start the service.')
+  printRevived(restored)
+  print('3. Start the service.')
   print(
-    '3. Receivers of members endpoints may have lost states. Ask their owners to empty their copies before step 2. Then run:',
+    '4. Receivers of members endpoints may have lost states. Ask their owners to empty their copies before step 3. Then run:',
   )
   for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
   if (membersEndpoints.length === 0) print('   (there are none)')
-  print('4. "oa-audience accounts verify ID" checks the webhook of each account.')
+  print('5. "oa-audience accounts verify ID" checks the webhook of each account.')
+}
+
+function printRevived({ revived, unreadable }: Pick<Restored, 'revived' | 'unreadable'>): void {
+  if (revived === null) {
+    print(
+      '2. Whatever was revoked since the backup works again: clients, keys, secrets, operators and their passwords, accounts and ' +
+        'endpoints. ERASURE_LEDGER is not set, so this list is not known. Revoke them again before step 3.',
+    )
+    return
+  }
+  print('2. These were revoked since the backup and work again. Revoke them again before step 3:')
+  for (const { command, revokedAt } of revived) print(`   ${command}   # ${revokedAt}`)
+  if (revived.length === 0) print('   (ERASURE_LEDGER has none)')
+  if (unreadable > 0)
+    print(
+      `   ${unreadable} lines of revocations in ERASURE_LEDGER could not be read, so the list may not be complete.`,
+    )
 }
 
 class ByteProgress {

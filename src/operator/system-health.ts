@@ -83,9 +83,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
       })),
       ...(await database.session(examineEncryption)),
       ...(await examineChannels(database, config)),
-      ...(config.erasureLedger === null
-        ? []
-        : [{ check: 'erasure ledger', ...(await examineLedger(database, config.erasureLedger)) }]),
+      ...(config.erasureLedger === null ? [] : await examineLedger(database, config.erasureLedger)),
       ...(await examineCredentials(database)),
     ])
   } catch (error) {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
-import { listLedgerFiles, readLedgerFile } from '../../src/audience/ledger-files.ts'
+import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/ledger-files.ts'
 import { reapplyErasures } from '../../src/audience/reapply-erasures.ts'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { runCommand } from '../support/command.ts'
@@ -43,8 +43,7 @@ const lockSending = unnamed('select pg_advisory_lock(7302, ($1::bigint % 2147483
 
 async function recordedMembers(directory: string): Promise<Set<string>> {
   const ids = new Set<string>()
-  for (const path of await listLedgerFiles(directory))
-    for await (const { memberId } of readLedgerFile(path)) ids.add(String(memberId))
+  for await (const { memberId } of readLedger(directory, new LedgerDamage())) ids.add(String(memberId))
   return ids
 }
 
@@ -104,7 +103,7 @@ it('the ledger has each confirmed erasure of two processes, one of which is kill
   const erased = await load<{ member_id: bigint }>(database, 'select member_id from erased_person')
   const afterwards = await recordedMembers(directory)
   expect(erased.filter(({ member_id }) => !afterwards.has(String(member_id)))).toEqual([])
-  expect(await reapplyErasures(database, directory)).toMatchObject({ erasures: 0 })
+  expect(await reapplyErasures(database, directory, new LedgerDamage())).toMatchObject({ erasures: 0 })
 })
 
 it('erasures reapply continues after it was killed', async () => {
@@ -128,7 +127,7 @@ it('erasures reapply continues after it was killed', async () => {
     (rows) => rows.length > 0,
   )
   command.child.kill('SIGKILL')
-  await reapplyErasures(database, directory)
+  await reapplyErasures(database, directory, new LedgerDamage())
   const left = await load<{ is_even: boolean; count: bigint }>(
     database,
     'select id % 2 = 0 as is_even, count(*) from audience_member group by 1',
@@ -166,7 +165,7 @@ it('erasures reapply names an account that another process has locked, and erase
     ])
   })
   expect(await load(database, 'select from erased_person')).toEqual([])
-  expect(await reapplyErasures(database, directory)).toMatchObject({ erasures: 1 })
+  expect(await reapplyErasures(database, directory, new LedgerDamage())).toMatchObject({ erasures: 1 })
 })
 
 it.runIf(hasDisk)(

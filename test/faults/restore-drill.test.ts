@@ -1,6 +1,6 @@
 /** The disk is lost under load, and the database is restored from a backup: what docs/operations.md describes, with counts. */
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, rmSync } from 'node:fs'
+import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
@@ -44,15 +44,21 @@ it('a restored database has everything from before the backup and no erased pers
     await books.feed()
   }
 
-  // Load, a backup under load, more load.
+  const { id: client } = await command('clients', 'add')
+
+  // Load, a backup under load, more load, and a revocation.
   let stop = books.startLoad()
   await grows(100)
   const acknowledged = new Map(books.updates)
   const backup = join(directory, 'backup')
   await command('backup', backup)
+  await command('clients', 'revoke', client)
   await grows(100)
   await stop()
   await books.feed()
+
+  const hasRevocations = () => readdirSync(ledger).some((name) => name.endsWith('.revocations'))
+  await expect.poll(hasRevocations, { timeout: 120_000 }).toBe(true)
 
   // The disk is lost.
   const server = serverPid(dataDir)
@@ -62,8 +68,12 @@ it('a restored database has everything from before the backup and no erased pers
   rmSync(dataDir, { recursive: true, force: true })
 
   // The restore. Receivers empty their copies.
-  const { membersEndpoints } = await command('restore', backup)
+  const { membersEndpoints, revived } = await command('restore', backup)
   expect(membersEndpoints).toEqual([endpoint.id])
+  expect(revived).toMatchObject([{ command: `oa-audience clients revoke ${client}` }])
+  expect((await command('clients', 'list')).find(({ id }: { id: string }) => id === client).status).toBe(
+    'active',
+  )
   const refused = await runProgramAsync(['serve'], env)
   expect(refused.stderr).toContain('oa-audience erasures reapply')
   expect(refused.status).toBe(1)

@@ -4,17 +4,17 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  LedgerDamage,
   listLedgerFiles,
-  readLastLines,
+  readLastLines as readEnd,
   readLedgerFile,
   requireLedger,
 } from '../../src/audience/ledger-files.ts'
 import {
-  formatLedgerLine,
-  LEDGER_HEADER,
+  ERASURES,
   LEDGER_LINE_MAX_BYTES,
   type LedgerErasure,
-  parseLedgerLine,
+  REVOCATIONS,
 } from '../../src/audience/ledger-line.ts'
 import { LedgerWriter } from '../../src/audience/ledger-writer.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
@@ -29,13 +29,16 @@ const erasure = fc.record({
   erasedAt: fc.integer({ min: Date.UTC(0, 0), max: Date.UTC(9999, 0) }),
 })
 const oneErasure = (): LedgerErasure => fc.sample(erasure, 1)[0] as LedgerErasure
-const lineOf = (number: number) => formatLedgerLine({ ...oneErasure(), number })
+const lineOf = (number: number) => ERASURES.format({ ...oneErasure(), number })
 
-async function linesOf(path: string) {
+async function linesOf(path: string, damage = new LedgerDamage()) {
   const lines = []
-  for await (const line of readLedgerFile(path)) lines.push(line)
+  for await (const line of readLedgerFile(path, damage, ERASURES)) lines.push(line)
   return lines
 }
+
+const readLastLines = (path: string, count: number, damage = new LedgerDamage()) =>
+  readEnd(path, count, damage)
 
 /** Writes the text as a file of a ledger. Returns its path. */
 function ledgerFile(text: string): string {
@@ -48,9 +51,9 @@ describe('a line of the erasure ledger', () => {
   it('is read as it was written', () => {
     fc.assert(
       fc.property(erasure, fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }), (written, number) => {
-        const text = formatLedgerLine({ ...written, number })
+        const text = ERASURES.format({ ...written, number })
         expect(text.length).toBeLessThanOrEqual(LEDGER_LINE_MAX_BYTES)
-        expect(parseLedgerLine(text.slice(0, -1))).toEqual({ ...written, number })
+        expect(ERASURES.parse(text.slice(0, -1))).toEqual({ ...written, number })
       }),
       { numRuns: runs(1_000) },
     )
@@ -63,12 +66,12 @@ describe('a line of the erasure ledger', () => {
         fc.nat(),
         fc.constantFrom('', 'x', '  ', '\r', '０'),
         (written, place, inserted) => {
-          const text = formatLedgerLine({ ...written, number: 1 }).slice(0, -1)
+          const text = ERASURES.format({ ...written, number: 1 }).slice(0, -1)
           const at = place % text.length
           const changed = text.slice(0, at) + inserted + text.slice(at + 1)
           // A missing digit may leave another valid id.
-          const read = parseLedgerLine(changed)
-          if (read !== null) expect(formatLedgerLine(read)).toBe(`${changed}\n`)
+          const read = ERASURES.parse(changed)
+          if (read !== null) expect(ERASURES.format(read)).toBe(`${changed}\n`)
           else expect(read).toBeNull()
         },
       ),
@@ -82,26 +85,27 @@ describe('a line of the erasure ledger', () => {
     ['a member beyond 64 bits', '1 7 9223372036854775808 HASH 2026-02-03T00:00:00.000Z'],
     ['a leading zero', '1 07 5 HASH 2026-02-03T00:00:00.000Z'],
   ])('is refused with %s', (_, text) => {
-    expect(parseLedgerLine(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
+    expect(ERASURES.parse(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
   })
 })
 
 describe('a file of the erasure ledger', () => {
   it('has all lines of concurrent appends, numbered from 1', async () => {
     const directory = temporaryDirectory()
-    const writer = new LedgerWriter(directory)
+    const writer = new LedgerWriter(directory, ERASURES)
     const written = fc.sample(erasure, 100)
     await Promise.all(written.map((each) => writer.append([each])))
     await writer.close()
     const [path = '', ...others] = await listLedgerFiles(directory)
     expect(others).toEqual([])
-    expect(await linesOf(path)).toEqual(written.map((each, at) => ({ ...each, number: at + 1 })))
-    expect(await readLastLines(path, 10)).toEqual((await linesOf(path)).slice(-10))
+    const all = written.map((each, at) => ({ ...each, number: at + 1 }))
+    expect(await linesOf(path)).toEqual(all)
+    expect(await readLastLines(path, 10)).toEqual(all.slice(-10))
   })
 
   it('is a new one after a write has failed', async () => {
     const directory = join(temporaryDirectory(), 'ledger')
-    const writer = new LedgerWriter(directory)
+    const writer = new LedgerWriter(directory, ERASURES)
     await expect(writer.append([oneErasure()])).rejects.toThrow('ERASURE_LEDGER cannot be written (ENOENT)')
     mkdirSync(directory)
     await writer.append([oneErasure()])
@@ -110,7 +114,7 @@ describe('a file of the erasure ledger', () => {
   })
 
   it('may end with a part of a line, which is ignored', async () => {
-    const path = ledgerFile(LEDGER_HEADER + lineOf(1) + lineOf(2).slice(0, 70))
+    const path = ledgerFile(ERASURES.header + lineOf(1) + lineOf(2).slice(0, 70))
     expect((await linesOf(path)).map(({ number }) => number)).toEqual([1])
     expect((await readLastLines(path, 1_000)).map(({ number }) => number)).toEqual([1])
     expect((await readLastLines(path, 1)).map(({ number }) => number)).toEqual([1])
@@ -121,25 +125,35 @@ describe('a file of the erasure ledger', () => {
     ])
   })
 
-  it.each(['', 'oa-audience eras', LEDGER_HEADER])('may have no line: %j', async (text) => {
+  it.each(['', 'oa-audience eras', ERASURES.header])('may have no line: %j', async (text) => {
     const path = ledgerFile(text)
     expect([await linesOf(path), await readLastLines(path, 1_000)]).toEqual([[], []])
   })
 
   it.each([
-    ['another header', 1, 'oa-audience erasure ledger 2\n'],
-    ['a torn line in the middle', 3, `${LEDGER_HEADER}${lineOf(1)}${lineOf(2).slice(9, 80)}\n${lineOf(3)}`],
-    ['a missing line', 3, LEDGER_HEADER + lineOf(1) + lineOf(3)],
-  ])('is refused with %s, by its name and the number of the line', async (_, number, text) => {
-    const path = ledgerFile(text)
-    const message = `${path}, line ${number} is not a line of an erasure ledger.`
-    await expect(linesOf(path)).rejects.toThrow(message)
-    await expect(readLastLines(path, 1_000)).rejects.toThrow(message)
-  })
+    ['another header', 'oa-audience erasure ledger 2\n', [], ', line 1', 0],
+    [
+      'a torn line in the middle',
+      `${ERASURES.header}${lineOf(1)}${lineOf(2).slice(9, 80)}\n${lineOf(3)}`,
+      ...[[1, 3], ', line 3', 0],
+    ],
+    ['a missing line', ERASURES.header + lineOf(1) + lineOf(3), [1, 3], '', 1],
+    ['no header', lineOf(1) + lineOf(2), [1, 2], '', 0],
+  ] as Array<[string, string, number[], string, number]>)(
+    'is read with %s, which is counted',
+    async (_, text, numbers, place, missing) => {
+      const path = ledgerFile(text)
+      const [all, atEnd] = [new LedgerDamage(), new LedgerDamage()]
+      expect((await linesOf(path, all)).map(({ number }) => number)).toEqual(numbers)
+      expect({ ...all }).toEqual({ unreadable: place === '' ? 0 : 1, missing, first: place && path + place })
+      expect((await readLastLines(path, 1_000, atEnd)).map(({ number }) => number)).toEqual(numbers)
+      expect({ ...atEnd }).toEqual({ unreadable: place === '' ? 0 : 1, missing: 0, first: place && path })
+    },
+  )
 
   it('is read from its end without reading the earlier lines', async () => {
     const lines = Array.from({ length: 500 }, (_, at) => lineOf(at + 1))
-    const path = ledgerFile(`${LEDGER_HEADER}damaged\n${lines.join('')}`)
+    const path = ledgerFile(`${ERASURES.header}damaged\n${lines.join('')}`)
     expect((await readLastLines(path, 20)).map(({ number }) => number)).toEqual(
       Array.from({ length: 20 }, (_, at) => 481 + at),
     )
@@ -153,4 +167,12 @@ it.each(['missing', 'a file'])('a ledger directory that is %s is refused in one 
   await expect(requireLedger(path)).rejects.toThrow(
     /^ERASURE_LEDGER \S+ cannot be used \((ENOENT|ENOTDIR)\)\. [^\n]+$/,
   )
+})
+
+it('a revocation is read as it was written', () => {
+  const line = { number: 7, kind: 'client-secret', id: 12n, revokedAt: Date.UTC(2026, 10, 23) }
+  const text = '7 client-secret 12 2026-11-23T00:00:00.000Z'
+  expect([REVOCATIONS.format(line), REVOCATIONS.parse(text)]).toEqual([`${text}\n`, line])
+  for (const other of ['', `${text} `, text.replace('12', 'Ann'), text.replace('client', 'Ann Lee')])
+    expect(REVOCATIONS.parse(other)).toBeNull()
 })

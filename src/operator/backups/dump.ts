@@ -65,6 +65,7 @@ export function restoreDump(
   choice: Extract<DatabaseChoice, { kind: 'url' }>,
   directory: string,
   manifest: Manifest,
+  ledger: string | null,
 ): Promise<Restored> {
   return withOpened(
     choice,
@@ -73,7 +74,7 @@ export function restoreDump(
       const jobs = [`--jobs=${RESTORE_JOBS}`, '--exit-on-error', '--no-owner', '--no-privileges']
       await run('pg_restore', [...jobs, dataOf(directory)], choice.url)
       await migrate(database)
-      return recordRestore(database, manifest)
+      return recordRestore(database, manifest, ledger)
     },
   )
 }

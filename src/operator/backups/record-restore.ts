@@ -1,10 +1,12 @@
 /** Completes a restored database before any service uses it. */
+import { LedgerDamage } from '../../audience/ledger-files.ts'
 import { FatalError } from '../../errors.ts'
 import type { Database } from '../../postgres/database.ts'
 import { begin, commit, type Queryable, statement } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import { commandActor } from '../actor.ts'
 import type { Manifest } from './manifest.ts'
+import { listRevived, type Revived } from './revived.ts'
 
 /** $1 timestamptz: all lost changes were made at or after it; $2 bigint: limit of the change numbers in the backup */
 const recordRestoreOf = statement('record-restore')`
@@ -19,6 +21,10 @@ export interface Restored {
   restoredAt: string
   /** endpoints whose receivers may have states that the restored database lacks */
   membersEndpoints: bigint[]
+  /** null: ERASURE_LEDGER is not set */
+  revived: Revived[] | null
+  /** texts in the ledger that are not revocations; their number */
+  unreadable: number
 }
 
 /** Throws a FatalError if this machine's clock is before the backup, because clients may already have read these times. */
@@ -29,10 +35,14 @@ export function requireLaterClock({ backupAt }: Manifest): void {
   )
 }
 
-/** Uses one transaction, so a service finds either a complete restore or the marker that refuses it. */
+/**
+ * Uses one transaction, so a service finds either a complete restore or the marker that refuses it.
+ * @param ledger ERASURE_LEDGER; null: it is not set
+ */
 export function recordRestore(
   database: Database,
   { backupAt, changeLimit, ...manifest }: Manifest,
+  ledger: string | null,
 ): Promise<Restored> {
   return database.session(async (session: Queryable) => {
     await session.query(begin)
@@ -44,9 +54,12 @@ export function recordRestore(
       organizationId: null,
       changes: { backupAt, restoredAt, version: manifest.version },
     })
+    const damage = new LedgerDamage()
+    const revived = ledger === null ? null : await listRevived(session, ledger, backupAt, damage)
     await session.query(dropMarker)
     await session.query(commit)
     const endpoints = await session.query<{ id: bigint }>(selectMembersEndpoints)
-    return { restoredAt, membersEndpoints: endpoints.map(({ id }) => id) }
+    const membersEndpoints = endpoints.map(({ id }) => id)
+    return { restoredAt, membersEndpoints, revived, unreadable: damage.unreadable }
   })
 }

@@ -47,6 +47,7 @@ export async function restoreServer(
   target: EmbeddedTarget,
   directory: string,
   manifest: Manifest,
+  ledger: string | null,
   onBytes: OnBytes,
 ): Promise<Restored> {
   const { dataDir } = target
@@ -60,7 +61,7 @@ export async function restoreServer(
     const restored = await withOpened(
       { kind: 'embedded', ...target, dataDir: staging },
       migrate,
-      (database) => recordRestore(database, manifest),
+      (database) => recordRestore(database, manifest, ledger),
       RECOVERY_MAX_MS,
     )
     await stops(server)

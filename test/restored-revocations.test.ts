@@ -1,0 +1,93 @@
+/** What was revoked after a backup works again after its restore: what ends, and what the operator learns. */
+import { mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
+import { listLedgerFiles } from '../src/audience/ledger-files.ts'
+import { REVOCATIONS } from '../src/audience/ledger-line.ts'
+import { recordRestore } from '../src/operator/backups/record-restore.ts'
+import { runCommand } from './support/command.ts'
+import { addSignedIn, startConsole } from './support/console.ts'
+import { copyDatabase } from './support/copies.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { temporaryDirectory } from './support/process.ts'
+
+const MANIFEST = {
+  ...{ kind: 'dump' as const, version: '0.2.0', schemaVersion: 13, postgresMajor: 18, systemIdentifier: '1' },
+  ...{ changeLimit: '3', log: null, directories: [], files: [] },
+}
+
+it('a restore ends sessions and invitations, and lists revocations since the backup that it has undone', async () => {
+  const directory = join(temporaryDirectory(), 'ledger')
+  mkdirSync(directory)
+  const { database, connection, env } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const account = String(tenant.accountId)
+  const command = async (...args: string[]) => {
+    const { status, stdout, stderr } = await runCommand([...args, '--json'], env)
+    expect(status, stderr).toBe(0)
+    return JSON.parse(stdout)
+  }
+  const clients = []
+  for (const _ of [1, 2, 3, 4, 5]) clients.push((await command('clients', 'add')).id)
+  const [revoked, rotated, removed, kept, revokedBefore] = clients as [string, string, string, string, string]
+  const key = await command('keys', 'add', '--client', kept, '--account', account)
+  const short = await command('keys', 'add', '--client', kept, '--account', account)
+  const url = 'https://receiver.example.com/'
+  const endpoint = await command('endpoints', 'add', '--account', account, '--url', url)
+  // The backup has this expiry.
+  await command('keys', 'update', key.id, '--expires-at', '2099-01-01')
+  await command('clients', 'rotate', rotated)
+  await command('clients', 'revoke', revokedBefore)
+  const { url: consoleUrl } = await startConsole(database)
+  const owner = await addSignedIn({ url: consoleUrl, database }, { role: 'owner' })
+  const leaver = await addSignedIn({ url: consoleUrl, database }, { role: 'manager' })
+  const demoted = await addSignedIn({ url: consoleUrl, database }, { role: 'owner' })
+  const guest = await command('operators', 'add', '--email', 'guest@example.com', '--role', 'viewer')
+  const [moment] = await load<{ at: string }>(database, 'select clock_timestamp()::text as at')
+  const backupAt = new Date(moment?.at ?? '').toISOString()
+
+  const backup = await copyDatabase(connection)
+  const late = (await command('clients', 'add')).id
+  for (const id of [revoked, late]) await command('clients', 'revoke', id)
+  await command('clients', 'rotate', rotated, '--finish')
+  await command('clients', 'remove', removed, '--yes')
+  await command('keys', 'revoke', key.id)
+  await command('keys', 'update', short.id, '--expires-at', '2026-01-01')
+  await command('endpoints', 'remove', endpoint.id)
+  await command('operators', 'disable', String(leaver.id))
+  await command('operators', 'update', String(demoted.id), '--role', 'viewer')
+  await command('operators', 'disable', guest.id)
+  // Another program revokes without the activity log.
+  await load(database, `update api_client set status = 'blocked' where id = $1`, [kept])
+  const ledger = new ErasureLedger(directory)
+  await ledger.recordAll(database)
+  await ledger.close()
+  expect(await load(database, 'select from unrecorded_revocation')).toEqual([])
+  const [path = ''] = await listLedgerFiles(directory, REVOCATIONS)
+  expect(readFileSync(path, 'utf8')).not.toMatch(/@|https|[A-Za-z0-9_]{30}/)
+
+  const restored = backup.open()
+  const { revived } = await recordRestore(restored, { ...MANIFEST, backupAt }, directory)
+  expect(revived?.map(({ command: text }) => text)).toEqual([
+    `oa-audience clients revoke ${revoked}`,
+    `oa-audience clients rotate ${rotated}`,
+    `oa-audience clients revoke ${removed}`,
+    `oa-audience keys revoke ${key.id}`,
+    `oa-audience keys update ${short.id} --expires-at TIME`,
+    `oa-audience endpoints remove ${endpoint.id}`,
+    `oa-audience operators disable ${leaver.id}`,
+    `oa-audience operators update ${demoted.id} --role ROLE`,
+    `oa-audience operators disable ${guest.id}`,
+    `oa-audience clients revoke ${kept}`,
+  ])
+  for (const { revokedAt } of revived ?? []) expect(revokedAt > backupAt).toBe(true)
+
+  const { url: restoredUrl } = await startConsole(restored)
+  const former = Object.assign(owner, { url: restoredUrl })
+  expect((await former.get('/api/organizations')).status).toBe(401)
+  const invitation = { invitation: guest.invitation.split('#')[1] }
+  expect((await former.send('/invitation', invitation)).status).toBe(404)
+  expect(await load(restored, 'select from operator where invitation_hash is not null')).toEqual([])
+})
