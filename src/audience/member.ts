@@ -5,6 +5,8 @@ import { statement } from '../postgres/statement.ts'
 
 /** Characters. LINE's longest user ids have 68 (module channels). */
 export const USER_ID_MAX_LENGTH = 128
+/** The form of the user ids of people. LINE gives one person the same id at all accounts of one provider. */
+export const LINE_USER_ID = /^U[0-9a-f]{32}$/
 /** Characters. */
 export const EXTERNAL_ID_MAX_LENGTH = 128
 /** Characters. */

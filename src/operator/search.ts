@@ -5,7 +5,7 @@
  * result is marked as incomplete.
  */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import type { Member } from '../audience/member.ts'
+import { LINE_USER_ID, type Member } from '../audience/member.ts'
 import { INT64_MIN, parsePathId } from '../http/path-id.ts'
 import { ulidKey } from '../intake/event-key.ts'
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
@@ -132,8 +132,6 @@ async function searchActivity({ reads, text, organizationIds }: Search): Promise
 function searchAccounts({ reads, text, organizationIds }: Search): Promise<FoundAccount[]> {
   return reads.query(selectAccounts, [organizationIds, text, parsePathId(text), ACCOUNTS_MAX + 1])
 }
-
-const LINE_USER_ID = /^U[0-9a-f]{32}$/
 
 /** An id is not searched as a part of a name, which takes up to a second. */
 function isName(text: string): boolean {

@@ -1,8 +1,7 @@
 /** Removes other people from the events of a person. */
+import { LINE_USER_ID } from '../../audience/member.ts'
 
 type Fields = Record<string, unknown>
-
-const LINE_USER_ID = /^U[0-9a-f]{32}$/
 
 /** What remains of somebody else's event, in which the person joined or left a group. */
 const SHARED_FIELDS = [
