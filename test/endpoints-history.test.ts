@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { Sample } from '../src/endpoints/history.ts'
 import { Settlements } from '../src/endpoints/settlements.ts'
 import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoints/endpoint-history.ts'
-import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
@@ -30,8 +30,8 @@ it('has accepted and refused attempts with time, status, duration, events and nu
   const attempts = await attemptsOf(database, id, 2)
   const common = { reason: '', events: 2, deliveryId: attempts[0]?.deliveryId }
   expect(attempts).toEqual([
-    { ...common, wasAccepted: true, status: 204, attempt: 2, ...anyTimes },
-    { ...common, wasAccepted: false, status: 500, attempt: 1, ...anyTimes },
+    { ...common, wasAccepted: true, status: 204, attempt: 2, responseText: null, ...anyTimes },
+    { ...common, wasAccepted: false, status: 500, attempt: 1, responseText: null, ...anyTimes },
   ])
   for (const { startedAt, durationMs } of attempts) {
     expect(Date.parse(startedAt)).toBeGreaterThan(sinceMs - 1_000)
@@ -39,6 +39,63 @@ it('has accepted and refused attempts with time, status, duration, events and nu
   }
   const rows = await database.query(`select t::text as text from endpoint_attempt t`)
   expect(JSON.stringify(rows)).not.toMatch(/secret text|echo/)
+})
+
+/** An endpoint that was erased from long ago, or never, and refuses a message. */
+async function sendRefused(answer: { status: number; body: string }, query = '') {
+  const sending = await startSending()
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = sending
+  const receiver = await startReceiver()
+  const id = await addEndpoint(`${receiver.url}${query}`, { events: ['message'] })
+  receiver.answer = answer
+  const userId = randomUserId()
+  const sent = textMessage(userId, 'hello')
+  await service.deliver(tenant, [sent])
+  await becomesQuiet()
+  await database.query(`update endpoint_answer set content_erased_at = now() - interval '1 hour'`)
+  await makeDue()
+  const [attempt] = await attemptsOf(database, id, 2)
+  return { ...sending, receiver, id, userId, sent, attempt }
+}
+
+const textsOf = async (database: TextDatabase, id: bigint) =>
+  (await listAttempts(database, id)).map(({ responseText }) => responseText)
+
+it('has the beginning of the text of a refusal, cleaned and without signatures and tokens of the URL', async () => {
+  const signature = `${'a'.repeat(43)}=`
+  const body = `Cannot POST /?token=s3cret-token ${signature}\u202e\u0007 ${'é'.repeat(1_000)}`
+  const { attempt } = await sendRefused({ status: 404, body }, '?token=s3cret-token')
+  expect(attempt).toMatchObject({ status: 404, attempt: 2 })
+  expect(attempt?.responseText).toMatch(/^Cannot POST \/\?token=••• •••\ufffd\ufffd é+$/)
+  expect(attempt?.responseText?.length).toBeLessThan(1_000)
+})
+
+it('has no text any more after an erasure or an unsent message in the account, and none of a request before it', async () => {
+  for (const kind of ['erasure', 'unsend'] as const) {
+    const { database, service, tenant, receiver, id, userId, sent, makeDue } = await sendRefused({
+      ...{ status: 500, body: 'echo of hello' },
+    })
+    expect(await textsOf(database, id)).toEqual(['echo of hello', null])
+    const arrived = receiver.received.length
+    let respond: () => void = () => undefined
+    const until = new Promise<void>((resolve) => {
+      respond = resolve
+    })
+    receiver.answer = { status: 500, body: 'echo of hello', until }
+    await makeDue()
+    await eventually(
+      async () => receiver.received.length,
+      (count) => count > arrived,
+    )
+    if (kind === 'erasure')
+      expect((await service.erase(tenant, (await service.member(tenant, userId))?.id)).status).toBe(204)
+    else
+      await service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId: sent.message.id } })])
+    expect(await textsOf(database, id)).toEqual([null, null])
+    respond()
+    await attemptsOf(database, id, 3)
+    expect(await textsOf(database, id)).toEqual([null, null, null])
+  }
 })
 
 const anyTimes = { startedAt: expect.stringMatching(/^\d{4}-.*Z$/), durationMs: expect.any(Number) }
@@ -66,6 +123,7 @@ it('keeps the last 25 of each kind when two instances settle at once, and goes w
       delivery: { id: deliveryId, accountId: tenant.accountId, endpointId },
       attempt: 1,
       response: { status, reason: '', retryAfterMs: null },
+      text: null,
       startedAtMs: performance.now(),
       durationMs: 5,
       events: 1,
@@ -99,7 +157,7 @@ it('stores ten accepted attempts of an endpoint at once, then one in five second
     delivery: { id: 1n, accountId: 1n, endpointId },
     attempt: 1,
     response: { status, reason: '', retryAfterMs: null },
-    ...{ startedAtMs: 0, durationMs: 1, events: 1 },
+    ...{ text: null, startedAtMs: 0, durationMs: 1, events: 1 },
   })
   const taken = (endpointId: bigint, status: number, nowMs: number) =>
     Array.from({ length: 100 }, () => sample.takes(attempt(endpointId, status), nowMs)).filter(Boolean).length

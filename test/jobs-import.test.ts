@@ -76,6 +76,28 @@ describe('an uploaded file', () => {
     ])
   })
 
+  it('takes tags as names that are separated by semicolons, and as JSON', async () => {
+    const tenant = await addAudience(6)
+    const file = [
+      'userId,tags',
+      'U1,gold;autumn',
+      'U2,gold; gold ;',
+      'U3,"[""a;b""]"',
+      'U4, ; ',
+      'U5,2024',
+      'U6,"[""open"',
+    ]
+    const { tally } = await importFile(tenant, 'csv', file.join('\n'))
+    const tagsOf = async (userId: string) => (await service.member(tenant, userId))?.tags
+    expect(await Promise.all(['U1', 'U2', 'U3', 'U4', 'U5', 'U6'].map(tagsOf))).toEqual([
+      ...[['gold', 'autumn'], ['gold'], ['a;b'], [], ['2024'], []],
+    ])
+    expect(tally.refusals.map(({ line }: { line: number }) => line)).toEqual([7])
+    expect(tally.refusals[0].reason).toBe(
+      'tags are neither a JSON array nor names that are separated by semicolons',
+    )
+  })
+
   it('is imported the same if each transaction is by another instance', async () => {
     const lines = Array.from({ length: 400 }, (_, index) => {
       const attributes = JSON.stringify({ note: `line\n"${index}"`, n: index }).replaceAll('"', '""')

@@ -5,7 +5,10 @@ import { statement } from '../postgres/statement.ts'
 
 /** Characters. LINE's longest user ids have 68 (module channels). */
 export const USER_ID_MAX_LENGTH = 128
-/** A user id of LINE. Other programs that load members, and pages that send tracking events, may use ids of another form. */
+/**
+ * The form of LINE's user ids. LINE gives one person the same id at all accounts of one provider. Other programs that load members, and
+ * pages that send tracking events, may use ids of another form.
+ */
 export const LINE_USER_ID = /^U[0-9a-f]{32}$/
 /** Characters. */
 export const EXTERNAL_ID_MAX_LENGTH = 128

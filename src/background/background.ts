@@ -83,7 +83,8 @@ export class Background {
     this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
     this.#encryption = new SecretEncryption(database, log)
     this.#sender = sender
-    this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
+    const onQueued = (endpointId: bigint) => sender.expect([endpointId])
+    this.jobs = new JobRunner(database, log, verifier, onQueued, erasureLedger)
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {

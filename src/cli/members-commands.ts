@@ -8,10 +8,11 @@ import { LINE_USER_ID, USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { readConfig } from '../config/config.ts'
 import { FatalError, systemReason } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
-import { commandActor } from '../operator/actor.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import { findPerson } from '../operator/exports/export-person.ts'
 import { eraseByUserId } from '../operator/members/manage-members.ts'
 import { findMember, type MemberChanges, memberTimeline } from '../operator/members/members.ts'
+import { accountsOf, findMemberships } from '../operator/members/memberships.ts'
 import { readLines } from '../operator/members/text-file.ts'
 import {
   changeLine,
@@ -71,10 +72,11 @@ export function membersCommand(program: Command): void {
     .requiredOption('--account <id>', 'id of the account', parseId)
     .option('--user-id <id...>', 'user ids on the platform')
     .option('--user-ids-file <file>', 'file with one user id per line; - is standard input')
-    .action(async ({ account, userId = [], userIdsFile, json }: EraseOptions) => {
+    .option('--all-accounts', 'also erase them from every other account of which they are members')
+    .action(async ({ account, userId = [], userIdsFile, allAccounts = false, json }: EraseOptions) => {
       const userIds = [...userId, ...(userIdsFile === undefined ? [] : await readUserIds(userIdsFile))]
       requireUserIds(userIds)
-      printOne(await onDatabase((database) => erase(database, account, userIds)), json === true)
+      printOne(await onDatabase((database) => erase(database, account, userIds, allAccounts)), json === true)
     })
 }
 
@@ -82,6 +84,7 @@ interface EraseOptions {
   account: bigint
   userId?: string[]
   userIdsFile?: string
+  allAccounts?: boolean
   json?: boolean
 }
 
@@ -125,27 +128,29 @@ async function requirePeople(database: Database, account: Account, userIds: stri
   }
 }
 
-async function erase(database: Database, account: bigint, userIds: string[]) {
+async function erase(database: Database, account: bigint, userIds: string[], isEverywhere: boolean) {
   const of = await requireAccount(database, account)
   await requirePeople(database, of, userIds)
+  const eraseFrom = async (userId: string): Promise<number> => {
+    const others = isEverywhere ? await findMemberships(database, ALL_ORGANIZATIONS, userId) : []
+    let members = 0
+    for (const each of accountsOf(of, others))
+      if (await eraseByUserId(database, ledger, commandActor(), each, userId, Date.now)) members += 1
+    return members
+  }
   const { erasureLedger } = readConfig(io.env)
   if (erasureLedger !== null) await requireLedger(erasureLedger)
   const ledger = ErasureLedger.of(erasureLedger)
   let members = 0
   try {
     for (const [erased, userId] of userIds.entries()) {
-      const wasMember = await eraseByUserId(database, ledger, commandActor(), of, userId, Date.now).catch(
-        (error: Error) => {
-          const outcome =
-            error instanceof LedgerUnwritable
-              ? `was erased, but not recorded (${error.message})`
-              : `was not erased (${error.name})`
-          throw new FatalError(
-            `user id ${erased + 1} of ${userIds.length} ${outcome}. Run the command again.`,
-          )
-        },
-      )
-      if (wasMember) members += 1
+      members += await eraseFrom(userId).catch((error: Error) => {
+        const outcome =
+          error instanceof LedgerUnwritable
+            ? `was erased, but not recorded (${error.message})`
+            : `was not erased (${error.name})`
+        throw new FatalError(`user id ${erased + 1} of ${userIds.length} ${outcome}. Run the command again.`)
+      })
     }
   } finally {
     await ledger?.close()

@@ -26,6 +26,8 @@ export interface AttemptResult {
   /** 1 for the first attempt */
   attempt: number
   response: EndpointResponse
+  /** the beginning of a response that was not 2xx; null: none */
+  text: string | null
   startedAtMs: number
   durationMs: number
   /** null: the content was not read, because there was no connection */
@@ -40,7 +42,7 @@ export interface AttemptResult {
  * Endpoints: $1 bigint[]: ids; $2 int[]: status of the last response; $3 text[]: why there was none; $4 int[] and $5 int[]: how many
  * accepted and refused attempts are stored. Attempts: $6 bigint[]: endpoints; $7 bigint[]: accounts; $8 bigint[]: deliveries;
  * $9 int[]: number; $10 int[]: status; $11 text[]: reason; $12 int[]: milliseconds since the beginning; $13 int[]: duration;
- * $14 int[]: events; $15 int[]: position from the end of its ring, beginning with 1.
+ * $14 int[]: events; $15 int[]: position from the end of its ring, beginning with 1; $16 text[]: text of the response.
  */
 const noteAttempts = statement('note-endpoint-attempts')`
     with answered as (
@@ -54,23 +56,27 @@ const noteAttempts = statement('note-endpoint-attempts')`
              set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer,
                  accepted_slot = (x.accepted_slot + excluded.accepted_slot) % ${ATTEMPTS_KEPT},
                  refused_slot = (x.refused_slot + excluded.refused_slot) % ${ATTEMPTS_KEPT}
-      returning endpoint_id, accepted_slot, refused_slot
+      returning endpoint_id, accepted_slot, refused_slot, content_erased_at
     )
-    insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
+    insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason,
+                                  response_text)
     select x.endpoint_id, r.was_accepted,
            (case when r.was_accepted then x.accepted_slot else x.refused_slot end - s.position + ${ATTEMPTS_KEPT}) % ${ATTEMPTS_KEPT},
            now() - s.age_ms * interval '1 millisecond', s.delivery_id, s.attempt, s.status, s.duration_ms,
            coalesce(s.events, (select coalesce(cardinality(event_keys), cardinality(event_ids), 1) from endpoint_delivery
                                 where channel_oa_id = s.channel_oa_id and id = s.delivery_id)),
-           s.reason
+           s.reason,
+           case when x.content_erased_at < now() - s.age_ms * interval '1 millisecond' then s.response_text end
       from unnest($6::bigint[], $7::bigint[], $8::bigint[], $9::int[], $10::int[], $11::text[], $12::int[], $13::int[], $14::int[],
-                  $15::int[])
-           as s (endpoint_id, channel_oa_id, delivery_id, attempt, status, reason, age_ms, duration_ms, events, position)
+                  $15::int[], $16::text[])
+           as s (endpoint_id, channel_oa_id, delivery_id, attempt, status, reason, age_ms, duration_ms, events, position,
+                 response_text)
       join answered x on x.endpoint_id = s.endpoint_id
      cross join lateral (select coalesce(s.status between 200 and 299, false) as was_accepted) r
         on conflict (endpoint_id, was_accepted, slot) do update
            set started_at = excluded.started_at, delivery_id = excluded.delivery_id, attempt = excluded.attempt,
-               status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason`
+               status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason,
+               response_text = excluded.response_text`
 
 /** Decides which attempts are stored: a token bucket of accepted ones per endpoint, and all others. */
 export class Sample {
@@ -120,6 +126,7 @@ export function bindResults(
     int4Array(kept.map(({ durationMs }) => Math.ceil(durationMs))),
     int4Array(kept.map(({ events }) => events)),
     int4Array(kept.map(({ position }) => position)),
+    textArray(kept.map(({ text }) => text && toStorableText(text))),
   ]
   return { statement: noteAttempts, values }
 }

@@ -42,7 +42,7 @@ export interface Target {
   url: URL
   allowPrivateNetwork: boolean
   lookup: LookupFunction
-  /** Sees the response to a test delivery before it is read. */
+  /** Sees the response before it is read. */
   watch?: (response: IncomingMessage) => void
 }
 

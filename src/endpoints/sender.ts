@@ -12,6 +12,7 @@
  * 6. Responded: `#noteResponse` decides by the status alone.
  * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
+import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type SecretKeys, UnreadableSecret } from '../config/secret-keys.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
@@ -24,9 +25,11 @@ import { pauseEndpoint } from './backlog.ts'
 import { Feeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
+import type { AttemptResult } from './history.ts'
 import { type EndpointResponse, isAccepted, post, UNREADABLE_SECRET } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
+import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './seen-response.ts'
 import { Settlements } from './settlements.ts'
 import { Targets } from './targets.ts'
 
@@ -46,6 +49,10 @@ interface Item extends LeasedDelivery {
   /** Including the next one. */
   attempts: number
   committedAtMs: number
+}
+
+interface Ended extends Pick<AttemptResult, 'response' | 'text' | 'startedAtMs'> {
+  attempt: Attempt
 }
 
 export class Sender {
@@ -177,24 +184,26 @@ export class Sender {
     if (row.status !== 'active') return this.#settlements.release(item)
     const attempt = new Attempt(this.#secretKeys, this.#contents, row, item, isProven)
     const startedAtMs = performance.now()
+    const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
+    const watch = (received: IncomingMessage) => {
+      if (!isAccepted({ status: received.statusCode ?? null })) seen.watch(received)
+    }
     const response =
       target instanceof RefusedUrl
         ? { status: null, reason: target.message, retryAfterMs: null }
-        : await post(target, attempt.open).catch(unreadableResponse)
-    if (response !== null) this.#noteResponse(started, response, attempt, startedAtMs)
-    else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
+        : await post({ ...target, watch }, attempt.open).catch(unreadableResponse)
+    if (response !== null) {
+      const hasText = !(target instanceof RefusedUrl || isAccepted(response))
+      const text = hasText ? storedText(seen.body, target.url) : null
+      this.#noteResponse(started, { response, text, attempt, startedAtMs })
+    } else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
       this.#targets.forget(item.endpointId)
       this.#settlements.release(item)
     }
   }
 
-  #noteResponse(
-    { state, item }: Started<Item>,
-    response: EndpointResponse,
-    attempt: Attempt,
-    startedAtMs: number,
-  ): void {
+  #noteResponse({ state, item }: Started<Item>, { response, text, attempt, startedAtMs }: Ended): void {
     const nowMs = performance.now()
     const tookMs = nowMs - startedAtMs
     const durationMs = tookMs - attempt.waitedMs
@@ -207,7 +216,7 @@ export class Sender {
     endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
     const { events } = attempt
     this.#settlements.note({
-      ...{ delivery: item, attempt: item.attempts, response, startedAtMs, durationMs, events },
+      ...{ delivery: item, attempt: item.attempts, response, text, startedAtMs, durationMs, events },
     })
     if (wasAccepted) this.#settlements.complete(item, attempt.change)
     else this.#settlements.postpone(item, response, item.attempts, tookMs)

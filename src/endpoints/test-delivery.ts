@@ -2,7 +2,6 @@
  * Sends a test message to an endpoint and returns the request and the response. It uses the address checks, the resolver and the limits
  * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
  */
-import type { IncomingMessage } from 'node:http'
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
@@ -10,15 +9,12 @@ import { printableUrl, RefusedUrl } from './address.ts'
 import { type Content, channelSecretOf, endpointSecrets, writeMessage } from './messages.ts'
 import { type Message, post } from './post.ts'
 import { HostResolver } from './resolver.ts'
+import { SeenResponse } from './seen-response.ts'
 import { readTarget } from './targets.ts'
 import { TestLimit } from './test-limit.ts'
 
 /** What an operator needs of a response. A receiver chooses its size. */
 const BODY_MAX_BYTES = 4_096
-const HEADERS_MAX = 40
-const HEADER_MAX_LENGTH = 300
-/** Cookies are credentials of the receiver. */
-const MASKED_HEADERS = ['set-cookie', 'set-cookie2']
 
 export interface TestDelivery {
   request: {
@@ -83,7 +79,7 @@ export class EndpointTester {
 
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
     const startedAtMs = performance.now()
-    const seen = new SeenResponse()
+    const seen = new SeenResponse(BODY_MAX_BYTES)
     const target = readTarget(row.channel_oa_id, row, this.#isOwnUrl, this.#resolver)
     const open = async () => ({ message, release: () => undefined, whenLost: () => undefined })
     const response =
@@ -127,34 +123,3 @@ function missingSecret({ format, channel_oa_id: accountId }: TestedRow): AppErro
       : 'the endpoint has no secret to sign with. Rotate its secret first.'
   return new AppError('invalid_input', { message })
 }
-
-/** The beginning of a response. Its text is cleaned, because the receiver chooses it. */
-class SeenResponse {
-  #headers: Array<[string, string]> = []
-  #chunks: Buffer[] = []
-  #bytes = 0
-
-  watch(response: IncomingMessage): void {
-    this.#headers = Object.entries(response.headers)
-      .slice(0, HEADERS_MAX)
-      .map(([name, value = '']) => {
-        const text = MASKED_HEADERS.includes(name) ? '•••' : cleaned([value].flat().join(', '))
-        return [cleaned(name), text.slice(0, HEADER_MAX_LENGTH)]
-      })
-    response.on('data', (chunk: Buffer) => {
-      // The bytes are copied, because the limit of responses overwrites those beyond it.
-      if (this.#bytes < BODY_MAX_BYTES)
-        this.#chunks.push(Buffer.from(chunk.subarray(0, BODY_MAX_BYTES - this.#bytes)))
-      this.#bytes += chunk.length
-    })
-  }
-
-  result() {
-    const body = cleaned(Buffer.concat(this.#chunks).toString('utf8'))
-    return { headers: this.#headers, body, isCut: this.#bytes > BODY_MAX_BYTES }
-  }
-}
-
-/** Replaces control characters, and those that change the direction of text, which could forge lines of a terminal or a page. */
-const cleaned = (text: string): string =>
-  text.replace(/\r\n/g, '\n').replace(/(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu, '\ufffd')

@@ -30,7 +30,7 @@ const FOR_VIEWERS = [
   ...['Followers, 30 days', '7 days', 'Unapplied', 'Waiting', 'Quota', 'Open the audience'],
   ...['Events not applied', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Organizations', 'Export…'],
   ...['Copy: User id', 'Show more', 'Copy: Content as received', 'Failed', 'Pending'],
-  ...['Request and response', 'Export events…', 'Export all stored data', 'Notifications'],
+  ...['Request and response', 'Export events…', 'Export all stored data…', 'Notifications'],
   'Check public address',
 ]
 

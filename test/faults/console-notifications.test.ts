@@ -206,7 +206,8 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     expect(file.suggestedFilename()).toBe(`events-${tenant.accountId}.ndjson`)
     await page.keyboard.press('Escape')
     await goTo(page, `/audience/${tenant.accountId}?userId=Uunknown`)
-    const link = page.getByRole('link', { name: 'Export all stored data' })
+    await button(page, 'Export all stored data…').click()
+    const link = page.getByRole('dialog').getByRole('link', { name: /^From ./ })
     expect(await link.getAttribute('href')).toBe(
       `/api/accounts/${tenant.accountId}/people/export?userId=Uunknown`,
     )

@@ -116,6 +116,16 @@ export const ROUTES: Record<string, RouteAccess> = {
   'GET /accounts/:/people/export': viewer("export a person's data", (of) => ({
     path: `/accounts/${of.account}/people/export?userId=${of.userId}`,
   })),
+  'GET /accounts/:/people/memberships': viewer('see of which accounts a person is a member', (of) => ({
+    path: `/accounts/${of.account}/people/memberships?userId=${of.userId}`,
+  })),
+  'GET /accounts/:/people/export-all': viewer("export a person's data of all accounts", (of) => ({
+    path: `/accounts/${of.account}/people/export-all?userId=${of.userId}`,
+  })),
+  'POST /accounts/:/people/erase': manager('erase a person from several accounts', (of) => ({
+    path: `/accounts/${of.account}/people/erase`,
+    body: { userId: of.userId, accounts: [of.account] },
+  })),
   'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
   'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
   'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),

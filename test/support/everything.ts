@@ -37,6 +37,7 @@ import { takeTurn } from '../../src/operator/jobs/turn.ts'
 import { countMatching } from '../../src/operator/members/count-members.ts'
 import { importEntries } from '../../src/operator/members/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members/members.ts'
+import { type Membership, selectMemberships } from '../../src/operator/members/memberships.ts'
 import { searchPeople } from '../../src/operator/search.ts'
 import { selectByEventKey } from '../../src/operator/search-statements.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
@@ -337,6 +338,8 @@ async function searchEverywhere({ database, direct, tenant }: Users): Promise<st
       ...people.found.flatMap(({ memberships }) => memberships.map(({ memberId }) => `${memberId},`)),
     )
   }
+  const memberships = await database.query<Membership>(selectMemberships, [organizationIds, 'U2', 10])
+  found.push(...memberships.map(({ memberId }) => `${memberId},`))
   const keys = await load<{ key: string }>(direct, 'select key from event_key limit 10')
   for (const { key } of keys) {
     const rows = await database.query<{ accountId: bigint | null }>(selectByEventKey, [

@@ -1,6 +1,7 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
 import { useEffect, useState } from 'preact/hooks'
 import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
+import type { ColumnFault } from '../../src/operator/members/member-columns.ts'
 import { type Json, post, postBytes } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
@@ -28,6 +29,8 @@ export function ImportPage({ account }: { account: string }) {
   const { data } = useQuery<{ account: Json<AccountDetails> }>(`/api/accounts/${account}`)
   const [chosen, setChosen] = useState<Chosen>()
   const [isUploading, setUploading] = useState(false)
+  const describe = ({ kind, columns }: ColumnFault) =>
+    kind === 'repeated' ? t.imports.repeatedColumns(columns.join(', ')) : t.tasks.reasons.columns_missing
   const choose = async (file: File) => {
     const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
     const text = await file.slice(0, PREVIEW_BYTES).text()
@@ -49,7 +52,12 @@ export function ImportPage({ account }: { account: string }) {
         <p class="muted small-text">{t.imports.help}</p>
       </Panel>
       {chosen && <FirstRows {...chosen} />}
-      {chosen && (
+      {chosen?.preview.fault && (
+        <p class="notice bad" role="alert">
+          {describe(chosen.preview.fault)}
+        </p>
+      )}
+      {chosen && chosen.preview.fault === null && (
         <Upload
           key={`${chosen.file.name} ${chosen.file.lastModified} ${chosen.file.size}`}
           account={account}
@@ -80,6 +88,19 @@ function FirstRows({ file, preview: { columns, rows } }: Chosen) {
         <p class="muted">{t.imports.moreColumns(number(columns.length - shown.length))}</p>
       )}
     </Panel>
+  )
+}
+
+/** The page of the task lists the lines with their reasons. */
+const refusedLines = (task: Task) => <RefusedLines task={task} />
+
+function RefusedLines({ task }: { task: Task }) {
+  const { t } = useLocalized()
+  if (!task.tally.refused) return null
+  return (
+    <p>
+      <Link href={`/tasks/${task.id}`}>{t.imports.seeRefusals}</Link>
+    </p>
   )
 }
 
@@ -122,7 +143,7 @@ function Upload({
   return (
     <Panel title={t.imports.title}>
       {task && isComplete ? (
-        <TaskProgress started={task} />
+        <TaskProgress started={task} outcomes={refusedLines} />
       ) : (
         <>
           {isRunning && (

@@ -1,16 +1,23 @@
 /** One member: profile, fields set by clients, and timeline. */
+import type { ComponentChildren } from 'preact'
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { MemberChanges, TimelineEntry } from '../../src/operator/members/members.ts'
 import { describeChanges, describeEffect } from '../../src/operator/members/timeline-texts.ts'
-import { get, type Json, post, queryOf } from '../api.ts'
-import { useAction, useList, useQuery } from '../hooks.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
-import { Confirm } from '../parts/dialog.tsx'
-import { ExportPerson } from '../parts/exports.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
-import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
+import {
+  ErasePerson,
+  ExportPerson,
+  Memberships,
+  type PersonAccounts,
+  usePersonAccounts,
+} from '../parts/person.tsx'
+import { Failure, ListView, Loading } from '../parts/states.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -28,21 +35,18 @@ export function MemberPage({ account, user }: MemberProps) {
   const path = `/api/accounts/${account}/members/${encodeURIComponent(user)}`
   const { data, error, reload } = useQuery<{ member: Member }>(path)
   const [isErasing, setErasing] = useState(false)
-  const [isErased, setErased] = useState(false)
+  const [erased, setErased] = useState<{ task: Task | null }>()
   const [isEditing, setEditing] = useState(false)
   const isManager = useRole('manager')
-  const trail = <Link href={`/audience/${account}`}>{t.nav.audience}</Link>
   const member = data?.member
-  if (isErased) {
-    return (
-      // A separate page, so that its title takes the focus of the closed dialog.
-      <Page key="erased" title={t.member.erased} trail={trail}>
-        <Empty title={t.member.erased}>
-          <Link href={`/audience/${account}`}>{t.member.backToAudience}</Link>
-        </Empty>
-      </Page>
-    )
-  }
+  const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
+  const name = accounts?.account.name
+  const trail = (
+    <Link href={`/audience/${account}`}>{name === undefined ? t.nav.audience : t.audience.of(name)}</Link>
+  )
+  if (erased && accounts)
+    // A separate page, so that its title takes the focus of the closed dialog.
+    return <Erased key="erased" {...erased} {...{ accounts, trail }} />
   if (member === undefined) {
     return (
       <Page title={user} trail={trail}>
@@ -69,7 +73,12 @@ export function MemberPage({ account, user }: MemberProps) {
               <button type="button" onClick={() => setEditing(true)}>
                 {t.member.editFields}
               </button>
-              <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
+              <button
+                type="button"
+                class="danger quiet-danger"
+                disabled={accounts === undefined}
+                onClick={() => setErasing(true)}
+              >
                 {t.member.erase}
               </button>
             </>
@@ -77,8 +86,9 @@ export function MemberPage({ account, user }: MemberProps) {
         </>
       }
     >
+      {failure && <Failure error={failure} />}
       <div class="columns">
-        <Profile member={member} />
+        <Profile member={member} accounts={accounts} />
         <ClientFields member={member} />
       </div>
       <Timeline key={member.version} path={path} />
@@ -98,25 +108,58 @@ export function MemberPage({ account, user }: MemberProps) {
           }}
         />
       )}
-      {isErasing && (
-        <Erase
-          account={account}
-          member={member}
+      {isErasing && accounts && (
+        <ErasePerson
+          {...{ accounts, member }}
           onClose={() => setErasing(false)}
-          onErased={() => setErased(true)}
+          onErased={(task) => setErased({ task })}
         />
       )}
     </Page>
   )
 }
 
-function Profile({ member }: { member: Member }) {
+/** After an erasure: from which accounts, and which memberships remain. */
+function Erased({
+  task,
+  accounts: { account, others },
+  trail,
+}: {
+  task: Task | null
+  accounts: PersonAccounts
+  trail: ComponentChildren
+}) {
+  const { t, number } = useLocalized()
+  const title =
+    task === null ? t.member.erased(account.name) : t.member.eraseFromAll(number(Number(task.total)))
+  return (
+    <Page title={title} trail={trail}>
+      {task && <TaskProgress started={task} />}
+      {task === null && others.length > 0 && (
+        <>
+          <p>{t.member.erasedStill}</p>
+          <Memberships memberships={others} />
+        </>
+      )}
+      <p>
+        <Link href={`/audience/${account.id}`}>{t.member.backToAudience}</Link>
+      </p>
+    </Page>
+  )
+}
+
+function Profile({ member, accounts }: { member: Member; accounts: PersonAccounts | undefined }) {
   const { t, relative } = useLocalized()
   const { conversation } = member
   return (
     <Panel title={t.member.profile}>
       <Facts
         items={[
+          [
+            t.common.account,
+            accounts && <Link href={`/accounts/${accounts.account.id}`}>{accounts.account.name}</Link>,
+          ],
+          ...(accounts && accounts.others.length > 0 ? [others(t.member.otherAccounts, accounts)] : []),
           [t.member.relationship, <Relationship key="r" value={member.relationship} />],
           [t.member.followedAt, <Time key="f" at={member.followedAt} />],
           [t.member.blockedAt, <Time key="b" at={member.blockedAt} />],
@@ -134,6 +177,11 @@ function Profile({ member }: { member: Member }) {
     </Panel>
   )
 }
+
+const others = (label: string, accounts: PersonAccounts): [string, ComponentChildren] => [
+  label,
+  <Memberships key="o" memberships={accounts.others} />,
+]
 
 function ClientFields({ member }: { member: Member }) {
   const { t } = useLocalized()
@@ -215,50 +263,5 @@ function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
         ),
       )}
     </ul>
-  )
-}
-
-function Erase({
-  account,
-  member,
-  onClose,
-  onErased,
-}: {
-  account: string
-  member: Member
-  onClose: () => void
-  onErased: () => void
-}) {
-  const { t } = useLocalized()
-  const { isRunning, error, run } = useAction()
-  const [typed, setTyped] = useState('')
-  const expected = member.displayName?.trim() || member.userId
-  return (
-    <Confirm
-      title={t.member.eraseTitle}
-      text={t.member.eraseText}
-      submit={t.member.eraseSubmit}
-      isRunning={isRunning}
-      isAllowed={[expected, member.userId].includes(typed.trim())}
-      onClose={onClose}
-      onConfirm={() =>
-        run(async () => {
-          await post(`/api/accounts/${account}/members/${member.id}/erase`)
-          onErased()
-        })
-      }
-    >
-      <label class="field">
-        <span>{t.member.eraseConfirm(expected)}</span>
-        <input
-          type="text"
-          autocomplete="off"
-          spellcheck={false}
-          value={typed}
-          onInput={(event) => setTyped(event.currentTarget.value)}
-        />
-      </label>
-      <ActionFailure error={error} />
-    </Confirm>
   )
 }

@@ -48,12 +48,17 @@ export function TasksPage() {
 }
 
 function Row({ task }: { task: Task }) {
-  const { t } = useLocalized()
+  const { t, number } = useLocalized()
+  // A removal is not a task of its account, which it deletes.
+  const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
+    ['members.erase', 'accounts.onboard'].includes(kind)
+      ? t.tasks.accounts(number(Number(total)))
+      : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
   return (
     <tr>
       <th scope="row" class="col-account">
         <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
-        <div class="sub">{task.accountName ?? t.common.allAccounts}</div>
+        <div class="sub">{accountsOf(task)}</div>
       </th>
       <td class="task">
         <TaskState task={task} />

@@ -1,4 +1,5 @@
 /** Deliveries that an endpoint has not accepted, with request and last response. */
+import type { ComponentChildren } from 'preact'
 import { useCallback, useState } from 'preact/hooks'
 import type {
   DeliveryPage,
@@ -62,7 +63,21 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
       >
         {(deliveries) => <DeliveryTable deliveries={deliveries} onOpen={setOpen} />}
       </ListView>
-      {open && <RequestDialog endpointId={id} delivery={open} onClose={() => setOpen(null)} />}
+      {open && (
+        <RequestDialog
+          endpointId={id}
+          deliveryId={open.id}
+          title={t.endpoints.requestTitle(open.id)}
+          onClose={() => setOpen(null)}
+        >
+          <h3>{t.endpoints.lastResponse}</h3>
+          {open.lastAnswer === null ? (
+            <p class="muted">{t.endpoints.nothingSent}</p>
+          ) : (
+            <Payload text={`${open.lastStatus ?? t.endpoints.noResponse}\n${open.lastAnswer}`} isShort />
+          )}
+        </RequestDialog>
+      )}
     </Panel>
   )
 }
@@ -129,32 +144,34 @@ function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delive
   )
 }
 
-function RequestDialog({
+/** The request of a delivery as it would be sent now, and what is known of a response. */
+export function RequestDialog({
   endpointId,
-  delivery,
+  deliveryId,
+  title,
   onClose,
+  children,
 }: {
   endpointId: string
-  delivery: Delivery
+  deliveryId: string
+  title: string
   onClose: () => void
+  children: ComponentChildren
 }) {
   const { t } = useLocalized()
   const { data, error } = useQuery<{ request: DeliveryRequest }>(
-    `/api/endpoints/${endpointId}/deliveries/${delivery.id}`,
+    `/api/endpoints/${endpointId}/deliveries/${deliveryId}`,
   )
   const request = data?.request
+  const isGone = error?.status === 404
   return (
-    <Dialog title={t.endpoints.requestTitle(delivery.id)} onClose={onClose} isWide>
+    <Dialog title={title} onClose={onClose} isWide>
+      {children}
       <h3>{t.endpoints.request}</h3>
-      {error && <Failure error={error} />}
+      {isGone && <p class="muted">{t.endpoints.deliveryGone}</p>}
+      {error && !isGone && <Failure error={error} />}
       {request && request.body === null && <p class="muted">{t.endpoints.requestNone}</p>}
       {request && request.body !== null && <Payload text={requestText(request)} />}
-      <h3>{t.endpoints.lastResponse}</h3>
-      {delivery.lastAnswer === null ? (
-        <p class="muted">{t.endpoints.nothingSent}</p>
-      ) : (
-        <Payload text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`} isShort />
-      )}
     </Dialog>
   )
 }

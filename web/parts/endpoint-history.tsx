@@ -1,19 +1,22 @@
 /** The last attempts to send to an endpoint. */
+import { useState } from 'preact/hooks'
 import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
-import { Panel } from './page.tsx'
+import { RequestDialog } from './deliveries.tsx'
+import { Facts, Panel } from './page.tsx'
 import { Failure } from './states.tsx'
 import { Table } from './table.tsx'
-import { Time } from './values.tsx'
+import { Payload, Time } from './values.tsx'
 
 type Attempt = Json<DeliveryAttempt>
 
 const REFRESH_MS = 10_000
 
 export function EndpointHistory({ id }: { id: string }) {
-  const { t } = useLocalized()
+  const { t, number } = useLocalized()
+  const [open, setOpen] = useState<Attempt | null>(null)
   const { data, error, reload } = useQuery<{ attempts: Attempt[] }>(
     `/api/endpoints/${id}/history`,
     REFRESH_MS,
@@ -31,22 +34,61 @@ export function EndpointHistory({ id }: { id: string }) {
             { label: t.endpoints.duration, class: 'numeric medium-only' },
             { label: t.endpoints.events, class: 'numeric medium-only' },
             { label: t.endpoints.attempt, class: 'numeric medium-only' },
+            { label: t.common.actions, isHidden: true },
           ]}
         >
           {data.attempts.map((attempt) => (
             <AttemptRow
               key={`${attempt.deliveryId} ${attempt.attempt} ${attempt.startedAt}`}
               attempt={attempt}
+              onOpen={setOpen}
             />
           ))}
         </Table>
+      )}
+      {open && (
+        <RequestDialog
+          endpointId={id}
+          deliveryId={open.deliveryId}
+          title={t.endpoints.attemptTitle(number(open.attempt), open.deliveryId)}
+          onClose={() => setOpen(null)}
+        >
+          <AttemptResponse attempt={open} />
+        </RequestDialog>
       )}
     </Panel>
   )
 }
 
-function AttemptRow({ attempt: { startedAt, wasAccepted, status, reason, ...rest } }: { attempt: Attempt }) {
+function AttemptResponse({
+  attempt: { startedAt, status, reason, responseText, ...rest },
+}: {
+  attempt: Attempt
+}) {
   const { t, number } = useLocalized()
+  return (
+    <>
+      <Facts
+        items={[
+          [t.endpoints.time, <Time key="t" at={startedAt} />],
+          [t.endpoints.response, [status ?? t.endpoints.noResponse, reason].join(' ').trim()],
+          [t.endpoints.duration, t.endpoints.milliseconds(number(rest.durationMs))],
+          [t.endpoints.events, rest.events === null ? '–' : number(rest.events)],
+        ]}
+      />
+      <h3>{t.endpoints.responseStart}</h3>
+      {responseText === null ? (
+        <p class="muted">{t.endpoints.responseNone}</p>
+      ) : (
+        <Payload text={responseText} isShort />
+      )}
+    </>
+  )
+}
+
+function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: Attempt) => void }) {
+  const { t, number } = useLocalized()
+  const { startedAt, wasAccepted, status, reason, ...rest } = attempt
   const duration = t.endpoints.milliseconds(number(rest.durationMs))
   const events = rest.events === null ? '–' : number(rest.events)
   return (
@@ -66,6 +108,16 @@ function AttemptRow({ attempt: { startedAt, wasAccepted, status, reason, ...rest
       <td class="numeric medium-only">{duration}</td>
       <td class="numeric medium-only">{events}</td>
       <td class="numeric medium-only">{number(rest.attempt)}</td>
+      <td class="numeric">
+        <button
+          type="button"
+          class="small"
+          aria-label={`${t.endpoints.showRequest}, ${t.endpoints.attemptTitle(number(rest.attempt), rest.deliveryId)}`}
+          onClick={() => onOpen(attempt)}
+        >
+          {t.endpoints.showRequest}
+        </button>
+      </td>
     </tr>
   )
 }

@@ -1,4 +1,5 @@
 /** Endpoints with their backlog and last response. */
+import { endpointState } from '../../src/operator/endpoints/endpoint-state.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
@@ -73,14 +74,15 @@ function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; without
   )
 }
 
-export function EndpointState({ endpoint: { status, isRotating } }: { endpoint: Endpoint }) {
+const TONES: Record<string, string> = { active: 'good', failing: 'bad' }
+
+export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useLocalized()
+  const state = endpointState(endpoint)
   return (
     <span>
-      <span class={`tag ${status === 'active' ? 'good' : 'warning'}`}>
-        {stateIn(t.endpoints.states, status)}
-      </span>
-      {isRotating && <span class="tag"> {t.endpoints.rotating}</span>}
+      <span class={`tag ${TONES[state] ?? 'warning'}`}>{stateIn(t.endpoints.states, state)}</span>
+      {endpoint.isRotating && <span class="tag"> {t.endpoints.rotating}</span>}
     </span>
   )
 }

@@ -1,4 +1,4 @@
-/** Downloads the events of an account, and everything that is stored about one person. */
+/** Downloads the events of an account. */
 import { useState } from 'preact/hooks'
 import { queryOf } from '../api.ts'
 import { useLocalized } from '../texts.ts'
@@ -6,16 +6,6 @@ import { Dialog } from './dialog.tsx'
 import { rangeBeforeNow, TimeRangeFields, toIso } from './time-range.tsx'
 
 const DAY_MS = 86_400_000
-
-/** A link, because the browser shows the progress of the download. The person need not be a member. */
-export function ExportPerson({ account, userId }: { account: string; userId: string }) {
-  const { t } = useLocalized()
-  return (
-    <a class="button" href={`/api/accounts/${account}/people/export${queryOf({ userId })}`} download>
-      {t.exports.person}
-    </a>
-  )
-}
 
 export function ExportEvents({ id }: { id: string }) {
   const { t } = useLocalized()

@@ -1,4 +1,5 @@
 /** The first rows of a member file, for a look before the import. The service parses the file again, and completely. */
+import { type ColumnFault, findColumnFault } from '../../src/operator/members/member-columns.ts'
 
 /** Bytes that are read. */
 export const PREVIEW_BYTES = 64 * 1024
@@ -6,6 +7,8 @@ const ROWS_MAX = 5
 
 export interface Preview {
   columns: string[]
+  /** of the first line of a CSV file; null: it can be imported */
+  fault: ColumnFault | null
   rows: string[][]
 }
 
@@ -33,7 +36,8 @@ function previewCsv(text: string, isCut: boolean): Preview {
     row = []
   }
   const [columns = [], ...others] = rows
-  return { columns, rows: others.slice(0, ROWS_MAX) }
+  const fault = findColumnFault(columns.map((name) => name.trim()))
+  return { columns, fault, rows: others.slice(0, ROWS_MAX) }
 }
 
 function cellOf(text: string): string {
@@ -49,7 +53,7 @@ function previewNdjson(text: string, isCut: boolean): Preview {
   const columns = [...new Set(objects.flatMap((object) => Object.keys(object)))]
   const cell = (value: unknown) =>
     value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value)
-  return { columns, rows: objects.map((object) => columns.map((name) => cell(object[name]))) }
+  return { columns, fault: null, rows: objects.map((object) => columns.map((name) => cell(object[name]))) }
 }
 
 function parseObject(line: string): Record<string, unknown> {

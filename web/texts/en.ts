@@ -481,13 +481,23 @@ export const en = {
     edit: 'edit',
     timelineTexts: TIMELINE_TEXTS,
     timelineEmpty: 'No stored events for this person. Events are kept for RETENTION_DAYS.',
+    otherAccounts: 'Also a member of',
+    moreAccounts: (count: string) => `and ${counted(count, 'more account')}`,
     erase: 'Erase this person…',
     eraseTitle: 'Erase this person',
-    eraseText:
-      'The member, the user id and the content of all stored events about this person are deleted. This cannot be undone. Only a new event of this person creates a new member.',
+    eraseText: (from: string) =>
+      `This deletes from ${from}: the member, the tracked activity, and what the stored events say about this person. It cannot be undone. A new event of this person makes a new member. What endpoints and API clients have already received is not deleted.`,
+    scope: 'From which accounts',
+    onlyFrom: (account: string) => `Only from ${account}`,
+    fromAll: (count: string) => `From all ${count} accounts listed here`,
+    theseAccounts: (count: string) => `these ${count} accounts`,
+    scopeHelp:
+      'LINE gives one person the same user id at all accounts of one provider. Accounts that you may not see are not included.',
     eraseConfirm: (text: string) => `Type ${text} to confirm`,
     eraseSubmit: 'Erase permanently',
-    erased: 'The person was erased.',
+    erased: (account: string) => `The person was erased from ${account}.`,
+    erasedStill: 'The person is still a member of:',
+    eraseFromAll: (count: string) => `Erase the person from ${count} accounts`,
     backToAudience: 'Back to the audience',
   },
   events: {
@@ -530,11 +540,13 @@ export const en = {
     goesOn: 'You can close this page. The task goes on.',
     empty: 'No task yet',
     emptyHelp: 'Changing the tags of many members, imports and retries appear here for 30 days.',
+    accounts: (count: string) => counted(count, 'account'),
     ofTotal: (done: string, total: string) => `${done} of ${total}`,
     kinds: {
       'accounts.onboard': 'Bring accounts into service',
       'account.import_followers': 'Import followers',
       'account.remove': 'Remove account',
+      'members.erase': 'Erase a person',
       'members.tag': 'Change tags',
       'members.import': 'Import members',
       'events.retry': 'Retry events',
@@ -569,11 +581,15 @@ export const en = {
     waiting: {
       paused: 'It waits because the endpoint is paused.',
       receiver: 'It waits because the receiver does not accept deliveries. They are retried.',
+      erasure:
+        'An erasure failed and is tried again. If this lasts, run “oa-audience doctor”: the database or the directory of ERASURE_LEDGER may refuse writes.',
     } as Record<string, string>,
     tally: {
       changed: (count: string) => `${count} changed`,
       unchanged: (count: string) => `${count} unchanged`,
       refused: (count: string) => `${count} refused`,
+      erased: (count: string) => `${count} erased`,
+      hidden: (count: string) => `${count} no longer visible`,
       applied: (count: string) => `${count} applied`,
       failed: (count: string) => `${count} failed again`,
       requests: (count: string) => `${count} requests accepted`,
@@ -599,13 +615,16 @@ export const en = {
     lead: 'Sets external id, tags and attributes of existing members.',
     file: 'File',
     choose: 'Choose a CSV or NDJSON file, or drop it here',
-    help: 'A CSV file needs a first line with the columns userId or id, and externalId, tags or attributes. Tags and attributes are JSON, as in an export. Empty cells change nothing. At most 256 MiB.',
+    help: 'A CSV file needs a first line with the columns userId or id, and externalId, tags or attributes. Tags are separated by semicolons (gold;autumn) or a JSON array; [] removes all. Attributes are a JSON object. Empty cells change nothing. At most 256 MiB.',
     firstRows: 'First rows',
     size: (name: string, kilobytes: string) => `${name}, ${kilobytes} KiB`,
     moreColumns: (count: string) => `Not shown: ${counted(count, 'more column')}.`,
     start: 'Start the import',
     goOn: 'Continue the upload',
     uploading: 'Uploading. Keep this page open until the upload is complete.',
+    repeatedColumns: (names: string) =>
+      `The first line has several columns with the name ${names}. Remove all but one.`,
+    seeRefusals: 'See the refused lines',
     refusals: 'Refused lines',
     firstRefusals: (shown: string, all: string) => `The first ${shown} of ${all} refused lines.`,
     line: 'Line',
@@ -615,7 +634,12 @@ export const en = {
     eventsTitle: 'Export events',
     eventsText:
       'One event per line, in order of receipt. The file contains personal data, except of erased people. The export is recorded in the activity log.',
-    person: 'Export all stored data',
+    person: 'Export all stored data…',
+    personTitle: "Export a person's data",
+    personText:
+      'Everything that is stored about this user id, as JSON. The file contains personal data. The export is recorded in the activity log.',
+    personFrom: (account: string) => `From ${account}`,
+    personFromAll: (count: string) => `From all ${count} accounts, in one file`,
   },
   endpoints: {
     title: 'Endpoints',
@@ -630,7 +654,10 @@ export const en = {
     lastResponse: 'Last response',
     nothingSent: 'nothing sent yet',
     noResponse: 'no response',
-    states: { active: 'active', paused: 'paused' } as Record<string, string>,
+    states: { active: 'active', paused: 'paused', failing: 'failing', slow: 'falling behind' } as Record<
+      string,
+      string
+    >,
     rotating: 'secret rotating',
     empty: 'No endpoint yet',
     emptyHelp: 'An endpoint forwards the events of an account to another tool, such as the support chat.',
@@ -694,6 +721,11 @@ export const en = {
     duration: 'Duration',
     attempt: 'Attempt',
     attemptOf: (number: string) => `Attempt ${number}`,
+    attemptTitle: (attempt: string, delivery: string) => `Attempt ${attempt} of delivery ${delivery}`,
+    responseStart: 'Beginning of the response',
+    responseNone:
+      'No text of a response is stored. Only failed attempts keep the beginning of theirs, until a person is erased or a message is unsent.',
+    deliveryGone: 'The delivery is no longer in the queue: it was accepted or removed.',
     milliseconds: (number: string) => `${number} ms`,
     rotate: 'Rotate secret',
     rotateText:

@@ -105,7 +105,10 @@ export const listDeliveries = tool(
     return {
       facts: {
         endpoint: endpointOf(endpoint, showPersonalData),
-        attempts: attempts.map(({ reason, ...attempt }) => ({ ...attempt, reason: untrusted(reason) })),
+        attempts: attempts.map(({ reason, responseText: _, ...attempt }) => ({
+          ...attempt,
+          reason: untrusted(reason),
+        })),
       },
       list: {
         name: 'deliveries',

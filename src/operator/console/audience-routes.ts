@@ -3,17 +3,22 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { checkUpdate } from '../../audience/update.ts'
+import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { findPerson, personJson, recordPersonExport } from '../exports/export-person.ts'
+import { findPerson, personInAccounts, personJson, recordPersonExport } from '../exports/export-person.ts'
+import { startErasures } from '../jobs/erase-members.ts'
 import { eraseMember, updateMember } from '../members/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members/members.ts'
+import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../members/memberships.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, PAGE_SIZE, requireId } from './parts.ts'
+import { found, Id, PAGE_SIZE, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
+import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
@@ -35,20 +40,26 @@ const checkEdit = checker(
 type Of<Names extends string> = { Params: Record<Names, string> }
 
 const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperties: false }))
+const checkErasure = checker(
+  Type.Object(
+    { userId: UserId, accounts: Type.Array(Id, { minItems: 1, maxItems: MEMBERSHIPS_MAX }) },
+    { additionalProperties: false },
+  ),
+)
+
+async function accountOf(database: Transactions, request: FastifyRequest<Of<'account'>>) {
+  const { organizationIds } = operatorOf(request)
+  return found(await findAccountDetails(database, organizationIds, requireId(request.params.account)))
+}
 
 export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database, erasureLedger, reads, readsFromNow, now } = parts
-  const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
-    found(
-      await findAccountDetails(
-        database,
-        operatorOf(request).organizationIds,
-        requireId(request.params.account),
-      ),
-    )
+  memberRoutes(api, parts)
+  personRoutes(api, parts)
+}
 
+function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, now }: ConsoleParts): void {
   api.get<Of<'account'>>('/accounts/:account/members', VIEWER, async (request, reply) => {
-    const account = await accountOf(request)
+    const account = await accountOf(database, request)
     const { cursor = null, ...parameters } = checkSearch(request.query)
     const filters = toFilters(checkFilters(parameters))
     const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
@@ -65,12 +76,12 @@ export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void 
   }
 
   api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', VIEWER, async (request) => {
-    const { id } = await accountOf(request)
+    const { id } = await accountOf(database, request)
     return { member: await memberOf(id, request.params) }
   })
 
   api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
-    const { id } = await accountOf(request)
+    const { id } = await accountOf(database, request)
     const { cursor } = checkTimeline(request.query)
     const after = cursor === undefined ? null : readPosition(cursor)
     const member = await memberOf(id, request.params)
@@ -78,24 +89,9 @@ export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void 
     return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
   })
 
-  api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
-    const operator = operatorOf(request)
-    const account = await accountOf(request)
-    const { userId } = checkPerson(request.query)
-    const current = readsFromNow()
-    const person = found(await findPerson(current, account, userId))
-    return sendDownload(reply, parts, {
-      organizationIds: [account.organizationId],
-      fileName: `person-${account.id}.json`,
-      mediaType: 'application/json',
-      record: () => recordPersonExport(database, operator, person),
-      read: () => personJson(current, person),
-    })
-  })
-
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
   api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id', MANAGER, async (request, reply) => {
-    const account = await accountOf(request)
+    const account = await accountOf(database, request)
     const { version, update } = checkEdit(parseUtf8Json(bodyBytes(request)))
     const { json } = await updateMember(
       database,
@@ -112,10 +108,68 @@ export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void 
   })
 
   api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
-    const account = await accountOf(request)
+    const account = await accountOf(database, request)
     const id = requireId(request.params.id)
     const isErased = await eraseMember(database, erasureLedger, operatorOf(request), account, id, now)
     return reply.code(found(isErased || null) ? 204 : 404).send()
+  })
+}
+
+/** A person by user id, who need not be a member, in one account or in all of which the person is a member. */
+function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads, readsFromNow } = parts
+
+  api.get<Of<'account'>>('/accounts/:account/people/memberships', VIEWER, async (request) => {
+    const { id, name } = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    return {
+      account: { id, name },
+      memberships: await findMemberships(reads, operatorOf(request).organizationIds, userId),
+    }
+  })
+
+  api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const person = found(await findPerson(current, account, userId))
+    return sendDownload(reply, parts, {
+      organizationIds: [account.organizationId],
+      fileName: `person-${account.id}.json`,
+      mediaType: 'application/json',
+      record: () => recordPersonExport(database, operator, person),
+      read: () => personJson(current, person),
+    })
+  })
+
+  api.get<Of<'account'>>('/accounts/:account/people/export-all', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const memberships = await findMemberships(current, operator.organizationIds, userId)
+    const accounts = accountsOf(account, memberships)
+    return sendDownload(reply, parts, {
+      organizationIds: [...new Set(accounts.map(({ organizationId }) => organizationId))],
+      fileName: 'person.json',
+      mediaType: 'application/json',
+      read: () =>
+        personInAccounts(current, accounts, userId, (person) =>
+          recordPersonExport(database, operator, person),
+        ),
+    })
+  })
+
+  // `accounts` are those that the page showed, so nobody is erased from an account that the operator did not confirm.
+  api.post<Of<'account'>>('/accounts/:account/people/erase', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    await accountOf(database, request)
+    const { userId, accounts } = checkErasure(parseUtf8Json(bodyBytes(request)))
+    const memberships = await findMemberships(database, operator.organizationIds, userId)
+    const chosen = memberships.filter(({ accountId }) => accounts.includes(String(accountId)))
+    if (chosen.length === 0) throw new AppError('unknown_item')
+    return sendJob(request, reply, parts, (transaction) => startErasures(transaction, operator, chosen))
   })
 }
 

@@ -1,14 +1,11 @@
 /** The health and backlog of endpoints, for `doctor` and metrics. */
 
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
-import { isAccepted } from '../../endpoints/post.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { ALL_ORGANIZATIONS } from '../actor.ts'
 import { age } from '../format.ts'
+import { endpointState } from './endpoint-state.ts'
 import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
-
-/** An endpoint that accepts deliveries, but more slowly than they arrive. */
-const SLOW_SECONDS = 600
 
 const RESPONSE_LINE_MAX = 120
 
@@ -41,11 +38,12 @@ function stateOf(endpoint: EndpointSummary): Problem | null {
     const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
     return { severity: 'warning', message }
   }
-  if (lastAnswer !== null && !isAccepted(lastAnswer)) {
+  const state = endpointState(endpoint)
+  if (state === 'failing') {
     const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
     return { severity: 'error', message }
   }
-  if ((oldestPendingSeconds ?? 0) < SLOW_SECONDS) return null
+  if (state !== 'slow') return null
   const message = `${nameOf(endpoint)}: ${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`
   return { severity: 'warning', message }
 }

@@ -8,6 +8,8 @@ export type DeliveryAttempt = {
   status: number | null
   /** why there was no response, otherwise empty */
   reason: string
+  /** the beginning of a response that was not 2xx; null: none, or deleted by an erasure or an unsent message */
+  responseText: string | null
   durationMs: number
   /** null: unknown */
   events: number | null
@@ -23,7 +25,7 @@ export type DeliveryAttempt = {
  */
 const selectAttempts = statement('select-endpoint-attempts')`
     select to_char(started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt", was_accepted as "wasAccepted",
-           status, reason, duration_ms as "durationMs", events, attempt, delivery_id as "deliveryId"
+           status, reason, response_text as "responseText", duration_ms as "durationMs", events, attempt, delivery_id as "deliveryId"
       from (select distinct on (delivery_id, attempt, duration_ms, status) *
               from endpoint_attempt where endpoint_id = $1
              order by delivery_id, attempt, duration_ms, status, started_at) a

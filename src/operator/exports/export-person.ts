@@ -44,6 +44,28 @@ export async function findPerson(
   return isStored || has_events ? { account, userId, memberId, summary } : null
 }
 
+/**
+ * Yields a JSON array with the object of each account in which something is stored about the person.
+ * @param record stores the entry of the activity log, before the first part of a person
+ */
+export async function* personInAccounts(
+  database: Queryable,
+  accounts: Array<Person['account']>,
+  userId: string,
+  record: (person: Person) => Promise<void>,
+): AsyncGenerator<{ text: string }> {
+  let before = '['
+  for (const account of accounts) {
+    const person = await findPerson(database, account, userId)
+    if (person === null) continue
+    await record(person)
+    yield { text: before }
+    yield* personJson(database, person)
+    before = ','
+  }
+  yield { text: before === '[' ? '[]\n' : ']\n' }
+}
+
 /** Yields the object in parts, each of which is read when the one before it is used. */
 export async function* personJson(database: Queryable, person: Person): AsyncGenerator<{ text: string }> {
   yield { text: beginningOf(person) }

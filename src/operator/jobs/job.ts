@@ -19,6 +19,7 @@ export type JobKind =
   | 'account.import_followers'
   | 'account.remove'
   | 'accounts.onboard'
+  | 'members.erase'
   | 'members.tag'
   | 'members.import'
   | 'events.retry'

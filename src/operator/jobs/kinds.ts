@@ -1,4 +1,5 @@
 /** The step of each kind of job. A kind without one does not compile. */
+import { eraseMemberships } from './erase-members.ts'
 import { importFollowersOf } from './import-followers.ts'
 import { importMembers } from './import-members.ts'
 import { type JobKind, REPLAY_KINDS } from './job.ts'
@@ -16,6 +17,7 @@ export const STEPS: Record<JobKind, RunStep> = {
   'account.import_followers': importFollowersOf,
   'account.remove': removeAccountRows,
   'accounts.onboard': onboardAccounts,
+  'members.erase': eraseMemberships,
   'members.tag': tagMembers,
   'members.import': importMembers,
   'events.retry': retryEvents,

@@ -1,5 +1,6 @@
 /** The part of a job's work that its kind defines. */
 import type { Verifier } from '../../accounts/verify.ts'
+import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import type { Job } from './job.ts'
@@ -24,6 +25,8 @@ export interface Step {
   database: Transactions
   /** null: tests of other jobs */
   platform: Platform | null
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
   /** The organizations that the operator sees now. Null: all. */
   organizationIds: OrganizationIds
   /** Runs `work` in the transaction that stores its result. A fault rolls back both. */

@@ -9,6 +9,8 @@
  *
  * If an instance dies, another one takes the job after LEASE_SECONDS.
  */
+
+import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
@@ -96,6 +98,7 @@ const postponeJob = statement('postpone-job')`
  * @param platform null: no job that calls LINE can run
  * @param kinds the kinds of one lane
  * @param onQueued tells the sender of this process about new deliveries
+ * @param erasureLedger null: erasures are recorded in the database only
  */
 export async function takeTurn(
   database: Database,
@@ -103,11 +106,12 @@ export async function takeTurn(
   platform: Platform | null = null,
   kinds: readonly JobKind[] = ALL_KINDS,
   onQueued: Step['onQueued'] = () => undefined,
+  erasureLedger: ErasureLedger | null = null,
 ): Promise<boolean> {
   if (kinds.includes('members.import')) await endAbandonedUploads(database)
   const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds])
   if (claimed === undefined) return false
-  const turn = new Turn(database, claimed, turnMs, { platform, onQueued })
+  const turn = new Turn(database, claimed, turnMs, { platform, onQueued, erasureLedger })
   try {
     await turn.run()
   } catch (error) {
@@ -122,20 +126,17 @@ export async function takeTurn(
   return true
 }
 
+type Parts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
+
 class Turn {
   readonly #database: Transactions
   readonly #endsAt: number
-  readonly #parts: Pick<Step, 'platform' | 'onQueued'>
+  readonly #parts: Parts
   #job: ClaimedJob
   #isOver = false
 
   /** The steps of a job share the connections of its account, of which every other account has its own (decision 17). */
-  constructor(
-    database: Database,
-    job: ClaimedJob,
-    turnMs: number,
-    parts: Pick<Step, 'platform' | 'onQueued'>,
-  ) {
+  constructor(database: Database, job: ClaimedJob, turnMs: number, parts: Parts) {
     this.#parts = parts
     const { accountId, organizationId } = job
     this.#database = accountId === null ? database : database.forTenant({ accountId, organizationId })

@@ -2,13 +2,11 @@
 import { fromCsvText } from '../../audience/member.ts'
 import { BODY_MAX_BYTES } from '../../config/limits.ts'
 import { FatalError, systemReason } from '../../errors.ts'
+import { COLUMNS, findColumnFault } from './member-columns.ts'
 import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'
 
 /** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
 export const LINE_MAX_BYTES = BODY_MAX_BYTES
-
-/** The columns of a CSV file that an import reads. All others are ignored. */
-const COLUMNS = ['id', 'userId', 'externalId', 'tags', 'attributes']
 
 /** How far a file is read, so that another process can continue. */
 export interface FilePosition extends TextPosition {
@@ -78,28 +76,22 @@ async function* readCsvEntries(file: TextSource, from: FilePosition): AsyncGener
 
 function readHeader(cells: string[], delimiter: string): Header {
   const names = cells.map((name) => name.trim())
-  refuseDuplicates(names)
-  requireUsed(names)
+  requireColumns(names)
   const places = COLUMNS.filter((name) => names.includes(name)).map((name) => [name, names.indexOf(name)])
   return { columns: Object.fromEntries(places), cells: cells.length, delimiter }
 }
 
-function refuseDuplicates(columns: string[]): void {
-  const duplicates = COLUMNS.filter((name) => columns.indexOf(name) !== columns.lastIndexOf(name))
-  if (duplicates.length > 0)
+function requireColumns(names: string[]): void {
+  const fault = findColumnFault(names)
+  if (fault?.kind === 'repeated')
     throw new FatalError(
-      `line 1: several columns have the name ${duplicates.join(', ')}. Remove all but one.`,
+      `line 1: several columns have the name ${fault.columns.join(', ')}. Remove all but one.`,
     )
-}
-
-/** A mistyped column would be ignored, and the import would change nothing. */
-function requireUsed(columns: string[]): void {
-  const isNamed = (names: string[]) => names.some((name) => columns.includes(name))
-  if (isNamed(['id', 'userId']) && isNamed(['externalId', 'tags', 'attributes'])) return
-  throw new ColumnsMissing(
-    `line 1: the columns are ${columns.map((name) => JSON.stringify(name)).join(', ')}. ` +
-      'A file needs userId or id, and externalId, tags or attributes.',
-  )
+  if (fault !== null)
+    throw new ColumnsMissing(
+      `line 1: the columns are ${names.map((name) => JSON.stringify(name)).join(', ')}. ` +
+        'A file needs userId or id, and externalId, tags or attributes.',
+    )
 }
 
 async function* readNdjson(file: TextSource, from: FilePosition): AsyncGenerator<FileEntry> {
@@ -124,16 +116,25 @@ function fromJson(line: string): unknown {
   }
 }
 
+/** A cell of JSON, as the export writes it. All other tags are plain, although `[` could begin the name of a tag. */
+const JSON_TAGS = /^\s*(\[|\{|"|null\s*$)/
+
 /** Reverses what the export does to a CSV row. An empty cell is a missing field, because the export writes null as empty. */
 function fromCsv({ columns }: Header, cells: string[]): unknown {
   const cell = (name: string) => fromCsvText(cells[columns[name] ?? -1] ?? '') || undefined
-  const json = (name: string) => {
-    const text = cell(name)
-    return text === undefined ? undefined : fromJson(text)
-  }
-  const [tags, attributes] = [json('tags'), json('attributes')]
-  if (tags instanceof Error || attributes instanceof Error) {
-    return new FatalError('tags or attributes are not valid JSON')
-  }
+  const json = (text: string | undefined) => (text === undefined ? undefined : fromJson(text))
+  const given = cell('tags')
+  const isPlain = given !== undefined && !JSON_TAGS.test(given)
+  const [tags, attributes] = [isPlain ? plainTags(given) : json(given), json(cell('attributes'))]
+  if (tags instanceof Error)
+    return new FatalError('tags are neither a JSON array nor names that are separated by semicolons')
+  if (attributes instanceof Error) return new FatalError('attributes are not valid JSON')
   return { id: cell('id'), userId: cell('userId'), externalId: cell('externalId'), tags, attributes }
+}
+
+/** `gold;autumn`, as people write them into a spreadsheet. Without a name, the cell is as if it were empty. */
+function plainTags(text: string): string[] | undefined {
+  const names = text.split(';').map((name) => name.trim())
+  const tags = [...new Set(names.filter((name) => name !== ''))]
+  return tags.length === 0 ? undefined : tags
 }

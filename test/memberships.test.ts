@@ -1,0 +1,172 @@
+/** One person in several accounts: which are shown, erased and exported, and what stays. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
+import { commandActor } from '../src/operator/actor.ts'
+import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { updateOperator } from '../src/operator/people/operators.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { atEnd } from './support/at-end.ts'
+import { runCommand } from './support/command.ts'
+import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service, env } = await setUpService()
+const { url } = await startConsole(database)
+const token = await signedIn(url)
+
+const directory = mkdtempSync(join(tmpdir(), 'oa-audience-memberships-'))
+atEnd(() => rmSync(directory, { recursive: true, force: true }))
+
+const take = (ledger: ErasureLedger | null = null) =>
+  takeTurn(database, 0, null, undefined, undefined, ledger)
+
+/** A person who follows three accounts of three organizations. */
+async function addPerson(userId = randomUserId()) {
+  const tenants = [await addTenant(database), await addTenant(database), await addTenant(database)] as const
+  for (const tenant of tenants) await service.deliver(tenant, [lineEvent('follow', userId)])
+  const ids = tenants.map(({ accountId }) => String(accountId))
+  return { userId, tenants, ids }
+}
+
+const path = ({ accountId }: Tenant, rest: string) => `/api/accounts/${accountId}/people/${rest}`
+const isMember = async (tenant: Tenant, userId: string) =>
+  (await service.member(tenant, userId)) !== undefined
+
+describe('the memberships of a person', () => {
+  it('are those in accounts that the operator sees, by the same user id', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const of = (operator = token) => operator.get(path(tenants[0], `memberships?userId=${userId}`))
+    expect((await of()).json.memberships.map((one: { accountId: string }) => one.accountId)).toEqual(ids)
+    const organizationIds = [tenants[0].organizationId, tenants[2].organizationId]
+    const viewer = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
+    const member = await service.member(tenants[2], userId)
+    expect((await of(viewer)).json.memberships).toEqual([
+      expect.objectContaining({ accountId: ids[0], accountName: 'test' }),
+      expect.objectContaining({ accountId: ids[2], memberId: member?.id }),
+    ])
+  })
+
+  it('are none for an id that is not of the form of LINE, which may belong to several people', async () => {
+    const { userId, tenants } = await addPerson('customer-1')
+    const memberships = await token.get(path(tenants[0], `memberships?userId=${userId}`))
+    expect(memberships.json.memberships).toEqual([])
+  })
+})
+
+describe('an erasure from several accounts', () => {
+  it('erases the person from the confirmed accounts as one task, and from no other', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const [first, second, third] = tenants
+    const accounts = ids.slice(0, 2)
+    const { status, json } = await token.post(path(first, 'erase'), { userId, accounts })
+    expect(status).toBe(202)
+    expect(json.job).toMatchObject({ kind: 'members.erase', total: '2', organizationId: null })
+    const ledger = ErasureLedger.of(directory)
+    while (await take(ledger));
+    await ledger?.close()
+    expect(await isMember(first, userId)).toBe(false)
+    expect(await isMember(second, userId)).toBe(false)
+    expect(await isMember(third, userId)).toBe(true)
+    const { json: ended } = await token.get(`/api/jobs/${json.job.id}`)
+    expect(ended.job).toMatchObject({ status: 'done', done: '2', tally: { erased: 2, hidden: 0 } })
+    const rows = await database.query(
+      `select channel_oa_id::text as account, actor from activity where action = 'member.erased' and channel_oa_id::text = any ($1)`,
+      [ids],
+    )
+    expect(rows).toEqual(accounts.map((account) => ({ account, actor: 'token' })))
+    const [unrecorded] = await database.query(
+      `select count(*)::int as count from erased_person where not in_ledger and channel_oa_id::text = any ($1)`,
+      [accounts],
+    )
+    expect(unrecorded).toEqual({ count: 0 })
+    expect(JSON.stringify(ended)).not.toContain(userId)
+  })
+
+  it('leaves an account that the operator does not see, or no longer sees', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const [first, second, third] = tenants
+    const organizationIds = [first.organizationId, second.organizationId]
+    const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
+    const foreign = await manager.post(path(first, 'erase'), { userId, accounts: [ids[2]] })
+    expect(foreign.status).toBe(404)
+    const { json } = await manager.post(path(first, 'erase'), { userId, accounts: ids })
+    expect(json.job.total).toBe('2')
+    await take()
+    await updateOperator(database, commandActor(), manager.id, { organizationIds: [first.organizationId] })
+    while (await take());
+    expect(await Promise.all(tenants.map((tenant) => isMember(tenant, userId)))).toEqual([false, true, true])
+    expect((await token.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
+      tally: { erased: 1, hidden: 1 },
+    })
+    expect(await isMember(third, userId)).toBe(true)
+  })
+
+  it('counts an erasure that a killed process had committed', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const { json } = await token.post(path(tenants[0], 'erase'), { userId, accounts: ids })
+    await take()
+    await database.query(`update job set position = null, done = 0, tally = '{}' where id = $1`, [
+      json.job.id,
+    ])
+    while (await take());
+    expect((await token.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
+      ...{ done: '3', tally: { erased: 3, hidden: 0 } },
+    })
+  })
+
+  it('waits, and says so, while the ledger refuses the erasure', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const { json } = await token.post(path(tenants[0], 'erase'), { userId, accounts: ids })
+    const missing = ErasureLedger.of(join(directory, 'missing'))
+    await take(missing)
+    await missing?.close()
+    const waiting = (await token.get(`/api/jobs/${json.job.id}`)).json.job
+    expect(waiting).toMatchObject({ status: 'running', done: '0', tally: { waiting: 'erasure' } })
+    await database.query(`update job set leased_until = now() where id = $1`, [json.job.id])
+    const ledger = ErasureLedger.of(directory)
+    while (await take(ledger));
+    await ledger?.close()
+    const ended = (await token.get(`/api/jobs/${json.job.id}`)).json.job
+    expect(ended).toMatchObject({ status: 'done', tally: { erased: 3, hidden: 0 } })
+  })
+
+  it('of the command includes every account with --all-accounts', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const args = ['members', 'erase', '--account', String(ids[0]), '--user-id', userId, '--json']
+    expect(JSON.parse((await runCommand([...args], env)).stdout)).toEqual({ erased: 1, members: 1 })
+    expect(await isMember(tenants[1], userId)).toBe(true)
+    const everywhere = await runCommand([...args, '--all-accounts'], env)
+    expect(JSON.parse(everywhere.stdout)).toEqual({ erased: 1, members: 2 })
+    for (const tenant of tenants) expect(await isMember(tenant, userId)).toBe(false)
+  })
+})
+
+describe("an export of a person's data of several accounts", () => {
+  it('has one object per account that the operator sees, and each is recorded', async () => {
+    const { userId, tenants, ids } = await addPerson()
+    const organizationIds = tenants.slice(0, 2).map(({ organizationId }) => organizationId)
+    const viewer = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
+    const { headers, text } = await viewer.get(path(tenants[1], `export-all?userId=${userId}`))
+    expect(headers.get('content-disposition')).toBe('attachment; filename="person.json"')
+    const people = JSON.parse(text)
+    expect(people.map(({ account }: { account: { id: string } }) => account.id)).toEqual([ids[1], ids[0]])
+    expect(people[0]).toMatchObject({ formatVersion: 1, userId, member: { userId } })
+    const recorded = await database.query(
+      `select channel_oa_id::text as account from activity where action = 'member.exported' and actor = $1 order by id`,
+      [viewer.email],
+    )
+    expect(recorded).toEqual([{ account: ids[1] }, { account: ids[0] }])
+  })
+
+  it('of the command is an array with --all-accounts', async () => {
+    const { userId, ids } = await addPerson()
+    const args = ['members', 'export-person', '--account', String(ids[2]), '--user-id', userId]
+    const { stdout } = await runCommand([...args, '--all-accounts'], env)
+    const accounts = JSON.parse(stdout).map(({ account }: { account: { id: string } }) => account.id)
+    expect(accounts).toEqual([ids[2], ids[0], ids[1]])
+  })
+})

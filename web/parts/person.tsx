@@ -1,0 +1,178 @@
+/** A person in one account or in several: where the person is a member, export of the stored data, and erasure. */
+import { useState } from 'preact/hooks'
+import type { Member } from '../../src/audience/member.ts'
+import type { Membership as StoredMembership } from '../../src/operator/members/memberships.ts'
+import { type Json, post, queryOf } from '../api.ts'
+import { useAction, useQuery } from '../hooks.ts'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { Confirm, Dialog } from './dialog.tsx'
+import { ActionFailure, Failure, Loading } from './states.tsx'
+import type { Task } from './task.tsx'
+
+type Membership = Json<StoredMembership>
+
+/** The account of the page, and the other accounts of which the operator sees that the person is a member. */
+export interface PersonAccounts {
+  account: { id: string; name: string }
+  others: Membership[]
+}
+
+/** A provider may have hundreds of accounts. */
+const LINKS_MAX = 20
+
+const pathOf = (account: string, rest: string) => `/api/accounts/${account}/people/${rest}`
+
+export function usePersonAccounts(account: string, userId: string | null) {
+  const path = userId === null ? null : pathOf(account, `memberships${queryOf({ userId })}`)
+  const { data, error, reload } = useQuery<{ account: PersonAccounts['account']; memberships: Membership[] }>(
+    path,
+  )
+  const others = data?.memberships.filter(({ accountId }) => accountId !== account) ?? []
+  return { accounts: data && { account: data.account, others }, error, reload }
+}
+
+/** Links to the member pages of other accounts. */
+export function Memberships({ memberships }: { memberships: Membership[] }) {
+  const { t, number } = useLocalized()
+  const more = memberships.length - LINKS_MAX
+  return (
+    <ul class="memberships">
+      {memberships.slice(0, LINKS_MAX).map(({ accountId, accountName, memberId }) => (
+        <li key={accountId}>
+          <Link href={`/audience/${accountId}/${memberId}`}>{accountName}</Link>
+        </li>
+      ))}
+      {more > 0 && <li class="muted">{t.member.moreAccounts(number(more))}</li>}
+    </ul>
+  )
+}
+
+/** The person need not be a member. */
+export function ExportPerson({ account, userId }: { account: string; userId: string }) {
+  const { t } = useLocalized()
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)}>
+        {t.exports.person}
+      </button>
+      {isOpen && <ExportDialog {...{ account, userId }} onClose={() => setOpen(false)} />}
+    </>
+  )
+}
+
+/** Links, because the browser shows the progress of a download. */
+function ExportDialog({
+  account,
+  userId,
+  onClose,
+}: {
+  account: string
+  userId: string
+  onClose: () => void
+}) {
+  const { t, number } = useLocalized()
+  const { accounts, error, reload } = usePersonAccounts(account, userId)
+  const query = queryOf({ userId })
+  return (
+    <Dialog title={t.exports.personTitle} onClose={onClose}>
+      <p>{t.exports.personText}</p>
+      {error && <Failure error={error} retry={reload} />}
+      {accounts === undefined && !error && <Loading />}
+      {accounts !== undefined && (
+        <div class="choices">
+          <a class="button" href={pathOf(account, `export${query}`)} download>
+            {t.exports.personFrom(accounts.account.name)}
+          </a>
+          {accounts.others.length > 0 && (
+            <>
+              <a class="button" href={pathOf(account, `export-all${query}`)} download>
+                {t.exports.personFromAll(number(accounts.others.length + 1))}
+              </a>
+              <AllAccounts accounts={accounts} />
+            </>
+          )}
+        </div>
+      )}
+    </Dialog>
+  )
+}
+
+function AllAccounts({ accounts: { account, others } }: { accounts: PersonAccounts }) {
+  const { t } = useLocalized()
+  return (
+    <>
+      <p class="small-text">{[account.name, ...others.map(({ accountName }) => accountName)].join(', ')}</p>
+      <p class="muted small-text">{t.member.scopeHelp}</p>
+    </>
+  )
+}
+
+interface EraseProps {
+  accounts: PersonAccounts
+  member: Member
+  onClose: () => void
+  /** @param task null: the person was erased from the account of the page */
+  onErased: (task: Task | null) => void
+}
+
+export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps) {
+  const { t, number } = useLocalized()
+  const { account, others } = accounts
+  const { isRunning, error, run } = useAction()
+  const [typed, setTyped] = useState('')
+  const [isEverywhere, setEverywhere] = useState(false)
+  const expected = member.displayName?.trim() || member.userId
+  const count = number(others.length + 1)
+  const erase = () =>
+    run(async () => {
+      if (!isEverywhere) {
+        await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
+        return onErased(null)
+      }
+      const ids = [account.id, ...others.map(({ accountId }) => accountId)]
+      const body = { userId: member.userId, accounts: ids }
+      onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
+    })
+  return (
+    <Confirm
+      title={t.member.eraseTitle}
+      text={t.member.eraseText(isEverywhere ? t.member.theseAccounts(count) : account.name)}
+      submit={t.member.eraseSubmit}
+      isRunning={isRunning}
+      isAllowed={[expected, member.userId].includes(typed.trim())}
+      onClose={onClose}
+      onConfirm={erase}
+    >
+      {others.length > 0 && (
+        <fieldset class="choices">
+          <legend>{t.member.scope}</legend>
+          {[false, true].map((value) => (
+            <label key={String(value)} class="choice">
+              <input
+                type="radio"
+                name="scope"
+                checked={isEverywhere === value}
+                onChange={() => setEverywhere(value)}
+              />
+              <span>{value ? t.member.fromAll(count) : t.member.onlyFrom(account.name)}</span>
+            </label>
+          ))}
+          <AllAccounts accounts={accounts} />
+        </fieldset>
+      )}
+      <label class="field">
+        <span>{t.member.eraseConfirm(expected)}</span>
+        <input
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value)}
+        />
+      </label>
+      <ActionFailure error={error} />
+    </Confirm>
+  )
+}
