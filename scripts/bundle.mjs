@@ -58,8 +58,9 @@ function licenseOf(name) {
 async function bundleConsole() {
   const page = new URL('dist/web/index.html', root)
   const modifiedMs = (url) => statSync(url).mtimeMs
-  const sources = readdirSync(new URL('web/', root), { recursive: true }).map(
-    (name) => new URL(`web/${name}`, root),
+  // Pages import texts of src/, too.
+  const sources = ['web/', 'src/'].flatMap((directory) =>
+    readdirSync(new URL(directory, root), { recursive: true }).map((name) => new URL(directory + name, root)),
   )
   const newest = Math.max(...[...sources, new URL('package-lock.json', root)].map(modifiedMs))
   if (existsSync(page) && modifiedMs(page) >= newest) return
