@@ -22,8 +22,8 @@ import { load } from '../support/load.ts'
 
 const OWNER = 'ann@example.com'
 const REFUSED = /status of 40[01]/
-/** Pages that do not exist for a viewer, because they only change something, or because only owners read them. */
-const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|activity|nothing)$/
+/** Pages that a viewer may not open, because they only change something, or because only owners read them. */
+const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|activity)$/
 /** Every button and form-like control that a viewer finds, without the count at its end. */
 const FOR_VIEWERS = [
   ...['All', 'Broken', 'Degraded', 'Quiet', 'OK', 'Status', 'Account', 'Deliveries, 24 h', 'Last delivery'],
@@ -187,8 +187,9 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const changing: string[] = []
     for (const { path } of pagesOf(fleet)) {
       await goTo(page, path)
-      const isMissing = (await page.getByRole('heading', { name: 'Page not found' }).count()) === 1
-      expect([path, isMissing]).toEqual([path, NOT_FOR_VIEWERS.test(path)])
+      const hasHeading = async (name: string) => (await page.getByRole('heading', { name }).count()) === 1
+      const refusal = [await hasHeading('Not allowed'), await hasHeading('Page not found')]
+      expect([path, ...refusal]).toEqual([path, NOT_FOR_VIEWERS.test(path), path === '/nothing'])
       for (const control of await controls.all()) {
         const name = (await control.getAttribute('aria-label')) ?? (await control.innerText())
         const shown = name
@@ -200,6 +201,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
       }
     }
     expect(changing).toEqual([])
+    await goTo(page, '/activity')
+    await page.getByText('Your role is Viewer. This page needs at least the role Owner.').waitFor()
     await goTo(page, '/settings')
     await page.getByText(organization?.name as string).waitFor()
     await isReady(page)

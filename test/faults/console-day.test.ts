@@ -231,7 +231,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     await page.getByText('Bakeries').first().waitFor()
     expect(await button(page, 'Add operator').count()).toBe(0)
     await page.goto(`${url}/activity`)
-    await page.getByText('This page does not exist.').waitFor()
+    await page.getByText('This page needs at least the role Owner.').waitFor()
     expect(await page.locator('ol.activity li').count()).toBe(0)
   }
 

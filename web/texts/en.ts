@@ -60,6 +60,11 @@ export const en = {
     requestId: (id: string) => `Request ${id}`,
   },
   notFound: { title: 'Page not found', text: 'This page does not exist.', back: 'Go to the fleet' },
+  notAllowed: {
+    title: 'Not allowed',
+    text: (own: string, needed: string) =>
+      `Your role is ${own}. This page needs at least the role ${needed}. Ask an owner to change your role.`,
+  },
   signIn: {
     title: 'Sign in',
     lead: 'Sign in with your email address and password.',

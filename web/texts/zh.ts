@@ -84,6 +84,11 @@ export const zh: Texts = {
     requestId: (id) => `請求 ${id}`,
   },
   notFound: { title: '找不到頁面', text: '此頁面不存在。', back: '前往帳號總覽' },
+  notAllowed: {
+    title: '沒有權限',
+    text: (own, needed) =>
+      `您的角色是「${own}」。開啟此頁面至少需要「${needed}」角色。請擁有者變更您的角色。`,
+  },
   signIn: {
     title: '登入',
     lead: '使用電子郵件與密碼登入。',
