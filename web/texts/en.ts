@@ -2,8 +2,9 @@
 import type { Reason } from '../../src/operator/accounts/account-status.ts'
 import { PROBLEM_TEXTS } from '../../src/operator/accounts/problem-texts.ts'
 import type { Action } from '../../src/operator/activity.ts'
-import type { JobStatus } from '../../src/operator/jobs/job.ts'
+import type { JobKind, JobStatus } from '../../src/operator/jobs/job.ts'
 import { TIMELINE_TEXTS } from '../../src/operator/members/timeline-texts.ts'
+import type { NotificationKind } from '../../src/operator/notifications/content.ts'
 import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
 import type { CheckTexts } from './checks.ts'
 import type { EventFailureTexts } from './failures.ts'
@@ -190,7 +191,7 @@ export const en = {
       platform_up: 'LINE responds again',
       summary: 'Weekly summary',
       test: 'Test',
-    } as Record<string, string>,
+    } satisfies Record<NotificationKind, string>,
     accounts: (count: string) => counted(count, 'account'),
     sent: 'sent',
     failed: 'failed permanently',
@@ -306,7 +307,7 @@ export const en = {
       'secrets.decrypted': 'Secrets decrypted to plain text',
       'assistant.called': 'Assistant called a tool',
       'assistant.refused': 'Call of an assistant refused',
-    } as Record<Action, string>,
+    } satisfies Record<Action, string>,
   },
   statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
   reasons: {
@@ -333,7 +334,7 @@ export const en = {
     never_delivered: 'Nothing delivered yet',
     unusually_quiet: 'Unusually quiet',
     silent_for_days: 'Silent for days',
-  } as Record<Reason, string>,
+  } satisfies Record<Reason, string>,
   problems: PROBLEM_TEXTS,
   /** Checks of a verification. English shows the message of the service. */
   checks: null as CheckTexts | null,
@@ -550,14 +551,14 @@ export const en = {
       'endpoint.resume': 'Send the backlog of an endpoint',
       'endpoint.replay': 'Send past events again',
       'endpoint.resend': 'Send members again',
-    } as Record<string, string>,
+    } satisfies Record<JobKind, string>,
     states: {
       uploading: 'uploading',
       running: 'running',
       done: 'done',
       failed: 'failed',
       cancelled: 'stopped',
-    } as Record<JobStatus, string>,
+    } satisfies Record<JobStatus, string>,
     reasons: {
       operator_disabled: 'The operator who started it was disabled.',
       operator_demoted: 'The operator who started it is no longer a manager.',
@@ -573,11 +574,11 @@ export const en = {
       secret_unreadable:
         'The account has a secret that no key of SECRETS_KEYS reads. Run “oa-audience secrets status”.',
       unexpected_error: 'An unexpected error ended it. The log of the service says more.',
-    } as Record<string, string>,
+    },
     waiting: {
       paused: 'It waits because the endpoint is paused.',
       receiver: 'It waits because the receiver does not accept deliveries. They are retried.',
-    } as Record<string, string>,
+    },
     tally: {
       changed: (count: string) => `${count} changed`,
       unchanged: (count: string) => `${count} unchanged`,
@@ -585,7 +586,7 @@ export const en = {
       applied: (count: string) => `${count} applied`,
       failed: (count: string) => `${count} failed again`,
       requests: (count: string) => `${count} requests accepted`,
-    } as Record<string, (count: string) => string>,
+    },
   },
   bulk: {
     allMatching: 'All that match:',
@@ -638,7 +639,7 @@ export const en = {
     lastResponse: 'Last response',
     nothingSent: 'nothing sent yet',
     noResponse: 'no response',
-    states: { active: 'active', paused: 'paused' } as Record<string, string>,
+    states: { active: 'active', paused: 'paused' },
     rotating: 'secret rotating',
     empty: 'No endpoint yet',
     emptyHelp: 'An endpoint forwards the events of an account to another tool, such as the support chat.',
@@ -679,7 +680,7 @@ export const en = {
     formats: {
       line: 'line: events as LINE sends them',
       members: 'members: changes of the audience',
-    } as Record<string, string>,
+    },
     urlHint: 'https URL of the receiver',
     urlKept: 'The query string is not shown. Leave the field empty to keep the URL.',
     eventsHint: 'Event types, separated by commas. Leave it empty for all. Queued deliveries are still sent.',
@@ -801,7 +802,7 @@ export const en = {
     revokeClientText: 'All requests of this client will be refused, with any of its keys.',
     revokeKey: (id: string) => `Revoke key ${id}`,
     revokeKeyText: 'All further requests with this key will be refused.',
-    states: { active: 'active', revoked: 'revoked' } as Record<string, string>,
+    states: { active: 'active', revoked: 'revoked' },
     empty: 'No client yet',
     emptyHelp: 'Add a client, then add a key for each account whose audience it may read.',
     noKeys: 'This client has no key yet, so it has no access.',
