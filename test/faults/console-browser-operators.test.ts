@@ -156,7 +156,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const page = await visitConsole(browser, url, { path: '/activity', hasAxe: true })
     const rows = page.locator('.activity > li')
     const filter = (name: string) => page.getByRole('combobox', { name, exact: true })
-    await rows.filter({ hasText: 'max@example.com' }).filter({ hasText: 'Endpoint' }).first().waitFor()
+    const sentence = `max@example.com paused the endpoint Chat tool of the account test`
+    await rows.getByText(sentence).first().waitFor()
     await filter('Operator').selectOption('max@example.com')
     await filter('Changes of').selectOption('Endpoints')
     await expect.poll(() => rows.count()).toBe(1)
@@ -166,7 +167,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await page.reload()
     await page.getByText('No change matches').waitFor()
     await page.getByLabel('To', { exact: true }).fill('')
-    await rows.getByRole('link', { name: `endpoint ${endpointId}` }).click()
+    await rows.getByRole('link', { name: 'Chat tool' }).click()
     await page.getByRole('heading', { name: 'Activity' }).waitFor()
     await rows.filter({ hasText: 'max@example.com' }).waitFor()
     await manager.post(`/api/endpoints/${endpointId}/resume`)
