@@ -8,6 +8,7 @@ import type { NotificationKind } from '../../src/operator/notifications/content.
 import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
 import type { CheckTexts } from './checks.ts'
 import type { EventFailureTexts } from './failures.ts'
+import type { MessageTexts } from './messages.ts'
 
 const counted = (count: string, one: string, many = `${one}s`): string =>
   `${count} ${count === '1' ? one : many}`
@@ -59,6 +60,8 @@ export const en = {
     busy: 'The service is busy. Wait a few seconds, then try again.',
     gone: 'This item does not exist. It may have been removed, or its retention period has ended.',
     requestId: (id: string) => `Request ${id}`,
+    /** English shows the message of the service. */
+    messages: null as MessageTexts | null,
   },
   notFound: { title: 'Page not found', text: 'This page does not exist.', back: 'Go to the fleet' },
   notAllowed: {
