@@ -173,6 +173,34 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await manager.post(`/api/endpoints/${endpointId}/resume`)
   })
 
+  it('reads the addresses and the buttons of operators on a phone, in every language', async () => {
+    await invite('a-very-long-address.of-somebody@subsidiary-of-a-company.example.com')
+    for (const locale of ['en-US', 'ja-JP', 'th-TH', 'zh-TW']) {
+      const page = await visitConsole(browser, url, { path: '/settings', locale, viewport: PHONE })
+      await page.locator('.operator').first().waitFor()
+      const width = `(() => { const frame = document.querySelector('.operator').closest('.table-frame')
+        return frame.scrollWidth - frame.clientWidth })()`
+      expect([locale, await page.evaluate(width)]).toEqual([locale, 0])
+    }
+  })
+
+  it('sees the result of a fleet file without scrolling, on a phone', async () => {
+    const page = await visitConsole(browser, url, { path: '/accounts/file', viewport: PHONE })
+    const content = 'organization,name,channel_id\nNew Bakery,A,x\n'
+    const choose = () =>
+      page
+        .locator('input[type=file]')
+        .setInputFiles({ name: 'fleet.csv', mimeType: 'text/csv', buffer: Buffer.from(content) })
+    await choose()
+    await page.locator('.result:focus').waitFor()
+    const last = await page.locator('.result tbody tr').last().boundingBox()
+    expect((last?.y ?? 0) + (last?.height ?? 0)).toBeLessThanOrEqual(PHONE.height)
+    expect(await page.locator('.result tbody tr').count()).toBe(2)
+    await page.getByLabel('Add organizations that do not exist yet').check()
+    await expect.poll(() => page.locator('.result tbody tr').count()).toBe(1)
+    await page.getByText('Nothing was changed.').waitFor()
+  })
+
   it('who is a viewer sees the data, the names of the organizations, and nothing that changes something', async () => {
     const [organization] = await load<{ id: bigint; name: string }>(
       database,

@@ -39,7 +39,9 @@ export function FleetFilePage() {
   const result = useRef<HTMLDivElement>(null)
   useEffect(() => {
     // The result is below the choice of the file, so a long page would hide it.
-    if (state.step === 'preview' || state.step === 'applied') result.current?.focus()
+    if (state.step !== 'preview' && state.step !== 'applied') return
+    result.current?.focus({ preventScroll: true })
+    result.current?.scrollIntoView({ block: 'start' })
   }, [state])
   useEffect(() => {
     if (state.step === 'preview') read(state.file)
