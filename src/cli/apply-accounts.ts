@@ -116,15 +116,19 @@ async function preview(onboarding: Onboarding, wanted: Wanted, asJson: boolean):
 
 /** It takes about 1 s per 1,000 accounts, before the first request to LINE. */
 async function storeAll({ database, actor }: Onboarding, wanted: Wanted): Promise<AppliedAccount[]> {
-  const progress = new Progress('accounts stored', wanted.accounts.length)
+  let progress = null as Progress | null
+  const onProgress = (stored: number) => {
+    // Not earlier: a file with faults stores nothing.
+    progress ??= new Progress('accounts stored', wanted.accounts.length)
+    progress.show(stored)
+  }
   try {
-    const onProgress = (stored: number) => progress.show(stored)
     return await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
   } catch (error) {
     if (!(error instanceof RefusedLine)) throw error
     throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
   } finally {
-    progress.end()
+    progress?.end()
   }
 }
 
