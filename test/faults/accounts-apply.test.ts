@@ -402,6 +402,7 @@ describe('a file with a fault', () => {
     return stderr
       .trimEnd()
       .split('\n')
+      .filter((line) => !line.startsWith('accounts stored '))
       .map((line) => line.replace(/^oa-audience: /, ''))
   }
 

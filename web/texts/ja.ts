@@ -554,7 +554,7 @@ export const ja: Texts = {
     deliveries: '配信数（24 時間）',
     lastDelivery: '最終配信',
     followers: '友だち（30 日）',
-    growth: '7 日',
+    growth: '7日',
     unapplied: '未適用',
     waiting: '送信待ち',
     quota: '上限',

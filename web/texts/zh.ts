@@ -529,7 +529,7 @@ export const zh: Texts = {
     deliveries: '傳送次數（24 小時）',
     lastDelivery: '最近傳送',
     followers: '好友（30 天）',
-    growth: '7 天',
+    growth: '7天',
     unapplied: '未套用',
     waiting: '等待中',
     quota: '額度',
