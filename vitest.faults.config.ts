@@ -15,7 +15,12 @@ const CONCURRENT = `
   .split(/\s+/)
   .map((name) => `test/faults/${name}.test.ts`)
 
-const slow = { ...base.test, testTimeout: 300_000 }
+const slow = {
+  ...base.test,
+  testTimeout: 300_000,
+  // Otherwise `npx vitest run` of one file would show a browser the pages of the last build.
+  globalSetup: ['test/support/build-console.ts', 'test/support/global-setup.ts'],
+}
 
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [

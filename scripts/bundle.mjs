@@ -56,6 +56,8 @@ function licenseOf(name) {
 
 async function bundleConsole() {
   const page = 'dist/web/index.html'
-  if (existsSync(pathOf(page)) && modifiedMs(page) >= modifiedMs('web', 'package-lock.json')) return
+  // Pages import texts of src/, too.
+  const newest = modifiedMs('web', 'src', 'package-lock.json')
+  if (existsSync(pathOf(page)) && modifiedMs(page) >= newest) return
   await build({ configFile: pathOf('web/vite.config.ts'), build: { outDir: pathOf(`${directory}/web`) } })
 }

@@ -175,7 +175,7 @@ async function takeOthers(page) {
   await take(page, 'endpoint')
   await page.goto(`${demo.url}/activity`)
   await page.locator('select', { hasText: 'krit.wongsa' }).selectOption('krit.wongsa@example.com')
-  await page.getByText('Followers imported').waitFor()
+  await page.getByText('imported the followers').waitFor()
   await take(page, 'activity')
   await page.goto(`${demo.url}/settings`)
   await page.getByText('elena.ruiz@example.com').waitFor()

@@ -148,6 +148,35 @@ describe('the log', () => {
     expect(actions).toEqual(expect.arrayContaining(['account.resumed', 'account.suspended']))
   })
 
+  it('names who changed what, also after a removal, but no member', async () => {
+    const manager = await addSignedIn(here, { role: 'manager' })
+    await load(database, `update operator set name = 'Aiko' where id = $1`, [manager.id])
+    const endpoint = { account: String(accountId), url: 'https://crm.example/', name: 'CRM', format: 'line' }
+    const { id } = (await manager.post('/api/endpoints', endpoint)).json
+    await manager.post(`/api/endpoints/${id}/pause`)
+    const rows = async () => (await manager.get(`/api/activity/of?kind=endpoint&id=${id}`)).json.activity
+    const row = { actorName: 'Aiko', actor: manager.email, accountName: expect.any(String) }
+    expect(await rows()).toEqual([
+      expect.objectContaining({ ...row, action: 'endpoint.paused', objectName: 'CRM' }),
+      expect.objectContaining({ ...row, action: 'endpoint.added', objectName: 'CRM' }),
+    ])
+    expect((await manager.post(`/api/endpoints/${id}/remove`)).status).toBe(200)
+    expect((await rows())[0]).toMatchObject({
+      ...{ action: 'endpoint.removed', objectName: null, changes: { name: ['CRM', null] } },
+    })
+  })
+
+  it('names the client of a key, and the operator who was changed', async () => {
+    const owner = await addSignedIn(here, { role: 'owner' })
+    await owner.post('/api/clients', { name: 'Loyalty app', account: String(accountId) })
+    await owner.post(`/api/operators/${owner.id}`, { name: 'Krit' })
+    const namesOf = async (action: string) =>
+      (await owner.get(`/api/activity?action=${action}`)).json.activity[0].objectName
+    expect(await namesOf('client.added')).toBe('Loyalty app')
+    expect(await namesOf('key.added')).toBe('Loyalty app')
+    expect(await namesOf('operator.updated')).toBe('Krit')
+  })
+
   it('is filtered by account, operator, action and time, page by page', async () => {
     const owner = await addSignedIn(here, { role: 'owner' })
     for (let i = 0; i < 60; i += 1) await addClient(database, commandActor(), `Client ${i}`, null)

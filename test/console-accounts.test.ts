@@ -8,7 +8,7 @@ import { addOperator } from '../src/operator/people/operators.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
-import { Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
@@ -285,6 +285,56 @@ describe('a fleet file', () => {
     const { status, json: refused } = await send('apply', file)
     expect([status, refused.details[0].path]).toEqual([400, 'line 3, column organization'])
     expect(await count()).toBe(before)
+  })
+
+  it('reports the faults of its cells and those that the database finds together, by line', async () => {
+    const file = [HEADER, `Nobody,A,9110,,`, `Agency,B,x,,`, `Agency,,9111,,`, `,C,,,`].join('\n')
+    const { json } = await send('preview', file)
+    expect(json.faults).toMatchObject([
+      { line: 2, column: 'organization' },
+      { line: 3, column: 'channel_id' },
+      { line: 4, column: 'name' },
+      { line: 5, column: 'organization' },
+      { line: 5, column: 'channel_id' },
+    ])
+  })
+
+  it('adds the organizations that do not exist yet when it is asked to, for an owner of all', async () => {
+    const file = [HEADER, 'New Bakery,A,9120,,', 'New Bakery,B,9121,,', '99999999,C,9122,,'].join('\n')
+    const faults = [{ line: 4, column: 'organization', message: 'no organization has this id or name.' }]
+    expect((await send('preview?organizations=yes', file)).json.faults).toEqual(faults)
+    const right = file.replace('99999999', 'Agency')
+    expect((await send('preview', right)).json.faultCount).toBe(1)
+    expect((await send('preview?organizations=yes', right)).json.accounts).toMatchObject([
+      { change: 'added', organization: 'New Bakery', organizationId: null },
+      { change: 'added', organization: 'New Bakery', organizationId: null },
+      { change: 'added', organizationId: organization },
+    ])
+    const names = async () =>
+      (await operator.get('/api/organizations')).json.organizations.filter(
+        ({ name }: { name: string }) => name === 'New Bakery',
+      )
+    expect(await names()).toEqual([])
+    const { status, json } = await send('apply?webhook=no&organizations=yes', right)
+    expect(status).toBe(202)
+    const [added] = await names()
+    expect(added).toMatchObject({ accounts: 2 })
+    expect(json.accounts[1].organizationId).toBe(added.id)
+    expect((await activityOf('organization', added.id)).map(({ action }) => action)).toEqual([
+      'organization.added',
+    ])
+    for (const [role, organizationIds] of [
+      ['manager', null],
+      ['owner', [BigInt(organization)]],
+    ] as const) {
+      const other = await addSignedIn(
+        { url, database },
+        { role, organizationIds: organizationIds && [...organizationIds] },
+      )
+      const sent = right.replaceAll('New Bakery', 'Other Bakery')
+      for (const path of ['preview?organizations=yes', 'apply?webhook=no&organizations=yes'])
+        expect([role, (await send(path, sent, other)).status]).toEqual([role, 403])
+    }
   })
 
   it('names the line that a constraint refuses', async () => {

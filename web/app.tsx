@@ -20,7 +20,7 @@ import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
-import { NotFoundPage } from './pages/not-found.tsx'
+import { NotAllowedPage, NotFoundPage } from './pages/not-found.tsx'
 import { NotificationPage } from './pages/notification.tsx'
 import { NotificationsPage } from './pages/notifications.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
@@ -227,7 +227,7 @@ type Parameters = Record<string, string>
 
 type ShowPage = (parameters: Parameters, place: Place) => preact.JSX.Element
 
-/** With the role that an operator needs, by default viewer. Without it, the page does not exist. */
+/** With the role that an operator needs, by default viewer. */
 const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/', () => <FleetPage />],
   ['/accounts/new', () => <NewAccountPage />, 'manager'],
@@ -270,7 +270,7 @@ function CurrentPage({ place }: { place: Place }) {
   const has = { viewer: true, manager: useRole('manager'), owner: useRole('owner') }
   for (const [pattern, page, role = 'viewer'] of PAGES) {
     const parameters = match(pattern, place.path)
-    if (parameters !== null && has[role]) return page(parameters, place)
+    if (parameters !== null) return has[role] ? page(parameters, place) : <NotAllowedPage role={role} />
   }
   return <NotFoundPage />
 }

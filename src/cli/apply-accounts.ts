@@ -6,7 +6,9 @@ import { LineApi } from '../line-api/client.ts'
 import { COLUMNS, type Field, secretWarning } from '../operator/accounts/account-fields.ts'
 import {
   type AppliedAccount,
+  type ApplyOptions,
   applyAccounts,
+  type FileFault,
   type Plan,
   planAccounts,
   RefusedLine,
@@ -38,6 +40,7 @@ const ACCOUNTS_AT_ONCE = 5
 interface Options {
   dryRun?: boolean
   webhook: boolean
+  addOrganizations?: boolean
   json?: boolean
 }
 
@@ -53,13 +56,16 @@ export function applyCommand(group: Command): void {
     )
     .argument('<file>', 'CSV file in UTF-8; - reads standard input')
     .option('--dry-run', 'show what would change, and change nothing')
+    .option('--add-organizations', 'add the organizations that do not exist yet (default: refuse the file)')
     .option('--no-webhook', 'neither set nor test the webhook URLs')
     .addHelpText('after', HELP)
-    .action(async (file: string, { dryRun, webhook, json }: Options) => {
+    .action(async (file: string, { dryRun, webhook, addOrganizations, json }: Options) => {
       const { publicUrl, lineApiUrl } = readConfig(io.env)
       if (webhook) requirePublicUrl(publicUrl)
-      const wanted = await readFleet(fileSource(file))
-      warnAboutSecrets(wanted)
+      const faults: FileFault[] = []
+      const accounts = await readFleet(fileSource(file), faults)
+      warnAboutSecrets(accounts)
+      const wanted = { accounts, faults, addsOrganizations: addOrganizations === true }
       await onDatabase((database) => {
         const onboarding = {
           ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
@@ -71,6 +77,8 @@ export function applyCommand(group: Command): void {
       })
     })
 }
+
+type Wanted = { accounts: WantedAccount[] } & Pick<ApplyOptions, 'faults' | 'addsOrganizations'>
 
 function warnAboutSecrets(wanted: WantedAccount[]): void {
   for (const { line, columns } of wanted) {
@@ -85,7 +93,7 @@ function requirePublicUrl(publicUrl: string | null): void {
   if (fault !== null) throw new FatalError(`${fault} ${fix}`)
 }
 
-async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
+async function apply(onboarding: Onboarding, wanted: Wanted, asJson: boolean): Promise<void> {
   const accounts = await storeAll(onboarding, wanted)
   const outcomes = await inParallel('accounts', accounts, ({ id }) => onboard(onboarding, id))
   const rows = accounts.map((account, i) => ({
@@ -98,8 +106,8 @@ async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: bo
   if (rows.some(({ problem }) => problem !== null)) io.exitCode = 1
 }
 
-async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
-  const plans = await planAccounts(onboarding.database, onboarding.actor, wanted)
+async function preview(onboarding: Onboarding, wanted: Wanted, asJson: boolean): Promise<void> {
+  const plans = await planAccounts(onboarding.database, onboarding.actor, wanted.accounts, wanted)
   const webhooks = await inParallel('accounts', plans, (plan) => previewWebhook(onboarding, plan))
   printMany(
     plans.map((plan, i) => ({ ...rowOf(plan), ...(webhooks[i] as WebhookPreview) })),
@@ -108,27 +116,33 @@ async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: 
   if (!asJson) print('\nThis was a dry run: nothing was changed.')
 }
 
-async function storeAll(
-  { database, lineApi, actor }: Onboarding,
-  wanted: WantedAccount[],
-): Promise<AppliedAccount[]> {
-  const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted))
+/** It takes about 1 s per 1,000 accounts, besides the proof of changed secrets by LINE. */
+async function storeAll({ database, lineApi, actor }: Onboarding, wanted: Wanted): Promise<AppliedAccount[]> {
+  const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted.accounts, wanted))
   if (unproven > 0) printError(`oa-audience: warning: ${unproven} accounts: ${UNPROVEN}`)
+  let progress = null as Progress | null
+  const onProgress = (stored: number) => {
+    // Not earlier: a file with faults stores nothing.
+    progress ??= new Progress('accounts stored', wanted.accounts.length)
+    progress.show(stored)
+  }
   try {
-    return await applyAccounts(database, actor, wanted)
+    return await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
   } catch (error) {
     if (!(error instanceof RefusedLine)) throw error
     throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
+  } finally {
+    progress?.end()
   }
 }
 
 /** Column names of changes, never their values. */
-function rowOf({ storedId, organizationId, name, channelId, changes }: Plan) {
+function rowOf({ storedId, organization, organizationId, name, channelId, changes }: Plan) {
   const columns = Object.keys(changes).map((field) => COLUMNS[field as Field])
   const change = storedId === null ? 'added' : columns.length > 0 ? 'updated' : 'unchanged'
   return {
     account: storedId,
-    organization: organizationId,
+    organization: organizationId ?? organization,
     name,
     channelId,
     change,

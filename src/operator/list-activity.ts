@@ -11,6 +11,8 @@ export type Activity = {
   actorKind: Actor['kind']
   operatorId: bigint | null
   actor: string
+  /** the name of the operator, null: none is stored */
+  actorName: string | null
   action: Action
   organizationId: OrganizationId | null
   organizationName: string | null
@@ -18,6 +20,8 @@ export type Activity = {
   accountName: string | null
   objectKind: ObjectKind
   objectId: string | null
+  /** of a key, that of its client; empty: it has no name; null: it was removed, or is nothing that has a name */
+  objectName: string | null
   changes: Changes
   requestId: string | null
 }
@@ -26,14 +30,27 @@ export type Activity = {
 // Newest first.
 
 const COLUMNS = `l.id, to_char(l.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           l.actor_kind as "actorKind", l.operator_id as "operatorId", l.actor, l.action,
+           l.actor_kind as "actorKind", l.operator_id as "operatorId", l.actor, p.name as "actorName", l.action,
            l.organization_id as "organizationId", o.name as "organizationName",
            l.channel_oa_id as "accountId", a.name as "accountName",
-           l.object_kind as "objectKind", l.object_id as "objectId", l.changes, l.request_id as "requestId"`
+           l.object_kind as "objectKind", l.object_id as "objectId", n.name as "objectName", l.changes,
+           l.request_id as "requestId"`
 
-/** The names of today. They are read for the rows of one page. */
+/** The names of today. They are read for the rows of one page. A name of a member is personal text, which the log never shows. */
 const NAMES = `left join lateral (select name from organization where id = l.organization_id offset 0) o on true
-      left join lateral (select name from official_account where id = l.channel_oa_id offset 0) a on true`
+      left join lateral (select name from official_account where id = l.channel_oa_id offset 0) a on true
+      left join lateral (select name from operator where id = l.operator_id offset 0) p on true
+      left join lateral (
+        select case l.object_kind
+                 when 'organization' then o.name
+                 when 'account' then a.name
+                 when 'endpoint' then (select name from endpoint where id = l.object_id::bigint)
+                 when 'client' then (select coalesce(name, client_id) from api_client where id = l.object_id::bigint)
+                 when 'key' then (select coalesce(c.name, c.client_id) from api_client c join api_key k on k.api_client_id = c.id
+                                   where k.id = l.object_id::bigint)
+                 when 'operator' then (select coalesce(name, email) from operator where id = l.object_id::bigint)
+                 when 'notification_channel' then (select name from notification_channel where id = l.object_id::bigint)
+               end as name offset 0) n on true`
 
 const IS_VISIBLE = `($1::bigint[] is null or organization_id = any ($1)) and id < $2`
 const MATCHES = `($4::text is null or action like $4 || '%')

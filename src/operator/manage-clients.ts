@@ -187,7 +187,7 @@ export function removeClient(
       action: 'client.removed',
       object: { kind: 'client', id },
       organizationId: null,
-      changes: { apiKeys: contents?.apiKeys },
+      changes: { name: [contents?.name ?? null, null], apiKeys: contents?.apiKeys },
     })
     return contents
   })

@@ -99,6 +99,7 @@ describe('a fleet', () => {
   it('is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
     const first = await apply(csv(), ['--json'])
     expect(first.status).toBe(0)
+    expect(first.stderr).toMatch(/accounts stored \[=*\] 100 %, 3 of 3/)
     const accounts = await stored()
     expect(first.rows).toEqual(
       fleet.map(({ account }, i) => ({
@@ -422,6 +423,7 @@ describe('a file with a fault', () => {
     return stderr
       .trimEnd()
       .split('\n')
+      .filter((line) => !line.startsWith('accounts stored '))
       .map((line) => line.replace(/^oa-audience: /, ''))
   }
 
@@ -436,12 +438,27 @@ describe('a file with a fault', () => {
     ]
     expect(await faultsOf(csv(lines))).toEqual([
       expect.stringMatching(/^line 3, column channel_id: it must be decimal digits\. /),
+      'line 3, column name: a new account needs a name.',
       'line 4, column organization: it must not be empty.',
       expect.stringMatching(/^line 4, column channel_access_token: it has a character /),
       'line 5: it has 3 cells, but the header has 5.',
       'line 7, column channel_id: it must not be empty.',
       'Nothing was changed.',
     ])
+  })
+
+  it('adds organizations that do not exist yet with --add-organizations, and not otherwise', async () => {
+    const lines = [`Hotels,One,2000000011,${SECRET},token`, `Hotels,Two,2000000012,${SECRET},token`]
+    const { status, stderr } = await apply(csv(lines), ['--no-webhook'])
+    expect([status, stderr]).toEqual([1, expect.stringContaining('no organization has this id or name.')])
+    const preview = await apply(csv(lines), ['--no-webhook', '--add-organizations', '--dry-run', '--json'])
+    expect(preview.rows).toMatchObject([{ organization: 'Hotels' }, { organization: 'Hotels' }])
+    const named = () => load(database, `select from organization where name = 'Hotels'`)
+    expect(await named()).toHaveLength(0)
+    await apply(csv(lines), ['--no-webhook', '--add-organizations'])
+    expect(await named()).toHaveLength(1)
+    const added = `select from official_account where channel_id in ('2000000011', '2000000012')`
+    expect(await load(database, added)).toHaveLength(2)
   })
 
   it('is refused if rows do not fit what is stored', async () => {

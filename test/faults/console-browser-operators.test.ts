@@ -22,8 +22,8 @@ import { load } from '../support/load.ts'
 
 const OWNER = 'ann@example.com'
 const REFUSED = /status of 40[01]/
-/** Pages that do not exist for a viewer, because they only change something, or because only owners read them. */
-const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|activity|nothing)$/
+/** Pages that a viewer may not open, because they only change something, or because only owners read them. */
+const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|activity)$/
 /** Every button and form-like control that a viewer finds, without the count at its end. */
 const FOR_VIEWERS = [
   ...['All', 'Broken', 'Degraded', 'Quiet', 'OK', 'Status', 'Account', 'Deliveries, 24 h', 'Last delivery'],
@@ -158,7 +158,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const page = await visitConsole(browser, url, { path: '/activity', hasAxe: true })
     const rows = page.locator('.activity > li')
     const filter = (name: string) => page.getByRole('combobox', { name, exact: true })
-    await rows.filter({ hasText: 'max@example.com' }).filter({ hasText: 'Endpoint' }).first().waitFor()
+    const sentence = `max@example.com paused the endpoint Chat tool of the account test`
+    await rows.getByText(sentence).first().waitFor()
     await filter('Operator').selectOption('max@example.com')
     await filter('Changes of').selectOption('Endpoints')
     await expect.poll(() => rows.count()).toBe(1)
@@ -168,10 +169,38 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await page.reload()
     await page.getByText('No change matches').waitFor()
     await page.getByLabel('To', { exact: true }).fill('')
-    await rows.getByRole('link', { name: `endpoint ${endpointId}` }).click()
+    await rows.getByRole('link', { name: 'Chat tool' }).click()
     await page.getByRole('heading', { name: 'Activity' }).waitFor()
     await rows.filter({ hasText: 'max@example.com' }).waitFor()
     await manager.post(`/api/endpoints/${endpointId}/resume`)
+  })
+
+  it('reads the addresses and the buttons of operators on a phone, in every language', async () => {
+    await invite('a-very-long-address.of-somebody@subsidiary-of-a-company.example.com')
+    for (const locale of ['en-US', 'ja-JP', 'th-TH', 'zh-TW']) {
+      const page = await visitConsole(browser, url, { path: '/settings', locale, viewport: PHONE })
+      await page.locator('.operator').first().waitFor()
+      const width = `(() => { const frame = document.querySelector('.operator').closest('.table-frame')
+        return frame.scrollWidth - frame.clientWidth })()`
+      expect([locale, await page.evaluate(width)]).toEqual([locale, 0])
+    }
+  })
+
+  it('sees the result of a fleet file without scrolling, on a phone', async () => {
+    const page = await visitConsole(browser, url, { path: '/accounts/file', viewport: PHONE })
+    const content = 'organization,name,channel_id\nNew Bakery,A,x\n'
+    const choose = () =>
+      page
+        .locator('input[type=file]')
+        .setInputFiles({ name: 'fleet.csv', mimeType: 'text/csv', buffer: Buffer.from(content) })
+    await choose()
+    await page.locator('.result:focus').waitFor()
+    const last = await page.locator('.result tbody tr').last().boundingBox()
+    expect((last?.y ?? 0) + (last?.height ?? 0)).toBeLessThanOrEqual(PHONE.height)
+    expect(await page.locator('.result tbody tr').count()).toBe(2)
+    await page.getByLabel('Add organizations that do not exist yet').check()
+    await expect.poll(() => page.locator('.result tbody tr').count()).toBe(1)
+    await page.getByText('Nothing was changed.').waitFor()
   })
 
   it('who is a viewer sees the data, the names of the organizations, and nothing that changes something', async () => {
@@ -189,8 +218,9 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const changing: string[] = []
     for (const { path } of pagesOf(fleet)) {
       await goTo(page, path)
-      const isMissing = (await page.getByRole('heading', { name: 'Page not found' }).count()) === 1
-      expect([path, isMissing]).toEqual([path, NOT_FOR_VIEWERS.test(path)])
+      const hasHeading = async (name: string) => (await page.getByRole('heading', { name }).count()) === 1
+      const refusal = [await hasHeading('Not allowed'), await hasHeading('Page not found')]
+      expect([path, ...refusal]).toEqual([path, NOT_FOR_VIEWERS.test(path), path === '/nothing'])
       for (const control of await controls.all()) {
         const name = (await control.getAttribute('aria-label')) ?? (await control.innerText())
         const shown = name
@@ -202,6 +232,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
       }
     }
     expect(changing).toEqual([])
+    await goTo(page, '/activity')
+    await page.getByText('Your role is Viewer. This page needs at least the role Owner.').waitFor()
     await goTo(page, '/settings')
     await page.getByText(organization?.name as string).waitFor()
     await isReady(page)

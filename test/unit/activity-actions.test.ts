@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ACTIONS } from '../../src/operator/activity.ts'
+import { en } from '../../web/texts/en.ts'
 import { LANGUAGE_NAMES, type Language, loadLanguage } from '../../web/texts/languages.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -40,11 +41,16 @@ describe('an action of the activity log', () => {
   })
 
   it.each(Object.keys(LANGUAGE_NAMES) as Language[])(
-    'has a text in %s, and no text lacks its action',
+    'has a sentence with the same names in %s, and no sentence lacks its action',
     async (language) => {
       const { t: texts } = await loadLanguage(language)
       expect(Object.keys(texts.activity.actions).toSorted()).toEqual(ACTIONS.toSorted())
-      for (const text of Object.values(texts.activity.actions)) expect(text.trim()).not.toBe('')
+      const namesIn = (text: string) => text.match(/\[|\{\w+\}/g)?.toSorted()
+      for (const action of ACTIONS)
+        expect([action, namesIn(texts.activity.actions[action])]).toEqual([
+          action,
+          namesIn(en.activity.actions[action]),
+        ])
     },
   )
 })

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
+import { ERROR_MESSAGES } from '../../src/errors.ts'
 import { type Problem, REASONS, type Reason } from '../../src/operator/accounts/account-status.ts'
 import { describeProblem } from '../../src/operator/accounts/problem-texts.ts'
 import { describeEffect } from '../../src/operator/members/timeline-texts.ts'
@@ -15,6 +16,7 @@ import {
   loadLanguage,
   localize,
 } from '../../web/texts/languages.ts'
+import { describeMessage } from '../../web/texts/messages.ts'
 
 const LANGUAGES = Object.keys(LANGUAGE_NAMES) as Language[]
 const OTHERS = LANGUAGES.filter((language) => language !== 'en')
@@ -77,7 +79,7 @@ const PROBLEMS = [
 
 /** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
 const TERMS =
-  /docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+  /SECRETS_KEYS|\{\w+\}|docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
@@ -93,7 +95,11 @@ describe.each(OTHERS)('the table of %s', (language) => {
         checks: _,
         eventFailures: __,
         ...rest
-      } = { ...table, member: { ...table.member, timelineTexts: null } }
+      } = {
+        ...table,
+        failure: { ...table.failure, messages: null },
+        member: { ...table.member, timelineTexts: null },
+      }
       return leavesOf(rest, kindOf)
     }
     expect(kinds(t)).toEqual(kinds(en))
@@ -127,6 +133,15 @@ describe.each(OTHERS)('the table of %s', (language) => {
       for (const fact of english.match(/<\d+>|AGO|DAY/g) ?? [])
         expect(message, problem.reason).toContain(fact)
     }
+  })
+
+  it('translates the messages of the service, but not a more precise one', async () => {
+    const { t } = await loadLanguage(language)
+    const { messages } = t.failure
+    for (const [code, text] of Object.entries(messages ?? {}))
+      expect(describeMessage(messages, ERROR_MESSAGES[code as 'busy'])).toBe(text)
+    expect(describeMessage(messages, 'More precise')).toBe('More precise')
+    expect(describeMessage(en.failure.messages, ERROR_MESSAGES.busy)).toBe(ERROR_MESSAGES.busy)
   })
 
   it("explains failed checks with LINE's status and message, and those of older versions with the stored message", async () => {

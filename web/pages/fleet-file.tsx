@@ -1,7 +1,7 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
-import { ApiError, type Json, postText } from '../api.ts'
+import { ApiError, type Json, postText, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
@@ -11,6 +11,7 @@ import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
+import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 /** The limit of the service. 1 MiB are 4,000 accounts with access tokens, or 10,000 without. */
@@ -22,7 +23,7 @@ const TEMPLATE =
 type State =
   | { step: 'choose' }
   | { step: 'reading' }
-  | { step: 'preview'; content: string; preview: FilePreview }
+  | { step: 'preview'; file: File; content: string; preview: FilePreview }
   | { step: 'applied'; preview: FilePreview; job: Task; unproven: number }
 
 export function FleetFilePage() {
@@ -31,6 +32,20 @@ export function FleetFilePage() {
   const [error, setError] = useState<ApiError>()
   const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
   const names = new Map(data?.organizations.map(({ id, name }) => [id, name]))
+  // Others would not see an organization that they add.
+  const mayAdd = useRole('owner') && useOperator().organizationIds === null
+  const [addsOrganizations, setAddsOrganizations] = useState(false)
+  const query = { organizations: addsOrganizations ? 'yes' : null }
+  const result = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    // The result is below the choice of the file, so a long page would hide it.
+    if (state.step !== 'preview' && state.step !== 'applied') return
+    result.current?.focus({ preventScroll: true })
+    result.current?.scrollIntoView({ block: 'start' })
+  }, [state])
+  useEffect(() => {
+    if (state.step === 'preview') read(state.file)
+  }, [addsOrganizations])
   const read = async (file: File) => {
     setError(undefined)
     if (file.size > FILE_MAX_BYTES) {
@@ -41,8 +56,8 @@ export function FleetFilePage() {
     setState({ step: 'reading' })
     try {
       const content = await file.text()
-      const preview = await postText<FilePreview>('/api/fleet-file/preview', content)
-      setState({ step: 'preview', content, preview })
+      const preview = await postText<FilePreview>(`/api/fleet-file/preview${queryOf(query)}`, content)
+      setState({ step: 'preview', file, content, preview })
     } catch (failure) {
       setState({ step: 'choose' })
       setError(
@@ -57,6 +72,15 @@ export function FleetFilePage() {
       {state.step !== 'applied' && (
         <Panel title={t.file.choose}>
           <DropZone label={t.file.drop} accept=".csv,text/csv" onFile={read} />
+          {mayAdd && (
+            <CheckField
+              name="addsOrganizations"
+              label={t.file.addsOrganizations}
+              hint={t.file.addsOrganizationsHint}
+              value={addsOrganizations}
+              onChange={setAddsOrganizations}
+            />
+          )}
           <details>
             <summary>{t.file.format}</summary>
             <p>{t.file.columns}</p>
@@ -67,23 +91,25 @@ export function FleetFilePage() {
       )}
       <ActionFailure error={error} />
       {state.step === 'reading' && <Loading />}
-      {state.step === 'preview' && (
-        <Preview
-          {...state}
-          names={names}
-          onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
-        />
-      )}
-      {state.step === 'applied' && (
-        <Panel title={t.file.applied}>
-          {state.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
-          <TaskProgress
-            started={state.job}
-            outcomes={(task) => <OnboardingOutcomes task={task} accounts={state.preview.accounts} />}
+      <div ref={result} tabIndex={-1} class="result">
+        {state.step === 'preview' && (
+          <Preview
+            {...state}
+            {...{ names, query }}
+            onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
           />
-          <PreviewTable accounts={state.preview.accounts} names={names} />
-        </Panel>
-      )}
+        )}
+        {state.step === 'applied' && (
+          <Panel title={t.file.applied}>
+            {state.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
+            <TaskProgress
+              started={state.job}
+              outcomes={(task) => <OnboardingOutcomes task={task} accounts={state.preview.accounts} />}
+            />
+            <PreviewTable accounts={state.preview.accounts} names={names} />
+          </Panel>
+        )}
+      </div>
     </Page>
   )
 }
@@ -92,11 +118,13 @@ function Preview({
   content,
   preview,
   names,
+  query,
   onApplied,
 }: {
   content: string
   preview: FilePreview
   names: Map<string, string>
+  query: { organizations: string | null }
   onApplied: (preview: FilePreview, job: Task, unproven: number) => void
 }) {
   const { t, number } = useLocalized()
@@ -104,7 +132,7 @@ function Preview({
   if (preview.faultCount > 0) return <FileFaults preview={preview} />
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
-    const path = `/api/fleet-file/apply?webhook=${setsWebhook ? 'yes' : 'no'}`
+    const path = `/api/fleet-file/apply${queryOf({ webhook: setsWebhook ? 'yes' : 'no', ...query })}`
     type Applied = Pick<FilePreview, 'accounts'> & { job: Task; unproven: number }
     const { accounts, job, unproven } = await postText<Applied>(path, content)
     onApplied({ accounts, faults: [], faultCount: 0 }, job, unproven)

@@ -11,25 +11,14 @@ import { Time } from './values.tsx'
 
 export type ActivityRow = Json<Activity>
 
-/** @param isOfObject leaves out the object, because the page shows it */
-export function ActivityList({ rows, isOfObject = false }: { rows: ActivityRow[]; isOfObject?: boolean }) {
-  const { t } = useLocalized()
+export function ActivityList({ rows }: { rows: ActivityRow[] }) {
   return (
     <ol class="activity">
       {rows.map((row) => (
         <li key={row.id}>
-          <div>
-            <strong>{stateIn(t.activity.actions, row.action)}</strong>
-            {!isOfObject && <ObjectLink row={row} />}
-            {row.accountName && row.objectKind !== 'account' && !isOfObject && (
-              <Link class="muted" href={`/accounts/${row.accountId}`}>
-                {row.accountName}
-              </Link>
-            )}
-          </div>
+          <Sentence row={row} />
           <div class="muted">
-            <span>{actorOf(row, t)}</span>
-            {' · '}
+            {row.actorName !== null && `${row.actor} · `}
             <Time at={row.occurredAt} />
           </div>
           <ChangeList changes={row.changes} />
@@ -39,50 +28,95 @@ export function ActivityList({ rows, isOfObject = false }: { rows: ActivityRow[]
   )
 }
 
-function actorOf({ actorKind, actor }: ActivityRow, t: ReturnType<typeof useLocalized>['t']): string {
-  if (actorKind === 'token') return t.operators.tokenHolder
-  if (actorKind === 'service') return t.activity.service
-  return actorKind === 'command' ? t.activity.command(actor) : actor
+/** Who did what to what, such as "Aiko paused the endpoint CRM of the account Tokyo Store". */
+function Sentence({ row }: { row: ActivityRow }) {
+  const { t } = useLocalized()
+  const nameOf = (placeholder: string): string | null => {
+    if (placeholder === 'actor') return actorOf(row, t)
+    return placeholder === 'account' ? (row.accountName ?? row.accountId) : objectOf(row, t)
+  }
+  // Another version may have recorded an action that this one does not know.
+  const template = Object.hasOwn(t.activity.actions, row.action)
+    ? t.activity.actions[row.action]
+    : `{actor}: ${row.action} {object}`
+  const complete = template.replace(/\[(.*?\{(\w+)\}.*?)\]/, (_, part, name) =>
+    nameOf(name) === null ? '' : part,
+  )
+  return (
+    <p>
+      {complete.split(/\{(\w+)\}/).map((part, index) => {
+        if (index % 2 === 0) return part
+        const href = hrefOf(part, row)
+        const name = nameOf(part) ?? '–'
+        return href === null ? (
+          <b key={index}>{name}</b>
+        ) : (
+          <Link key={index} href={href}>
+            {name}
+          </Link>
+        )
+      })}
+    </p>
+  )
 }
 
-function ObjectLink({ row }: { row: ActivityRow }) {
-  const { t } = useLocalized()
-  const { objectKind, objectId, accountId, accountName, organizationName } = row
-  if (objectId === null) return null
-  const text = `${t.activity.objects[objectKind]} ${objectId}`
+type Texts = ReturnType<typeof useLocalized>['t']
+
+function actorOf({ actorKind, actor, actorName }: ActivityRow, t: Texts): string {
+  if (actorKind === 'token') return t.operators.tokenHolder
+  if (actorKind === 'service') return t.activity.service
+  return actorKind === 'command' ? t.activity.command(actor) : (actorName ?? actor)
+}
+
+/** The name of today, or else what was recorded of a removed object, or else its id. */
+function objectOf({ objectKind, objectName, objectId, changes }: ActivityRow, t: Texts): string | null {
+  if (objectName) return objectName
+  if (objectKind === 'job' && typeof changes.kind === 'string') return stateIn(t.tasks.kinds, changes.kind)
+  if (objectKind === 'key') return changes.client === undefined ? null : String(changes.client)
+  const recorded = Array.isArray(changes.name) ? changes.name.findLast((name) => name) : null
+  return recorded ? String(recorded) : objectId
+}
+
+/** Null for what has no page, or was removed. */
+function hrefOf(placeholder: string, row: ActivityRow): string | null {
+  const { objectKind, objectId, objectName, accountId, accountName } = row
+  if (placeholder === 'account') return accountName && `/accounts/${accountId}`
+  if (placeholder === 'actor' || (objectName === null && objectKind !== 'member')) return null
   switch (objectKind) {
     case 'account':
-      return <Link href={`/accounts/${objectId}`}>{accountName ?? text}</Link>
+      return `/accounts/${objectId}`
     case 'endpoint':
-      return <Link href={`/endpoints/${objectId}`}>{text}</Link>
+      return `/endpoints/${objectId}`
     case 'client':
-      return <Link href={`/clients/${objectId}`}>{text}</Link>
+      return `/clients/${objectId}`
     case 'notification_channel':
-      return <Link href={`/settings/notifications/${objectId}`}>{text}</Link>
+      return `/settings/notifications/${objectId}`
     case 'member':
-      return <Link href={`/audience/${accountId}/${objectId}`}>{text}</Link>
-    case 'organization':
-      return <span>{organizationName ?? text}</span>
+      return `/audience/${accountId}/${objectId}`
     default:
-      return <span>{text}</span>
+      return null
   }
 }
 
 function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   const { t } = useLocalized()
-  const entries = Object.entries(changes)
+  // The sentence has the kind of a task already.
+  const wordsOf = (field: string): Record<string, string> =>
+    field === 'role' ? t.operators.roles : field === 'failed' ? (t.checks?.names ?? {}) : {}
+  const entries = Object.entries(changes).filter(([field]) => field !== 'kind')
   if (entries.length === 0) return null
   return (
     <ul class="changes">
       {entries.map(([field, change]) => (
         <li key={field}>
-          <span class="mono">{field}</span>{' '}
+          <span>{stateIn({ ...t.manage.fields, ...t.activity.fields }, field)}</span>{' '}
           {Array.isArray(change) && change.length === 2 ? (
             <>
-              <del>{shown(change[0])}</del> → <ins>{shown(change[1])}</ins>
+              <del>{shown(change[0], wordsOf(field), t)}</del> →{' '}
+              <ins>{shown(change[1], wordsOf(field), t)}</ins>
             </>
           ) : (
-            <span>{change === 'replaced' ? t.activity.replaced : shown(change)}</span>
+            <span>{change === 'replaced' ? t.activity.replaced : shown(change, wordsOf(field), t)}</span>
           )}
         </li>
       ))}
@@ -90,8 +124,13 @@ function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   )
 }
 
-const shown = (value: unknown): string =>
-  value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
+/** @param words of the values of this field, if they are a closed set */
+function shown(value: unknown, words: Record<string, string>, t: Texts): string {
+  if (value === null || value === undefined) return '–'
+  if (typeof value === 'boolean') return value ? t.common.yes : t.common.no
+  if (Array.isArray(value)) return value.map((item) => shown(item, words, t)).join(', ')
+  return typeof value === 'string' ? stateIn(words, value) : JSON.stringify(value)
+}
 
 /** What was done with one object, for its page. */
 export function ActivityPanel({
@@ -117,7 +156,7 @@ export function ActivityPanel({
   return (
     <Panel title={t.activity.title}>
       <ListView list={list} empty={<p class="muted">{t.activity.emptyObject}</p>}>
-        {(rows) => <ActivityList rows={rows} isOfObject={kind !== 'account'} />}
+        {(rows) => <ActivityList rows={rows} />}
       </ListView>
     </Panel>
   )

@@ -11,7 +11,9 @@ export interface FileAccount {
   line: number
   /** null: it will be added */
   id: string | null
-  organizationId: string
+  organization: string
+  /** null: it will be added */
+  organizationId: string | null
   name: string
   channelId: string
   change: 'added' | 'updated' | 'unchanged'
@@ -73,7 +75,7 @@ export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; nam
 }
 
 function Row({
-  account: { line, id, organizationId, name, channelId, change, changes, isUnusualSecret },
+  account: { line, id, organization, organizationId, name, channelId, change, changes, isUnusualSecret },
   names,
 }: {
   account: FileAccount
@@ -87,7 +89,10 @@ function Row({
         {id === null ? name : <Link href={`/accounts/${id}`}>{name}</Link>}
         <div class="sub mono">{channelId}</div>
       </th>
-      <td class="medium-only">{names.get(organizationId) ?? organizationId}</td>
+      <td class="medium-only">
+        {organizationId === null ? organization : (names.get(organizationId) ?? organization)}
+        {organizationId === null && <div class="sub">{t.file.newOrganization}</div>}
+      </td>
       <td>
         <span class={`tag ${change === 'unchanged' ? '' : 'good'}`}>{t.file.changes[change]}</span>
         {change === 'updated' && <ChangeList changes={changes} />}

@@ -101,7 +101,7 @@ function OperatorTable({
       <Table
         columns={[
           t.operators.email,
-          t.operators.role,
+          { label: t.operators.role, class: 'medium-only' },
           { label: t.operators.organizations, class: 'medium-only' },
           { label: t.operators.signedIn, class: 'medium-only' },
           { label: t.common.actions, isHidden: true },
@@ -109,8 +109,9 @@ function OperatorTable({
       >
         {operators.map((operator) => (
           <tr key={operator.id}>
-            <th scope="row">
+            <th scope="row" class="operator">
               {operator.email}
+              <div class="sub narrow-only">{t.operators.roles[operator.role]}</div>
               <div class="sub">
                 {operator.status === 'disabled'
                   ? t.operators.disabled
@@ -121,7 +122,7 @@ function OperatorTable({
                       : t.operators.noPassword}
               </div>
             </th>
-            <td>{t.operators.roles[operator.role]}</td>
+            <td class="medium-only">{t.operators.roles[operator.role]}</td>
             <td class="medium-only">{operator.organizationIds?.map(nameOf).join(', ') ?? t.common.all}</td>
             <td class="medium-only">
               <Time at={operator.signedInAt} />

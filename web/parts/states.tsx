@@ -2,6 +2,8 @@
 import type { ComponentChildren } from 'preact'
 import type { ApiError } from '../api.ts'
 import type { List } from '../hooks.ts'
+import type { Texts } from '../texts/en.ts'
+import { describeMessage } from '../texts/messages.ts'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
@@ -53,10 +55,11 @@ export function ActionFailure({ error }: { error: ApiError | undefined }) {
   )
 }
 
-function explain({ status, message }: ApiError, t: { offline: string; gone: string; busy: string }): string {
+function explain({ status, message }: ApiError, t: Texts['failure']): string {
   if (status === 0) return t.offline
   if (status === 404) return t.gone
-  return status === 503 || status === 429 ? message || t.busy : message || t.offline
+  const text = describeMessage(t.messages, message)
+  return text || (status === 503 || status === 429 ? t.busy : t.offline)
 }
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {

@@ -9,6 +9,7 @@ import type { Changes } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { accountChanges } from './account-fields.ts'
 import { describeOwner, findOwners } from './channels.ts'
+import { addOrganizationOf, findOrganizations } from './file-organizations.ts'
 import { addAccountIn, updateAccountIn } from './manage-accounts.ts'
 
 /** Faults in an error message. Further faults are only counted. */
@@ -51,9 +52,23 @@ export interface WantedAccount {
   columns: Partial<AccountColumns>
 }
 
+export interface ApplyOptions {
+  /** what the reader of the file has found */
+  faults?: FileFault[]
+  /** adds the organizations that the file names and nobody has added */
+  addsOrganizations?: boolean
+  /** runs in the transaction */
+  onApplied?: (transaction: Queryable, applied: AppliedAccount[]) => Promise<void>
+  /** receives the number of accounts that the transaction has stored */
+  onProgress?: (stored: number) => void
+}
+
 export interface Plan {
   line: number
-  organizationId: OrganizationId
+  /** as the file writes it */
+  organization: string
+  /** null: the organization will be added */
+  organizationId: OrganizationId | null
   channelId: string
   name: string
   /** Null: the account will be added. */
@@ -63,7 +78,7 @@ export interface Plan {
   changes: Changes
 }
 
-export type AppliedAccount = Plan & { id: AccountId }
+export type AppliedAccount = Plan & { id: AccountId; organizationId: OrganizationId }
 
 /** A constraint refused the row of a line. `cause` is the database's error. */
 export class RefusedLine extends Error {
@@ -75,12 +90,6 @@ export class RefusedLine extends Error {
     this.line = line
   }
 }
-
-/** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
-const selectOrganizations = statement('select-organizations-by-id-or-name')`
-    select id, name from organization
-     where (id = any ($1::bigint[]) or name = any ($2::text[])) and ($3::bigint[] is null or id = any ($3))
-     order by id`
 
 /**
  * Secrets are compared in this process, because PostgreSQL may log parameters.
@@ -98,12 +107,19 @@ export async function planAccounts(
   database: Queryable,
   actor: Actor,
   wanted: WantedAccount[],
+  { faults: found = [], addsOrganizations = false }: ApplyOptions = {},
 ): Promise<Plan[]> {
-  const faults: FileFault[] = []
-  const organizations = await findOrganizations(database, actor, wanted, faults)
+  const faults = [...found]
+  const texts = wanted.map(({ organization }) => organization)
+  const { organizations, refused } = await findOrganizations(database, actor, texts, addsOrganizations)
+  for (const [text, message] of refused) {
+    const { line } = wanted.find(({ organization }) => organization === text) as WantedAccount
+    faults.push({ line, column: 'organization', message })
+  }
   const placed = wanted.flatMap((row) => {
     const organizationId = organizations.get(row.organization)
-    return organizationId === undefined ? [] : [{ ...row, organizationId }]
+    // The reader has refused a row without a channel id.
+    return organizationId === undefined || row.channelId === '' ? [] : [{ ...row, organizationId }]
   })
   const stored = await findStored(database, placed)
   const owners = await findOwners(
@@ -123,33 +139,38 @@ export async function planAccounts(
     if (owner !== undefined) faults.push({ line, column: 'channel_id', message: describeOwner(owner) })
     return planOf(row, known, faults)
   })
-  throwFaults(faults)
+  throwFaults(faults.toSorted((a, b) => a.line - b.line))
   return plans
 }
 
 /** $1 bigint: APPLY_LOCK */
 const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
 
-/**
- * Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine.
- * @param onApplied runs in the transaction
- */
+/** Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine. */
 export async function applyAccounts(
   database: Transactions,
   actor: Actor,
   wanted: WantedAccount[],
-  onApplied: (transaction: Queryable, applied: AppliedAccount[]) => Promise<void> = async () => undefined,
+  options: ApplyOptions = {},
 ): Promise<AppliedAccount[]> {
   let line = 0
   try {
     return await transactionWithFreeIds(database, async (transaction) => {
       await transaction.query(lockOtherRuns, [APPLY_LOCK])
       const applied: AppliedAccount[] = []
-      for (const plan of await planAccounts(transaction, actor, wanted)) {
+      const added = new Map<string, OrganizationId>()
+      for (const plan of await planAccounts(transaction, actor, wanted, options)) {
         line = plan.line
-        applied.push({ ...plan, id: await store(transaction, actor, plan) })
+        const organizationId =
+          plan.organizationId ??
+          added.get(plan.organization) ??
+          (await addOrganizationOf(transaction, actor, plan.organization))
+        added.set(plan.organization, organizationId)
+        const placed = { ...plan, organizationId }
+        applied.push({ ...placed, id: await store(transaction, actor, placed) })
+        options.onProgress?.(applied.length)
       }
-      await onApplied(transaction, applied)
+      await options.onApplied?.(transaction, applied)
       return applied
     })
   } catch (error) {
@@ -161,40 +182,8 @@ export function throwFaults(faults: FileFault[]): void {
   if (faults.length > 0) throw new RefusedFile(faults)
 }
 
-const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId; channelId: string }) =>
-  `${organizationId} ${channelId}`
-
-/** Returns organizations by their text in the file. An id takes precedence over a name that looks like one. */
-async function findOrganizations(
-  database: Queryable,
-  { organizationIds }: Actor,
-  wanted: WantedAccount[],
-  faults: FileFault[],
-): Promise<Map<string, OrganizationId>> {
-  const texts = [...new Set(wanted.map(({ organization }) => organization))]
-  const ids = texts.filter((text) => /^[1-9]\d{0,17}$/.test(text))
-  const rows = await database.query<{ id: bigint; name: string }>(selectOrganizations, [
-    ids,
-    texts,
-    organizationIds,
-  ])
-  const found = new Map<string, OrganizationId>()
-  for (const text of texts) {
-    const named = rows.filter(({ name }) => name === text)
-    const match = rows.find(({ id }) => String(id) === text) ?? named[0]
-    const isAmbiguous = named.length > 1 && match === named[0]
-    if (match !== undefined && !isAmbiguous) {
-      found.set(text, match.id)
-      continue
-    }
-    const { line } = wanted.find(({ organization }) => organization === text) as WantedAccount
-    const message = isAmbiguous
-      ? `${named.length} organizations have this name. Write the id instead.`
-      : 'no organization has this id or name.'
-    faults.push({ line, column: 'organization', message })
-  }
-  return found
-}
+const keyOf = ({ organizationId, organization, channelId }: Omit<PlacedAccount, 'line' | 'columns'>) =>
+  `${organizationId ?? organization} ${channelId}`
 
 type StoredAccount = {
   id: AccountId
@@ -202,31 +191,36 @@ type StoredAccount = {
   channelId: string
   columns: Partial<AccountColumns>
 }
-type PlacedAccount = WantedAccount & { organizationId: OrganizationId }
+type PlacedAccount = WantedAccount & { organizationId: OrganizationId | null }
 
 async function findStored(database: Queryable, placed: PlacedAccount[]): Promise<Map<string, StoredAccount>> {
-  const organizationIds = [...new Set(placed.map(({ organizationId }) => organizationId))]
+  const organizationIds = [...new Set(placed.flatMap(({ organizationId }) => organizationId ?? []))]
   const channelIds = placed.map(({ channelId }) => channelId)
   const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
   const decrypted = rows.map((row) => ({
     ...row,
     columns: decryptAccount(database.secretKeys, row.id, row.columns),
   }))
-  return new Map(decrypted.map((row) => [keyOf(row), row]))
+  return new Map(decrypted.map((row) => [keyOf({ ...row, organization: '' }), row]))
 }
 
 function planOf(
-  { line, organizationId, channelId, columns }: PlacedAccount,
+  { line, organization, organizationId, channelId, columns }: PlacedAccount,
   stored: StoredAccount | undefined,
   faults: FileFault[],
 ): Plan {
   const name = columns.name ?? stored?.columns.name ?? ''
   if (name === '') faults.push({ line, column: 'name', message: 'a new account needs a name.' })
   const changes = accountChanges(stored?.columns ?? {}, columns)
-  return { line, organizationId, channelId, name, storedId: stored?.id ?? null, columns, changes }
+  const storedId = stored?.id ?? null
+  return { line, organization, organizationId, channelId, name, storedId, columns, changes }
 }
 
-async function store(transaction: Queryable, actor: Actor, plan: Plan): Promise<AccountId> {
+async function store(
+  transaction: Queryable,
+  actor: Actor,
+  plan: Plan & { organizationId: OrganizationId },
+): Promise<AccountId> {
   const { storedId, organizationId, columns, changes } = plan
   if (storedId === null)
     return (await addAccountIn(transaction, actor, organizationId, columns as NewAccount)).id

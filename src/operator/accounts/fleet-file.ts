@@ -21,8 +21,11 @@ interface Line {
   cells: string[]
 }
 
-/** Throws a RefusedFile with all faults of the file, or a FatalError if it is not a CSV file. */
-export async function readFleet(file: TextSource): Promise<WantedAccount[]> {
+/**
+ * Throws a RefusedFile with all faults of the file, or a FatalError if it is not a CSV file.
+ * @param found collects the faults of lines instead, so that they are reported together with what the database finds
+ */
+export async function readFleet(file: TextSource, found?: FileFault[]): Promise<WantedAccount[]> {
   const [header, ...lines] = await readAccountLines(file)
   if (header === undefined)
     throw new FatalError(`${file.name} is empty. Its first line must name the columns.`)
@@ -30,7 +33,7 @@ export async function readFleet(file: TextSource): Promise<WantedAccount[]> {
   const faults = headerFaults(columns)
   throwFaults(faults)
   if (lines.length === 0) throw new FatalError(`${file.name} has no account below its header.`)
-  const accounts = lines.map((line) => readAccount(line, columns, faults))
+  const accounts = lines.map((line) => readAccount(line, columns, found ?? faults))
   throwFaults(faults)
   return accounts
 }

@@ -21,6 +21,7 @@ import {
 import { readFleet } from '../accounts/fleet-file.ts'
 import { publicUrlFault } from '../accounts/point-webhook.ts'
 import { provePlans } from '../accounts/prove-plans.ts'
+import { includesRole, type Operator } from '../actor.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { findJob } from '../jobs/job.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
@@ -31,21 +32,23 @@ import { MANAGER, operatorOf } from './session.ts'
 /** Faults in a response, which a person reads from the first one on. */
 const FAULTS_MAX = 200
 
-const checkApply = checker(
-  Type.Object(
-    { webhook: Type.Union([Type.Literal('yes'), Type.Literal('no')]) },
-    { additionalProperties: false },
-  ),
-)
+const YesOrNo = Type.Union([Type.Literal('yes'), Type.Literal('no')])
+/** adds organizations that do not exist yet */
+const organizations = Type.Optional(YesOrNo)
+const checkPreview = checker(Type.Object({ organizations }, { additionalProperties: false }))
+const checkApply = checker(Type.Object({ webhook: YesOrNo, organizations }, { additionalProperties: false }))
 
 export function fleetFileRoutes(
   api: FastifyInstance,
   { database, onJob, verifier: { lineApi }, config: { publicUrl } }: ConsoleParts,
 ): void {
   api.post('/fleet-file/preview', MANAGER, async (request) => {
+    const operator = operatorOf(request)
+    const addsOrganizations = mayAddOrganizations(operator, checkPreview(request.query).organizations)
     const outcome = await withFaults(async () => {
-      const wanted = await readFleet(sourceOf(bodyBytes(request)))
-      return planAccounts(database, operatorOf(request), wanted)
+      const faults: FileFault[] = []
+      const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)
+      return planAccounts(database, operator, wanted, { faults, addsOrganizations })
     })
     if ('faults' in outcome) return { ...limited(outcome.faults), accounts: [] }
     return { faults: [], faultCount: 0, accounts: outcome.map((plan) => rowOf(plan, plan.storedId)) }
@@ -54,16 +57,23 @@ export function fleetFileRoutes(
   // The job brings the accounts into service. It is stored with them, so that a closed page loses nothing.
   api.post('/fleet-file/apply', MANAGER, async (request, reply) => {
     const operator = operatorOf(request)
-    const setsWebhook = checkApply(request.query).webhook === 'yes'
+    const query = checkApply(request.query)
+    const setsWebhook = query.webhook === 'yes'
+    const addsOrganizations = mayAddOrganizations(operator, query.organizations)
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
     if (fault !== null) throw refusal(fault)
     let jobId = 0n
     let unproven = 0
     const outcome = await withFaults(async () => {
-      const wanted = await readFleet(sourceOf(bodyBytes(request)))
-      unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted))
-      return applyAccounts(database, operator, wanted, async (transaction, applied) => {
-        jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
+      const faults: FileFault[] = []
+      const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)
+      const options = { faults, addsOrganizations }
+      unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted, options))
+      return applyAccounts(database, operator, wanted, {
+        ...options,
+        onApplied: async (transaction, applied) => {
+          jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
+        },
       })
     })
     if (!('faults' in outcome)) {
@@ -80,6 +90,12 @@ export function fleetFileRoutes(
       })),
     })
   })
+}
+
+/** Only owners manage organizations. applyAccounts also refuses owners of some of them. */
+function mayAddOrganizations({ role }: Operator, organizations: 'yes' | 'no' = 'no'): boolean {
+  if (organizations === 'yes' && !includesRole(role, 'owner')) throw new AppError('forbidden')
+  return organizations === 'yes'
 }
 
 const sourceOf = (body: Buffer) => ({
@@ -114,11 +130,11 @@ const limited = (faults: FileFault[]) => ({
 
 /** Without any secret: of those, `changes` only says that they are replaced. */
 function rowOf(
-  { line, storedId, organizationId, name, channelId, columns, changes }: Plan,
+  { line, storedId, organization, organizationId, name, channelId, columns, changes }: Plan,
   id: AccountId | null,
 ) {
   const isChanged = Object.keys(changes).length > 0
   const change = storedId === null ? 'added' : isChanged ? 'updated' : 'unchanged'
   const isUnusualSecret = secretWarning(columns.channel_secret) !== null
-  return { line, id, organizationId, name, channelId, change, changes, isUnusualSecret }
+  return { line, id, organization, organizationId, name, channelId, change, changes, isUnusualSecret }
 }

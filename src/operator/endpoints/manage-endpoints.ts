@@ -150,7 +150,8 @@ export async function removeBatch(
     const endpoint = await findEndpointOf(transaction, actor, id)
     const batch = endpoint && (await removeEndpointBatch(transaction, id))
     if (endpoint === null || batch === null) return null
-    if (batch.isLast) await record(transaction, actor, endpoint, 'endpoint.removed', {})
+    const changes = { name: [endpoint.name, null] }
+    if (batch.isLast) await record(transaction, actor, endpoint, 'endpoint.removed', changes)
     return batch
   })
 }
@@ -170,11 +171,11 @@ export async function test(
   return delivery
 }
 
-type Endpoint = { id: bigint; accountId: AccountId; organizationId: OrganizationId }
+type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
 
 /** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
 const selectEndpoint = statement('select-endpoint-of-organizations')`
-    select p.id, a.id as "accountId", a.organization_id as "organizationId"
+    select p.id, p.name, a.id as "accountId", a.organization_id as "organizationId"
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and ($2::bigint[] is null or a.organization_id = any ($2))`
 

@@ -166,9 +166,9 @@ export function removeChannel(database: Transactions, actor: Actor, id: bigint):
     actor,
     id,
     'notifications.removed',
-    async (transaction, { format, target }) => {
+    async (transaction, { name, format, target }) => {
       await transaction.query(deleteChannel, [id])
-      return { format: [format, null], target: [recordedTarget(format, target), null] }
+      return { name: [name, null], format: [format, null], target: [recordedTarget(format, target), null] }
     },
   )
 }

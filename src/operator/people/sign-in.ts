@@ -33,7 +33,7 @@ const selectInvited = statement('select-invited-operator')`
 
 /** $1 invitation_hash bytea, $2 password_hash text. Of two who use one link at the same time, one finds nothing. */
 const acceptByHash = statement('accept-invitation')`
-    update operator set password_hash = $2, invitation_hash = null, invitation_expires_at = null
+    update operator set password_hash = $2, invitation_hash = null, invitation_expires_at = null, signed_in_at = now()
      where invitation_hash = $1 and invitation_expires_at > now() and status = 'active'
     returning id`
 
@@ -45,8 +45,8 @@ export async function findInvited(database: Queryable, invitation: string): Prom
 }
 
 /**
- * Sets the password and ends all sessions of the operator. Returns null if the invitation is no longer valid, and if another operator has
- * joined with the address meanwhile.
+ * Sets the password and ends all sessions of the operator, whom the caller signs in. Returns null if the invitation is no longer valid,
+ * and if another operator has joined with the address meanwhile.
  */
 export async function acceptInvitation(
   database: Transactions,

@@ -1,0 +1,7 @@
+/** Builds the pages of the console before tests with browsers, unless they are newer than their sources. */
+import { spawnSync } from 'node:child_process'
+
+export default function buildConsole(): void {
+  const { status } = spawnSync(process.execPath, ['scripts/bundle.mjs', 'dist'], { stdio: 'inherit' })
+  if (status !== 0) throw new Error('The pages of the console could not be built: see the message above.')
+}
