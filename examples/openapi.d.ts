@@ -641,6 +641,7 @@ export interface components {
           | 'test_not_connected'
           | 'test_timed_out'
           | 'test_error_status'
+          | 'test_signature_refused'
           | 'test_failed'
           | 'nothing_to_test'
         /** @description HTTP status of the platform's refusal, or of the response to its test */
@@ -843,8 +844,8 @@ export interface operations {
           'application/json': {
             /** @description `degraded`: clients can read, but nothing can be stored. */
             status: 'ok' | 'degraded'
-            /** @description `none`: the service was started without a database. */
-            database: 'up' | 'read-only' | 'none'
+            /** @description `failing`: it responds, but the last delivery to this process could not be stored, for example because its disk is full. `none`: the service was started without a database. */
+            database: 'up' | 'read-only' | 'failing' | 'none'
             /** @description Whether a second disk has all acknowledged data, which is so only if `synchronous`. Present if `DATABASE_URL` has several hosts or `synchronous_standby_names` is set. At most ten seconds old. */
             replication?: 'synchronous' | 'asynchronous' | 'behind' | 'missing' | 'unknown'
           }
@@ -1696,7 +1697,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description Too many requests, or another stream of the API key is open. */
+      /** @description Too many requests, or other streams of the API key, client or organization are open. */
       429: {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */
