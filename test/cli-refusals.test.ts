@@ -65,10 +65,6 @@ it.each([
   [['keys', 'update', '1', '--expires-at', 'tomorrow'], '--expires-at must be a time such as'],
   [['notifications', 'add', '--format', 'slack', '--target', 'http://127.0.0.1/x'], '--target '],
   [
-    ['notifications', 'add', '--format', 'slack', '--target', 'https://a.example/', '--quiet', 'x'],
-    '--quiet ',
-  ],
-  [
     ['audience', 'export', '--account', '1', '--relationship', 'x'],
     '--relationship must be one of following',
   ],

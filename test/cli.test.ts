@@ -88,7 +88,7 @@ it('sets every field that an option of accounts add names', async () => {
     channel_id: '2000000001',
     channel_secret: 's1',
     channel_access_token: 't1',
-    bot_user_id: 'Ubot',
+    bot_user_id: `U${'0'.repeat(32)}`,
     basic_id: '@full',
     chat_secret: 's2',
     chat_inbox_id: '3',

@@ -277,8 +277,7 @@ it('doctor lists credentials that expire within 14 days or were not used for 90 
   await database.query(`update api_key set last_used_at = now() - interval '91 days' where id = $1`, [
     unused.keyId,
   ])
-  // Uses before the migration were not recorded.
-  await update(`created_at = now() - interval '2 years'`, fresh)
+  await update(`created_at = now() - interval '89 days'`, fresh)
   const { stdout } = await runCommand(['doctor', '--json'], env)
   const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
   const of = (check: string) =>

@@ -140,7 +140,8 @@ it('removes an endpoint with a large backlog in batches, and none of another end
 it('shows the last attempts', async () => {
   const { id } = await add()
   await database.query(
-    `insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
+    `with answer as (insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), ''))
+     insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
      values ($1, true, 0, now(), 7, 1, 200, 12, 3, ''), ($1, false, 0, now() - interval '1 minute', 6, 2, null, 10000, 1, 'no response within 10 s')`,
     [id],
   )

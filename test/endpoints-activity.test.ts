@@ -31,7 +31,7 @@ const actionsOf = async (id: string) => (await rowsOf(id)).map(({ action }) => a
 /** What is done with an endpoint of the format `line` and with one of the format `members`, and the rows of both in this order. */
 const HISTORY = {
   line: ['added', 'updated', 'paused', 'resumed', 'tested', 'retried', 'replayed', 'removed'],
-  members: ['added', 'rotated', 'rotation_finished', 'resent', 'removed'],
+  members: ['added', 'rotated', 'rotation_finished', 'rotated', 'rotation_discarded', 'resent', 'removed'],
 }
 const namesOf = (format: keyof typeof HISTORY) => HISTORY[format].map((name) => `endpoint.${name}`)
 
@@ -51,7 +51,8 @@ it('each change in the console writes one row', async () => {
   for (const change of ['pause', 'resume', 'test', 'retry']) await post(`/${line}/${change}`)
   await post(`/${line}/replay`, { from: '2020-01-01', to: '2020-01-02' })
   await post(`/${line}/remove`)
-  for (const change of ['rotate', 'finish-rotation']) await post(`/${members}/${change}`)
+  for (const change of ['rotate', 'finish-rotation', 'rotate', 'discard-rotation'])
+    await post(`/${members}/${change}`)
   await post(`/${members}/resend`, { filters: {} })
   await post(`/${members}/remove`)
   expect(await actionsOf(line)).toEqual(namesOf('line'))
@@ -80,7 +81,7 @@ it('each command writes one row', async () => {
   const started = ['--yes', '--no-wait']
   await run('replay', line, '--from', '2020-01-01', '--to', '2020-01-02', ...started)
   await run('remove', line)
-  for (const options of [[], ['--finish']]) await run('rotate', members, ...options)
+  for (const options of [[], ['--finish'], [], ['--discard']]) await run('rotate', members, ...options)
   await run('resend', members, ...started)
   await run('remove', members)
   expect(await actionsOf(line)).toEqual(namesOf('line'))

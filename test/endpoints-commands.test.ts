@@ -377,7 +377,7 @@ describe('the examination of an endpoint', () => {
   })
 
   it('is a part of doctor', async () => {
-    const { id } = await add(tenant)
+    const { id } = await add(await addTenant(database))
     const { stdout } = await runCommand(['doctor', '--json'], env)
     expect(JSON.parse(stdout)).toContainEqual(
       expect.objectContaining({ check: `endpoint ${id}`, severity: 'ok' }),

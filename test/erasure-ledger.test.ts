@@ -179,7 +179,7 @@ it('the console and the command record erasures, also of people who are not memb
   const operator = new Operator(url)
   await operator.signIn()
   expect((await operator.post(`/api/accounts/${accountId}/members/${id}/erase`, {})).status).toBe(204)
-  const command = ['members', 'erase', '--account', String(accountId), '--user-id', 'Ustranger']
+  const command = ['members', 'erase', '--account', String(accountId), '--user-id', randomUserId()]
   expect(await runCommand(command, { ...env, ERASURE_LEDGER: directory })).toMatchObject({ status: 0 })
   expect((await recorded()).map(({ memberId }) => memberId).sort()).toEqual([BigInt(id), null].sort())
 })
@@ -252,7 +252,7 @@ it('members erase erases nobody while the ledger directory is missing', async ()
 // Root may write to every directory, but files cannot be created in /proc.
 it.runIf(process.getuid?.() === 0)('members erase reports who was erased but not recorded', async () => {
   const { status, stderr } = await runCommand(
-    ['members', 'erase', '--account', String(accountId), '--user-id', 'Uunrecorded'],
+    ['members', 'erase', '--account', String(accountId), '--user-id', randomUserId()],
     { ...env, ERASURE_LEDGER: '/proc' },
   )
   expect([status, stderr]).toEqual([

@@ -34,6 +34,7 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   const [revoked, rotated, removed, kept, revokedBefore] = clients as [string, string, string, string, string]
   const key = await command('keys', 'add', '--client', kept, '--account', account)
   const short = await command('keys', 'add', '--client', kept, '--account', account)
+  const soon = new Date(Date.now() + 60_000).toISOString()
   const url = 'https://receiver.example.com/'
   const endpoint = await command('endpoints', 'add', '--account', account, '--url', url)
   // The backup has this expiry.
@@ -54,7 +55,7 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   await command('clients', 'rotate', rotated, '--finish')
   await command('clients', 'remove', removed, '--yes')
   await command('keys', 'revoke', key.id)
-  await command('keys', 'update', short.id, '--expires-at', '2026-01-01')
+  await command('keys', 'update', short.id, '--expires-at', soon)
   await command('endpoints', 'remove', endpoint.id)
   await command('operators', 'disable', String(leaver.id))
   await command('operators', 'update', String(demoted.id), '--role', 'viewer')
