@@ -43,7 +43,8 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await signIn(page, CONSOLE_TOKEN)
     await page.getByRole('heading', { name: 'Clients' }).waitFor()
     expect(new URL(page.url()).pathname).toBe('/clients')
-    const [cookie] = await page.context().cookies()
+    const cookies = await page.context().cookies()
+    const cookie = cookies.find(({ name }) => name === 'oa-audience-console')
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/' })
     expect(await page.evaluate('document.cookie + JSON.stringify({ ...localStorage })')).not.toContain(
       CONSOLE_TOKEN,

@@ -149,7 +149,9 @@ const STATEMENTS = [
      from unnest($2::text[]) shape`,
   `with added as (
      insert into endpoint (channel_oa_id, name, url, status, events)
-     select $1, shape, shape, shape, array[shape] from unnest($2::text[]) shape returning id, name
+     select case when position <= 20 then $1 else a.id end, shape, shape, shape, array[shape]
+       from unnest($2::text[]) with ordinality as s (shape, position) join official_account a on a.name = shape
+      order by position returning id, name
    )
    insert into endpoint_answer (endpoint_id, answered_at, status, answer) select id, now(), 500, name from added`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, attempts, failed_at, status, answer)
