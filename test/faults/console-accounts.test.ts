@@ -127,7 +127,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
       mimeType: 'text/csv',
       buffer: Buffer.from(['organization,name,channel_id,channel_secret', ...rows].join('\n')),
     })
-    const page = await visitConsole(browser, url, { path: '/accounts/file' })
+    const page = await visitConsole(browser, url, { path: '/accounts/file', expected: /400 \(Bad Request\)/ })
     const input = page.getByLabel('Drop the CSV file here')
     await input.setInputFiles(
       csv(lines.map((line, i) => (i === 7 ? line.replace('Bakeries', 'Baker') : line))),
