@@ -128,6 +128,17 @@ describe('a channel secret that LINE refuses', () => {
     ])
     expect(await count()).toBe(before)
   })
+
+  it('is refused whichever of 400 and 401 LINE responds with', async () => {
+    const { organizationId } = await addTenant(database)
+    for (const status of [400, 401]) {
+      platform.misbehave((_, response) => response.writeHead(status).end('{"error":"invalid_client"}'))
+      const added = await operator
+        .post('/api/accounts', { organization: String(organizationId), name: 'x', ...newChannel() })
+        .finally(() => platform.misbehave(null))
+      expect([added.status, added.json.details?.[0].path]).toEqual([400, 'channelSecret'])
+    }
+  })
 })
 
 describe('a channel secret that LINE cannot prove now', () => {

@@ -69,6 +69,17 @@ it('continues jobs that were leased while the clock was ahead, and gives them th
   expect(await statusOf(legal)).toBe('running')
 })
 
+it('does not bring forward what waits until infinity', async () => {
+  const { database } = await createTestDatabase()
+  const { organizationId } = await addTenant(database)
+  await database.query(
+    `insert into job (kind, organization_id, actor_kind, actor, parameters, leased_until)
+     values ('members.erase', $1, 'service', 'service', '{"members":[]}', 'infinity')`,
+    [organizationId],
+  )
+  expect(await takeTurn(database)).toBe(false)
+})
+
 it('continues a replay whose next request was planned while the clock was ahead', async () => {
   const { addEndpoint, deliverMessages, replay, endOf, startRunner, job, database } =
     await startReplaying(false)

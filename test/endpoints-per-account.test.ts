@@ -6,6 +6,7 @@ import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
+import { holdTransaction, waitForBlocked } from './support/locks.ts'
 
 const MAX = 20
 const REFUSAL = 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'
@@ -81,4 +82,19 @@ it('counts the endpoints of concurrent transactions', async () => {
   )
   expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5)
   expect(await countEndpoints(database, tenant)).toBe(MAX)
+})
+
+it('counts the endpoint of a transaction that has not committed yet', async () => {
+  const { database } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await addEndpoints(database, tenant, MAX - 1)
+  const commit = await holdTransaction(
+    database,
+    `insert into endpoint (channel_oa_id, url) values ($1, 'https://tool.example/')`,
+    [tenant.accountId],
+  )
+  const refused = expect(addEndpoints(database, tenant, 1)).rejects.toThrow(/has 20 endpoints already/)
+  await waitForBlocked(database, 1)
+  await commit()
+  await refused
 })

@@ -74,12 +74,17 @@ it('is continued by the service if its command was interrupted or its task has f
         ...{ retentionDays: 0, deduplicationDays: 30, trackingRetentionDays: 30, auditRetentionDays: 400 },
       }),
     )
+  const running = () =>
+    database.query(`select actor from job where kind = 'account.remove' and status = 'running'`)
   await maintain()
   await maintain()
-  const jobs = await database.query(
-    `select actor from job where kind = 'account.remove' and status = 'running'`,
+  expect(await running()).toEqual([{ actor: 'service' }])
+  await database.query(
+    `update job set status = 'failed', reason = 'unexpected_error', finished_at = now()
+      where kind = 'account.remove' and status = 'running'`,
   )
-  expect(jobs).toEqual([{ actor: 'service' }])
+  await maintain()
+  expect(await running()).toEqual([{ actor: 'service' }])
   await finishJobs()
   expect(await countRows()).toEqual(GONE)
 })

@@ -30,8 +30,9 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
     return JSON.parse(stdout)
   }
   const clients = []
-  for (const _ of [1, 2, 3, 4, 5]) clients.push((await command('clients', 'add')).id)
-  const [revoked, rotated, removed, kept, revokedBefore] = clients as [string, string, string, string, string]
+  for (const _ of [1, 2, 3, 4, 5, 6]) clients.push((await command('clients', 'add')).id)
+  type Six = [string, string, string, string, string, string]
+  const [revoked, rotated, removed, kept, revokedBefore, discarded] = clients as Six
   const key = await command('keys', 'add', '--client', kept, '--account', account)
   const short = await command('keys', 'add', '--client', kept, '--account', account)
   const soon = new Date(Date.now() + 60_000).toISOString()
@@ -39,12 +40,13 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   const endpoint = await command('endpoints', 'add', '--account', account, '--url', url)
   // The backup has this expiry.
   await command('keys', 'update', key.id, '--expires-at', '2099-01-01')
-  await command('clients', 'rotate', rotated)
+  for (const id of [rotated, discarded]) await command('clients', 'rotate', id)
   await command('clients', 'revoke', revokedBefore)
   const { url: consoleUrl } = await startConsole(database)
   const owner = await addSignedIn({ url: consoleUrl, database }, { role: 'owner' })
   const leaver = await addSignedIn({ url: consoleUrl, database }, { role: 'manager' })
   const demoted = await addSignedIn({ url: consoleUrl, database }, { role: 'owner' })
+  const limited = await addSignedIn({ url: consoleUrl, database }, { role: 'owner' })
   const guest = await command('operators', 'add', '--email', 'guest@example.com', '--role', 'viewer')
   const [moment] = await load<{ at: string }>(database, 'select clock_timestamp()::text as at')
   const backupAt = new Date(moment?.at ?? '').toISOString()
@@ -53,12 +55,14 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   const late = (await command('clients', 'add')).id
   for (const id of [revoked, late]) await command('clients', 'revoke', id)
   await command('clients', 'rotate', rotated, '--finish')
+  await command('clients', 'rotate', discarded, '--discard')
   await command('clients', 'remove', removed, '--yes')
   await command('keys', 'revoke', key.id)
   await command('keys', 'update', short.id, '--expires-at', soon)
   await command('endpoints', 'remove', endpoint.id)
   await command('operators', 'disable', String(leaver.id))
   await command('operators', 'update', String(demoted.id), '--role', 'viewer')
+  await command('operators', 'update', String(limited.id), '--organization', String(tenant.organizationId))
   await command('operators', 'disable', guest.id)
   // Another program revokes without the activity log.
   await load(database, `update api_client set status = 'blocked' where id = $1`, [kept])
@@ -74,12 +78,14 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   expect(revived?.map(({ command: text }) => text)).toEqual([
     `oa-audience clients revoke ${revoked}`,
     `oa-audience clients rotate ${rotated}`,
+    `oa-audience clients rotate ${discarded}`,
     `oa-audience clients revoke ${removed}`,
     `oa-audience keys revoke ${key.id}`,
     `oa-audience keys update ${short.id} --expires-at TIME`,
     `oa-audience endpoints remove ${endpoint.id}`,
     `oa-audience operators disable ${leaver.id}`,
     `oa-audience operators update ${demoted.id} --role ROLE`,
+    `oa-audience operators update ${limited.id} --role ROLE`,
     `oa-audience operators disable ${guest.id}`,
     `oa-audience clients revoke ${kept}`,
   ])
