@@ -3,7 +3,6 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { serveMetrics } from '../src/observability/metrics-page.ts'
 import { examineReachability, type ReachabilityOptions } from '../src/operator/reachability.ts'
 import { type Certificate, canMakeCertificates, makeAuthority } from './support/certificates.ts'
 import { runCommand } from './support/command.ts'
@@ -33,17 +32,10 @@ async function startNames(answer: NameAnswer = { address: '127.0.0.1' }): Promis
   return [(await startNameServer((name) => (name === NAME ? answer : 'none'))).server]
 }
 
-/** Examines a TLS server behind the name. Returns its findings without those that every server on loopback has. */
+/** Examines a TLS server behind the name, and returns the requests that it received. */
 async function examineServer(
   listener: RequestListener,
-  {
-    certificate = valid,
-    path = '',
-    ...options
-  }: ReachabilityOptions & {
-    certificate?: Certificate
-    path?: string
-  } = {},
+  { certificate = valid, path = '', ...options }: ReachabilityOptions & Behind = {},
 ) {
   const requests: string[] = []
   const server = createHttpsServer(certificate, (request, response) => {
@@ -52,219 +44,148 @@ async function examineServer(
   })
   server.on('tlsClientError', () => undefined)
   const port = await listen(server)
-  const { findings } = await examineReachability(`https://${NAME}:${port}${path}`, {
+  const result = await examineReachability(`https://${NAME}:${port}${path}`, {
     nameServers: await startNames(),
     authorities: [maker?.authority ?? ''],
     ...options,
   })
-  const codes = findings.map(({ code }) => code).filter((code) => code !== 'url_other_port')
-  expect(codes.shift()).toBe('name_private')
-  return { codes, findings, requests, last: findings.at(-1) }
+  return { ...result, requests }
 }
 
-const codesOf = async (publicUrl: string | null, options: ReachabilityOptions = {}) =>
-  (await examineReachability(publicUrl, options)).findings.map(({ code }) => code)
+interface Behind {
+  certificate?: Certificate
+  path?: string
+}
 
-describe('the address', () => {
+describe('without a certificate, the outcome', () => {
   it.each([
-    ['reports that it is unset', null, ['url_unset']],
-    ['reports http, and sends nothing', 'http://127.0.0.1:9', ['url_not_https']],
-    ['reports loopback', 'https://127.0.0.1:9', ['url_other_port', 'address_private', 'not_connected']],
-    ['reports IPv6 loopback', 'https://[::1]:9', ['url_other_port', 'address_private', 'not_connected']],
-    [
-      'reports one that is longer than LINE accepts',
-      `https://127.0.0.1:9/${'x'.repeat(500)}`,
-      ['url_too_long', 'url_other_port', 'address_private', 'not_connected'],
-    ],
-  ])('%s', async (_does, publicUrl, codes) => {
-    expect(await codesOf(publicUrl)).toEqual(codes)
-  })
-
-  // The addresses of other networks are in test/unit/endpoint-address.test.ts. Tests connect to loopback only.
-  it('reports a name that resolves to an address that is not public', async () => {
-    const { findings } = await examineReachability(`https://${NAME}:9`, {
-      nameServers: await startNames({ address: '127.0.1.1' }),
+    ['is unset', null],
+    ['is an http address', 'http://127.0.0.1:9'],
+  ])('is not_configured if PUBLIC_URL %s', async (_how, publicUrl) => {
+    expect(await examineReachability(publicUrl)).toMatchObject({
+      code: 'not_configured',
+      severity: 'warning',
     })
-    expect(findings.slice(1).map(({ code, detail }) => [code, detail])).toEqual([
-      ['name_private', '127.0.1.1'],
-      ['not_connected', 'ECONNREFUSED'],
-    ])
   })
 
-  it('reports a name without an address', async () => {
-    const { findings } = await examineReachability(`https://${NAME}`, {
-      nameServers: await startNames('none'),
+  it.each(['none', 'silent'] as const)(
+    'is name_unresolved if the name servers return no address (%s)',
+    async (answer) => {
+      const nameServers = await startNames(answer)
+      expect(await examineReachability(`https://${NAME}`, { nameServers, timeoutMs: 500 })).toMatchObject({
+        code: 'name_unresolved',
+        severity: 'error',
+        detail: NAME,
+      })
+    },
+    2_500,
+  )
+
+  it('is no_response if the connection is refused', async () => {
+    const nameServers = await startNames({ address: '127.0.1.1' })
+    expect(await examineReachability(`https://${NAME}:9`, { nameServers })).toMatchObject({
+      code: 'no_response',
+      severity: 'warning',
+      detail: 'ECONNREFUSED',
     })
-    expect(findings).toMatchObject([{ code: 'name_unresolved', severity: 'error', detail: NAME }])
   })
 
-  it('ends in time if the name server does not respond', async () => {
-    const nameServers = await startNames('silent')
-    expect(await codesOf(`https://${NAME}`, { nameServers, timeoutMs: 100 })).toEqual(['name_unresolved'])
-  })
-
-  it('ends in time if the server accepts connections and sends nothing', async () => {
+  it('is no_response if the server accepts connections and sends nothing', async () => {
     const port = await listen(createTcpServer(() => undefined))
-    const { findings } = await examineReachability(`https://127.0.0.1:${port}`, { timeoutMs: 100 })
-    expect(findings.at(-1)).toMatchObject({ code: 'tls_failed', detail: 'ETIMEDOUT' })
+    expect(await examineReachability(`https://127.0.0.1:${port}`, { timeoutMs: 100 })).toMatchObject({
+      code: 'no_response',
+      detail: 'ETIMEDOUT',
+    })
   })
 
-  it('reports a server without TLS', async () => {
+  it('is certificate_refused if the server has no TLS', async () => {
     const port = await listen(createHttpServer(SERVICE))
-    expect(await codesOf(`https://127.0.0.1:${port}`)).toContain('tls_failed')
+    expect((await examineReachability(`https://127.0.0.1:${port}`)).code).toBe('certificate_refused')
   })
 })
 
-describe.runIf(CAN_TLS)('the certificate', () => {
+describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
   const issue = (...args: Parameters<NonNullable<typeof maker>['issue']>) =>
     (maker as NonNullable<typeof maker>).issue(...args)
-
-  it('may be of a public authority, and one request is enough', async () => {
-    const { codes, requests } = await examineServer(SERVICE)
-    expect({ codes, requests }).toEqual({ codes: ['reached'], requests: ['GET /api'] })
-  })
-
-  it('may have an intermediate authority, whose certificate the server sends', async () => {
-    const { key, cert } = issue(NAME, [-1, 90], 'intermediate')
-    const whole = { key, cert: cert + maker?.intermediate }
-    expect((await examineServer(SERVICE, { certificate: whole })).codes).toEqual(['reached'])
-    expect((await examineServer(SERVICE, { certificate: { key, cert } })).codes).toEqual([
-      'certificate_incomplete',
-    ])
-  })
-
-  it.each([
-    ['is self-signed', () => maker?.selfSigned(NAME), 'certificate_untrusted'],
-    ['is for another name', () => issue('other.example.com'), 'certificate_wrong_name'],
-    ['has expired', () => issue(NAME, [-90, -1]), 'certificate_expired'],
-    ['is not valid yet', () => issue(NAME, [1, 90]), 'certificate_not_yet_valid'],
-  ])('is reported if it %s, and no request is sent', async (_why, make, code) => {
-    const { codes, requests } = await examineServer(SERVICE, { certificate: make() as Certificate })
-    expect({ codes, requests }).toEqual({ codes: [code], requests: [] })
-  })
-
-  it('is reported with its date if it ends soon, but not if it lives for days only', async () => {
-    const certificate = issue(NAME, [-80, 10])
-    const { codes, findings } = await examineServer(SERVICE, { certificate })
-    expect(codes).toEqual(['certificate_expires_soon', 'reached'])
-    const date = new Date(Date.now() + 10 * 86_400_000).toISOString().slice(0, 10)
-    expect(findings.at(-2)).toMatchObject({ severity: 'warning', detail: date })
-    expect((await examineServer(SERVICE, { certificate: issue(NAME, [-2, 4]) })).codes).toEqual(['reached'])
-  })
-
-  it('of a private authority is refused even if this machine trusts it', async () => {
-    const { codes } = await examineServer(SERVICE, { authorities: [issue('private').cert] })
-    expect(codes).toEqual(['certificate_incomplete'])
-  })
-})
-
-describe.runIf(CAN_TLS)('the response', () => {
   const respond =
     (status: number, body = '', headers: Record<string, string> = {}): RequestListener =>
     (_request, response) =>
       void response.writeHead(status, headers).end(body)
-  const HTML = { 'content-type': 'text/html; charset=utf-8' }
-  const LOCATION = 'https://login.example.com/start?token=secret'
 
-  it.each<[string, RequestListener, string, string]>([
-    ['a redirect', respond(302, '', { location: LOCATION }), 'redirected', 'https://login.example.com'],
-    ['a login', respond(401, '', { 'www-authenticate': 'Basic' }), 'login_required', '401'],
-    ['the page of a tunnel', respond(200, '<h1>Visit site</h1>', HTML), 'web_page', ''],
-    ['a proxy without its service', respond(502, '<h1>502</h1>', HTML), 'service_unavailable', '502'],
-    ['a tunnel that is offline', respond(404, '<h1>offline</h1>', HTML), 'other_service', '404'],
-    ['another service', respond(200, '{"name":"other"}'), 'other_service', '200'],
-    ['JSON that is not an object', respond(200, 'null'), 'other_service', '200'],
-    ['a body without end', respond(200, 'x'.repeat(100_000)), 'other_service', '200'],
+  it.each([
+    ['is self-signed', () => maker?.selfSigned(NAME), 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+    ['is for another name', () => issue('other.example.com'), 'ERR_TLS_CERT_ALTNAME_INVALID'],
+    ['has expired', () => issue(NAME, [-90, -1]), 'CERT_HAS_EXPIRED'],
     [
-      'no HTTP',
-      (request) => void request.socket.end('garbage\r\n\r\n'),
-      'no_response',
-      'HPE_INVALID_CONSTANT',
+      'lacks its intermediate certificate',
+      () => issue(NAME, [-1, 90], 'intermediate'),
+      'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
     ],
-    ['a closed connection', (request) => void request.socket.destroy(), 'no_response', 'ECONNRESET'],
-  ])('distinguishes %s from this service', async (_what, listener, code, detail) => {
-    const { last, requests } = await examineServer(listener)
-    expect(last).toMatchObject({ code, detail, severity: 'error' })
-    expect(requests).toEqual(['GET /api'])
-    expect(JSON.stringify(last)).not.toMatch(/secret|garbage|<h1>/)
+  ])('is certificate_refused if it %s, and no request is sent', async (_why, make, detail) => {
+    const result = await examineServer(SERVICE, { certificate: make() as Certificate })
+    expect(result).toMatchObject({ code: 'certificate_refused', severity: 'error', detail, requests: [] })
   })
 
-  it('may switch to a protocol that was not requested, and the examination still ends', async () => {
-    const upgrade: RequestListener = ({ socket }) =>
-      void socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
-    const { last } = await examineServer(upgrade, { timeoutMs: 1_000 })
-    expect(last).toMatchObject({ code: 'no_response', severity: 'error' })
+  it.each<[string, RequestListener, string]>([
+    ['redirects', respond(302, '', { location: 'https://login.example.com/?token=secret' }), '302'],
+    ['has another status', respond(502, '{"name":"oa-audience"}'), '502'],
+    ['has another body', respond(200, '{"name":"other"}'), '200'],
+    ['sends JSON that is not an object', respond(200, 'null'), '200'],
+    ['sends a body without end', (_request, response) => void response.write('x'.repeat(100_000)), '200'],
+    ['sends large headers', respond(200, '', { x: 'x'.repeat(20_000) }), 'HPE_HEADER_OVERFLOW'],
+    ['sends no HTTP', (request) => void request.socket.end('garbage\r\n\r\n'), 'HPE_INVALID_CONSTANT'],
+    [
+      'switches to another protocol',
+      ({ socket }) =>
+        void socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n'),
+      '101',
+    ],
+  ])('is other_program if the server %s', async (_what, listener, detail) => {
+    const result = await examineServer(listener)
+    expect(result).toMatchObject({ code: 'other_program', severity: 'error', detail, requests: ['GET /api'] })
+    expect(JSON.stringify(result)).not.toMatch(/secret|garbage/)
   })
 
-  it('must arrive in time', async () => {
-    const { last } = await examineServer(() => undefined, { timeoutMs: 300 })
-    expect(last).toMatchObject({ code: 'no_response', detail: 'ETIMEDOUT' })
+  it.each<[string, RequestListener, string]>([
+    ['closes the connection', (request) => void request.socket.destroy(), 'ECONNRESET'],
+    ['sends no response', () => undefined, 'ETIMEDOUT'],
+    ['sends a slow body', (_request, response) => void response.write('{'), 'ETIMEDOUT'],
+  ])('is no_response if the server %s', async (_what, listener, detail) => {
+    expect(await examineServer(listener, { timeoutMs: 500 })).toMatchObject({ code: 'no_response', detail })
   })
-})
 
-describe.runIf(CAN_TLS)('a proxy', () => {
-  /** @param removed the beginning of the path that the proxy removes */
-  const forwardTo =
-    (target: string, removed = ''): RequestListener =>
-    async (request, response) => {
-      const answer = await fetch(target + (request.url ?? '').slice(removed.length))
-      const headers = Object.fromEntries(answer.headers)
-      delete headers['content-length']
-      delete headers['content-encoding']
-      response.writeHead(answer.status, headers).end(Buffer.from(await answer.arrayBuffer()))
-    }
-
-  it('that forwards to this service is correct, also below a path that it removes', async () => {
-    expect((await examineServer(forwardTo(service.url))).codes).toEqual(['reached'])
+  it('is reached if a proxy forwards to this service and removes the path of PUBLIC_URL', async () => {
     const path = '/audience'
-    expect((await examineServer(forwardTo(service.url, path), { path })).codes).toEqual(['reached'])
-  })
-
-  it('that keeps a path which the service does not have is reported', async () => {
-    const { last } = await examineServer(forwardTo(service.url), { path: '/audience' })
-    expect(last).toMatchObject({ code: 'path_unknown', detail: '/audience/api' })
-  })
-
-  it('that forwards to the console is reported', async () => {
-    const console = await startConsole(database)
-    expect((await examineServer(forwardTo(console.url))).codes).toEqual(['console_reached'])
-  })
-
-  it('that forwards to the metrics is reported', async () => {
-    const log = { info: () => undefined, warn: () => undefined }
-    const page = { contentType: 'text/plain', metrics: async () => '' }
-    const server = await serveMetrics(page, '127.0.0.1', 0, log)
-    onTestFinished(() => void server.close())
-    const { port } = server.address() as AddressInfo
-    expect((await examineServer(forwardTo(`http://127.0.0.1:${port}`))).codes).toEqual(['metrics_reached'])
+    const forward: RequestListener = async (request, response) => {
+      const answer = await fetch(service.url + (request.url ?? '').replace(path, ''))
+      response.writeHead(answer.status).end(await answer.text())
+    }
+    const result = await examineServer(forward, { path })
+    expect(result).toMatchObject({ code: 'reached', severity: 'ok', requests: ['GET /audience/api'] })
   })
 })
 
 describe('the result', () => {
-  it('is reported by doctor, each finding with its code', async () => {
-    const env = { DATABASE_URL: urlOf(connection) }
-    const publicUrl = { ...env, LINE_API_URL: 'http://127.0.0.1:9', PUBLIC_URL: 'http://127.0.0.1:9' }
-    const { stdout, status } = await runCommand(['doctor', '--json'], publicUrl)
+  it('is reported by doctor with its code', async () => {
+    const env = { DATABASE_URL: urlOf(connection), LINE_API_URL: 'http://127.0.0.1:9' }
+    const { stdout } = await runCommand(['doctor', '--json'], { ...env, PUBLIC_URL: 'http://127.0.0.1:9' })
     expect(JSON.parse(stdout)).toContainEqual({
       check: 'PUBLIC_URL',
-      severity: 'error',
-      message: expect.stringMatching(/^PUBLIC_URL does not begin with https:.*Terminate TLS/),
-      code: 'url_not_https',
+      severity: 'warning',
+      message: expect.stringMatching(/^PUBLIC_URL is not set to an https:.*three ways/),
+      code: 'not_configured',
     })
-    expect(status).toBe(1)
   })
 
   it('is examined once by the console for operators who ask at the same time', async () => {
-    const { url } = await startConsole(database, { config: { publicUrl: 'https://127.0.0.1:9' } })
+    const publicUrl = 'https://127.0.0.1:9'
+    const { url } = await startConsole(database, { config: { publicUrl } })
     const operator = await signedIn(url)
     const [one, other] = await Promise.all([
       operator.get('/api/reachability'),
       operator.get('/api/reachability'),
     ])
-    expect(one.json).toMatchObject({
-      publicUrl: 'https://127.0.0.1:9',
-      findings: [{ code: 'url_other_port' }, { code: 'address_private' }, { code: 'not_connected' }],
-    })
+    expect(one.json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
     expect(other.json).toEqual(one.json)
   })
 })

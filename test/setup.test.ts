@@ -118,7 +118,7 @@ it('says what keeps LINE from reaching PUBLIC_URL, and adds the account neverthe
   expect([status, (await counts())?.accounts]).toEqual([0, (before?.accounts as number) + 1])
   expect(stdout).not.toContain('PUBLIC_URL is not set')
   expect(stdout).toMatch(
-    /Can LINE reach this service\?\n {2}PUBLIC_URL has port 9\.[^\n]+\n {2}The address 127\.0\.0\.1 in PUBLIC_URL is not public/,
+    /Can LINE reach this service\?\n {2}Nothing responds at PUBLIC_URL \(ECONNREFUSED\)\. Start the proxy/,
   )
   expect(stdout).toMatch(/run "oa-audience accounts verify \d+ --test-webhook"\.\n$/)
 })

@@ -151,9 +151,9 @@ async function showReachability(id: bigint, { publicUrl }: AddressConfig): Promi
     )
     return
   }
-  const { findings } = await examineReachability(publicUrl)
+  const { message, fix } = await examineReachability(publicUrl)
   print(`\n${styled('bold', 'Can LINE reach this service?')}`)
-  for (const { message, fix } of findings) print(`  ${message} ${fix}`)
+  print(`  ${message} ${fix}`)
   print(`  When the webhook URL is set, run "oa-audience accounts verify ${id} --test-webhook".`)
 }
 

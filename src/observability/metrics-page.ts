@@ -13,9 +13,6 @@ export interface MetricsLog {
   warn: (facts: object, message: string) => void
 }
 
-/** The body of other paths. `doctor` recognizes it behind a proxy that forwards to the wrong port. */
-export const METRICS_NOT_FOUND = 'METRICS_PORT of oa-audience has the path /metrics only'
-
 /** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
 export function serveMetrics(
   page: MetricsPage,
@@ -26,7 +23,8 @@ export function serveMetrics(
   const collect = reportingOutages(page, log)
   const server = createServer(async (request, response) => {
     if (request.method !== 'GET' || request.url !== '/metrics') {
-      response.writeHead(404, { 'content-type': 'text/plain' }).end(`${METRICS_NOT_FOUND}\n`)
+      response.writeHead(404, { 'content-type': 'text/plain' })
+      response.end('METRICS_PORT of oa-audience has the path /metrics only\n')
       return
     }
     const text = await collect()

@@ -1,52 +1,36 @@
 /**
- * Examines PUBLIC_URL from this machine:
- *
- * 1. Is it an address that LINE accepts?
- * 2. Does its name resolve, and to public addresses only?
- * 3. Does GET PUBLIC_URL/api reach this service, by TLS with a certificate that LINE accepts?
+ * Examines from this machine whether GET PUBLIC_URL/api reaches this service, by TLS with a certificate that LINE accepts.
  *
  * It sends one request at most, follows no redirect, and reports nothing that a server wrote. It cannot prove that LINE reaches the
  * service: a router may treat its own network differently. Only LINE's test delivery proves that.
  */
-import { isIP } from 'node:net'
+import { Resolver } from 'node:dns/promises'
+import type { IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
 import { rootCertificates } from 'node:tls'
-import { isPublicAddress } from '../endpoints/address.ts'
-import { HostResolver, UnresolvedName } from '../endpoints/resolver.ts'
-import type { Address, SystemNames } from '../endpoints/system-names.ts'
-import { isTooLongForLine, URL_MAX_LENGTH } from './accounts/point-webhook.ts'
-import { requestService } from './reachability-request.ts'
+import { serviceName } from '../config/package.ts'
+import { readStart } from '../http/read-start.ts'
 import { REACHABILITY_SEVERITIES, REACHABILITY_TEXTS, type ReachabilityCode } from './reachability-texts.ts'
 
 /** Limit of the whole examination, for which `setup` waits. */
 const EXAMINATION_MAX_MS = 5_000
+/** The response of this service has about 50 bytes. Node.js limits the headers to 16 KiB. */
+const BODY_MAX_BYTES = 16 * 1024
 /** The console returns the last examination again for this time. */
 const SHARED_MS = 5_000
-/** The lookups are counted apart from those of accounts. */
-const SHARE = 'PUBLIC_URL'
+/** c-ares retries after 1 s and gives up 2 s later, which leaves time for the request. */
+const NAME_SERVER = { timeout: 1_000, tries: 2 }
 
-export interface ReachabilityFinding {
+export interface Reachability {
+  publicUrl: string | null
   code: ReachabilityCode
   severity: 'ok' | 'warning' | 'error'
   /** the part of the message that varies, or empty */
   detail: string
   message: string
   fix: string
-}
-
-export interface Reachability {
-  publicUrl: string | null
-  /** at least one */
-  findings: ReachabilityFinding[]
   checkedAt: string
-}
-
-/** LINE does not read this machine's /etc/hosts, where the machine often has its own name with a loopback address. */
-const NO_HOSTS_FILE: SystemNames = {
-  read: async () => ({
-    hosts: new Map([['localhost', [{ address: '127.0.0.1', family: 4 }]]]),
-    searchDomains: [],
-    dotsMin: 1,
-  }),
 }
 
 export interface ReachabilityOptions {
@@ -57,54 +41,110 @@ export interface ReachabilityOptions {
   timeoutMs?: number
 }
 
-/** Problems are findings, never exceptions. */
+type Outcome = [code: ReachabilityCode, detail: string]
+
+/** A problem is an outcome, never an exception. */
 export async function examineReachability(
   publicUrl: string | null,
   options: ReachabilityOptions = {},
 ): Promise<Reachability> {
-  return { publicUrl, findings: await examine(publicUrl, options), checkedAt: new Date().toISOString() }
+  const [code, detail] = await examine(publicUrl, options)
+  const [message, fix] = REACHABILITY_TEXTS[code](detail)
+  const severity = REACHABILITY_SEVERITIES[code]
+  return { publicUrl, code, severity, detail, message, fix, checkedAt: new Date().toISOString() }
 }
 
 async function examine(
   publicUrl: string | null,
   { nameServers = null, authorities = rootCertificates, timeoutMs = EXAMINATION_MAX_MS }: ReachabilityOptions,
-): Promise<ReachabilityFinding[]> {
-  if (publicUrl === null) return [finding('url_unset')]
+): Promise<Outcome> {
+  if (publicUrl === null || !/^https:/i.test(publicUrl)) return ['not_configured', '']
   const url = new URL(publicUrl)
-  if (url.protocol !== 'https:') return [finding('url_not_https')]
-  const findings: ReachabilityFinding[] = []
-  if (isTooLongForLine(publicUrl)) findings.push(finding('url_too_long', String(URL_MAX_LENGTH)))
-  if (url.port !== '') findings.push(finding('url_other_port', url.port))
   const deadline = AbortSignal.timeout(timeoutMs)
   const host = url.hostname.replace(/^\[|\]$/g, '')
-  const addresses = await resolveHost(host, nameServers, deadline)
-  if (addresses === null) return [...findings, finding('name_unresolved', host)]
-  const notPublic = addresses.find(({ address }) => !isPublicAddress(address))
-  if (notPublic !== undefined)
-    findings.push(finding(isIP(host) === 0 ? 'name_private' : 'address_private', notPublic.address))
-  const responses = await requestService(url, { addresses, authorities, deadline })
-  return [...findings, ...responses.map(({ code, detail }) => finding(code, detail))]
+  const addresses = isIP(host) === 0 ? await resolveHost(host, nameServers, deadline) : [host]
+  if (addresses.length === 0) return ['name_unresolved', host]
+  return requestService(url, addresses, authorities, deadline)
 }
 
-/** Returns null if the name has no address, or the name servers do not respond in time. */
+/**
+ * Returns no address if the name has none, or the name servers do not respond in time. LINE does not read this machine's /etc/hosts,
+ * where the machine often has its own name with a loopback address, so this does not read it either.
+ */
 async function resolveHost(
   host: string,
   nameServers: string[] | null,
   deadline: AbortSignal,
-): Promise<Address[] | null> {
-  const late = new Promise<null>((resolve) =>
-    deadline.addEventListener('abort', () => resolve(null), { once: true }),
-  )
-  const found = new HostResolver(nameServers, NO_HOSTS_FILE).resolve(host, SHARE, false).catch((error) => {
-    if (error instanceof UnresolvedName) return null
-    throw error
-  })
-  return Promise.race([found, late])
+): Promise<string[]> {
+  const resolver = new Resolver(NAME_SERVER)
+  if (nameServers !== null) resolver.setServers(nameServers)
+  deadline.addEventListener('abort', () => resolver.cancel(), { once: true })
+  // One after the other: some name servers never respond to a query for IPv6.
+  const first = await resolver.resolve4(host).catch(() => [])
+  return first.length > 0 || deadline.aborted ? first : resolver.resolve6(host).catch(() => [])
 }
 
-export function finding(code: ReachabilityCode, detail = ''): ReachabilityFinding {
-  const [message, fix] = REACHABILITY_TEXTS[code](detail)
-  return { code, severity: REACHABILITY_SEVERITIES[code], detail, message, fix }
+function requestService(
+  url: URL,
+  addresses: string[],
+  authorities: readonly string[],
+  deadline: AbortSignal,
+): Promise<Outcome> {
+  const found = addresses.map((address) => ({ address, family: isIP(address) }))
+  const lookup: LookupFunction = (_name, { all }, callback) => {
+    const [first] = found
+    if (all || first === undefined) callback(null, found)
+    else callback(null, first.address, first.family)
+  }
+  return new Promise((resolve) => {
+    let isSecure = false
+    const fail = (error: NodeJS.ErrnoException) => {
+      resolve(explainFailure(deadline.aborted ? 'ETIMEDOUT' : error.code, isSecure))
+    }
+    const request = httpsRequest(`${url.href.replace(/\/$/, '')}/api`, {
+      headers: { accept: 'application/json', 'user-agent': serviceName },
+      agent: false,
+      ca: [...authorities],
+      signal: deadline,
+      lookup,
+    })
+    request.on('error', fail)
+    // After an unrequested response 101, Node.js destroys the socket and emits neither a response nor an error.
+    request.once('upgrade', (_response, socket) => {
+      socket.destroy()
+      resolve(['other_program', '101'])
+    })
+    request.once('socket', (socket) => {
+      socket.once('secureConnect', () => {
+        isSecure = true
+      })
+    })
+    request.once('response', (response) => {
+      readStart(response, BODY_MAX_BYTES).then((body) => resolve(explainResponse(response, body)), fail)
+    })
+    request.end()
+  })
+}
+
+function explainResponse({ statusCode }: IncomingMessage, body: string): Outcome {
+  return statusCode === 200 && nameIn(body) === serviceName
+    ? ['reached', '']
+    : ['other_program', String(statusCode)]
+}
+
+function nameIn(body: string): unknown {
+  try {
+    return JSON.parse(body)?.name
+  } catch {
+    return null
+  }
+}
+
+/** Codes come from Node.js, OpenSSL or the operating system. Messages may contain text of the server. */
+function explainFailure(code = 'EUNKNOWN', isSecure: boolean): Outcome {
+  // The operating system's codes have no underscore. EPROTO is OpenSSL's, for a server without TLS.
+  if (/^E[A-Z0-9]+$/.test(code) && code !== 'EPROTO') return ['no_response', code]
+  return [isSecure ? 'other_program' : 'certificate_refused', code]
 }
 
 /** Returns a function that examines PUBLIC_URL, at most once at a time and per SHARED_MS, however often it is called. */

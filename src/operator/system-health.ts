@@ -17,7 +17,7 @@ import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
-import { examineReachability, type ReachabilityFinding } from './reachability.ts'
+import { examineReachability, type Reachability } from './reachability.ts'
 import { examineEncryption } from './secrets.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
@@ -34,11 +34,11 @@ export async function examineSystem(config: Config): Promise<Finding[]> {
     ...(await examineDatabase(config)),
     ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
     ...(await examinePlatform(config.lineApiUrl)),
-    ...(await reachability).findings.map(describeReachability),
+    describeReachability(await reachability),
   ]
 }
 
-const describeReachability = ({ severity, message, fix, code }: ReachabilityFinding): Finding => ({
+const describeReachability = ({ severity, message, fix, code }: Reachability): Finding => ({
   check: 'PUBLIC_URL',
   severity,
   message: `${message} ${fix}`,

@@ -16,7 +16,7 @@ import {
   type Examination,
   ExamineButton,
   mayBeUnreachable,
-  ReachabilityFindings,
+  ReachabilityOutcome,
   ReachabilityPanel,
   useExamination,
 } from '../parts/reachability.tsx'
@@ -128,7 +128,7 @@ function Health({
               )}
             </div>
             {mayBeUnreachable(problem.reason) && examination.result !== null && (
-              <ReachabilityFindings result={examination.result} />
+              <ReachabilityOutcome result={examination.result} />
             )}
           </div>
         )

@@ -7,7 +7,6 @@ import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { VerifyAccount } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
-import { Icon } from './icons.tsx'
 import { Panel } from './page.tsx'
 import { ActionFailure } from './states.tsx'
 
@@ -15,7 +14,7 @@ import { ActionFailure } from './states.tsx'
 const CAUSED: string[] = ['webhook_test_failed', 'never_delivered', 'unusually_quiet', 'silent_for_days']
 export const mayBeUnreachable = (reason: string): boolean => CAUSED.includes(reason)
 
-const ICONS = { ok: 'check', warning: 'events', error: 'cross' } as const
+const CLASSES = { ok: 'good', warning: 'warning', error: 'bad' } as const
 
 export interface Examination {
   result: Reachability | null
@@ -44,27 +43,13 @@ export function ExamineButton({ examination: { isRunning, error, start } }: { ex
   )
 }
 
-export function ReachabilityFindings({ result }: { result: Reachability }) {
+export function ReachabilityOutcome({ result }: { result: Reachability }) {
   const { t } = useLocalized()
+  const [message, fix] = t.reachability.outcomes[result.code](result.detail)
   return (
-    <div role="status">
-      <ul class="checks">
-        {result.findings.map(({ code, severity, detail, ...english }) => {
-          // After an upgrade, the service may send a code that an open page does not have yet.
-          const [message, fix] = Object.hasOwn(t.reachability.findings, code)
-            ? t.reachability.findings[code](detail)
-            : [english.message, english.fix]
-          return (
-            <li key={code} class={severity === 'ok' ? 'is-done' : 'is-open'}>
-              <Icon name={ICONS[severity]} />
-              <span>
-                <b>{message}</b> {fix}
-              </span>
-            </li>
-          )
-        })}
-      </ul>
-    </div>
+    <p role="status" class={`notice ${CLASSES[result.severity]}`}>
+      <b>{message}</b> {fix}
+    </p>
   )
 }
 
@@ -86,7 +71,7 @@ export function ReachabilityPanel({
     <Panel title={t.reachability.title} actions={<ExamineButton examination={examination} />}>
       {result && (
         <>
-          <ReachabilityFindings result={result} />
+          <ReachabilityOutcome result={result} />
           <p class="muted small-text">{relative(result.checkedAt)}</p>
         </>
       )}

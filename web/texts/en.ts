@@ -473,7 +473,7 @@ export const en = {
     checking: 'Checking…',
     limits:
       'The service sends one request to PUBLIC_URL. Routers may treat their own network differently, so only a test delivery of LINE proves that LINE reaches it.',
-    findings: REACHABILITY_TEXTS,
+    outcomes: REACHABILITY_TEXTS,
   },
   audience: {
     title: 'Audience',

@@ -653,102 +653,26 @@ export const ja: Texts = {
     checking: '確認中…',
     limits:
       'このサービスから PUBLIC_URL にリクエストを 1 回送ります。ルーターは内側からの接続を別に扱うことがあるため、LINE が到達できることは LINE のテスト配信でのみ証明できます。',
-    findings: {
-      url_unset: () => [
-        'PUBLIC_URL が設定されていないため、Webhook URL が不完全で、検証ではパスだけを比較します。',
+    outcomes: {
+      not_configured: () => [
+        'PUBLIC_URL に https:// のアドレスが設定されていません。LINE は https を必須としています。',
         'https:// のアドレスを設定してください。用意する 3 つの方法は docs/first-account.md にあります。',
-      ],
-      url_not_https: () => [
-        'PUBLIC_URL が https:// で始まっていません。LINE は https を必須としています。',
-        'プロキシまたはトンネルで TLS を終端し、その https:// アドレスを PUBLIC_URL に設定してください。',
-      ],
-      url_too_long: (limit) => [
-        `Webhook URL が、LINE の上限 ${limit} 文字を超えます。`,
-        'PUBLIC_URL を短いアドレスにしてください。',
-      ],
-      url_other_port: (port) => [
-        `PUBLIC_URL のポートは ${port} です。LINE は配信先のポートを公開していません。`,
-        'LINE のテスト配信が成功しない場合は、443 番ポートで https を提供してください。',
       ],
       name_unresolved: (host) => [
         `このマシンのネームサーバーは ${host} のアドレスを返しません。`,
         'この名前の DNS レコードを追加するか、PUBLIC_URL を修正してください。',
       ],
-      name_private: (address) => [
-        `PUBLIC_URL のホストは、ここでは公開されていないアドレス ${address} に解決されます。`,
-        '公開 DNS が公開アドレスだけを返すことを確認してください。',
-      ],
-      address_private: (address) => [
-        `PUBLIC_URL のアドレス ${address} は公開されていないため、LINE は到達できません。`,
-        '公開アドレスを持つ名前を PUBLIC_URL に設定してください。',
-      ],
-      not_connected: (reason) => [
-        `このマシンは PUBLIC_URL に接続できません（${reason}）。`,
-        'ファイアウォールでポートを開き、プロキシを起動してください。どちらも済んでいる場合は、LINE のテスト配信で確かめてください。内側からの接続だけを拒否するルーターもあります。',
-      ],
-      tls_failed: (reason) => [
-        `PUBLIC_URL のサーバーが TLS 1.2 または 1.3 のハンドシェイクを完了しません（${reason}）。`,
-        'プロキシのこのポートに証明書付きの https を設定してください。',
-      ],
-      certificate_untrusted: () => [
-        'PUBLIC_URL の証明書は自己署名か、非公開の認証局のものです。LINE は受け付けません。',
-        "公開認証局の証明書（Let's Encrypt など）を使ってください。",
-      ],
-      certificate_incomplete: () => [
-        'PUBLIC_URL のサーバーが中間証明書を送らないか、証明書の発行者が公開認証局ではありません。',
-        '証明書チェーン全体を設定してください。ファイル名はたいてい fullchain.pem です。',
-      ],
-      certificate_wrong_name: (host) => [
-        `PUBLIC_URL の証明書は ${host} のものではありません。`,
-        'この名前の証明書を取得するか、証明書にある名前を PUBLIC_URL に設定してください。',
-      ],
-      certificate_expired: () => [
-        'PUBLIC_URL の証明書の有効期限が切れています。',
-        '証明書を更新し、プロキシに再読み込みさせてください。',
-      ],
-      certificate_not_yet_valid: () => [
-        'PUBLIC_URL の証明書はまだ有効ではありません。',
-        'このマシンの時計を確認し、現在有効な証明書を使ってください。',
-      ],
-      certificate_expires_soon: (date) => [
-        `PUBLIC_URL の証明書は ${date}（協定世界時）に失効します。`,
-        '自動更新されない原因を調べてください。',
-      ],
       no_response: (reason) => [
-        `PUBLIC_URL のサーバーは接続を受け付けますが、完全なレスポンスを返しません（${reason}）。`,
-        'プロキシがこのサービスの HOST と PORT に転送していることを確認してください。',
+        `PUBLIC_URL から応答がありません（${reason}）。`,
+        'プロキシとこのサービスを起動し、ファイアウォールでポートを開いてください。内側からの接続だけを拒否するルーターもあるため、その後 LINE のテスト配信で確かめてください。',
       ],
-      redirected: (target) => [
-        `PUBLIC_URL は ${target} にリダイレクトします。LINE はリダイレクトをエラーとして扱います。`,
-        '最終的なアドレスを PUBLIC_URL に設定するか、このサービスのパスをプロキシのログインから除外してください。',
+      certificate_refused: (reason) => [
+        `PUBLIC_URL のサーバーには、LINE が受け付ける証明書がありません（${reason}）。`,
+        'この名前に対する公開認証局の有効な証明書と、そのチェーン全体（fullchain.pem）で https を設定してください。',
       ],
-      login_required: (status) => [
-        `PUBLIC_URL のプロキシまたはトンネルがログインを求めています（ステータス ${status}）。`,
-        'このサービスのパスをログインから除外してください。',
-      ],
-      web_page: () => [
-        'PUBLIC_URL では、このサービスではなくウェブページが応答します（トンネルのログインページや警告ページなど）。',
-        'そのページを無効にし、プロキシまたはトンネルの転送先をこのサービスの HOST と PORT にしてください。',
-      ],
-      service_unavailable: (status) => [
-        `PUBLIC_URL のプロキシまたはトンネルがこのサービスに到達できません（ステータス ${status}）。`,
-        'サービスを起動し、プロキシがその HOST と PORT に転送していることを確認してください。',
-      ],
-      path_unknown: (path) => [
-        `PUBLIC_URL ではこのサービスが応答しますが、パス ${path} はありません。`,
-        'PUBLIC_URL からパスを除くか、プロキシでリクエストからパスを取り除いてください。',
-      ],
-      console_reached: () => [
-        'PUBLIC_URL がコンソールにつながっています。コンソールは公開しないでください。',
-        'プロキシの転送先を CONSOLE_PORT ではなく PORT にしてください。',
-      ],
-      metrics_reached: () => [
-        'PUBLIC_URL がメトリクスにつながっています。メトリクスは公開しないでください。',
-        'プロキシの転送先を METRICS_PORT ではなく PORT にしてください。',
-      ],
-      other_service: (status) => [
-        `PUBLIC_URL では、別のサービスかオフラインのトンネルが応答します（ステータス ${status}）。`,
-        'プロキシまたはトンネルの転送先をこのサービスの HOST と PORT にするか、PUBLIC_URL を修正してください。',
+      other_program: (status) => [
+        `PUBLIC_URL の応答は、このサービスのものではありません（${status}）。`,
+        'プロキシまたはトンネルの転送先をこのサービスの HOST と PORT にし、リダイレクトとログインを外し、PUBLIC_URL のパスを取り除いて転送してください。',
       ],
       reached: () => [
         'このマシンから PUBLIC_URL のサービスに到達できます。',

@@ -620,99 +620,26 @@ export const zh: Texts = {
     checking: '檢查中…',
     limits:
       '服務會對 PUBLIC_URL 發出一次請求。路由器可能會以不同方式處理內部網路，因此只有 LINE 的測試傳送能證明 LINE 連得到。',
-    findings: {
-      url_unset: () => [
-        '尚未設定 PUBLIC_URL，因此 Webhook URL 不完整，驗證也只比對路徑。',
-        '請設定為 https:// 位址；docs/first-account.md 說明了三種取得方式。',
-      ],
-      url_not_https: () => [
-        'PUBLIC_URL 不是以 https:// 開頭，而 LINE 要求使用 https。',
-        '請由代理伺服器或通道處理 TLS，並將 PUBLIC_URL 設為其 https:// 位址。',
-      ],
-      url_too_long: (limit) => [
-        `Webhook URL 會超過 LINE 接受的 ${limit} 個字元。`,
-        '請將 PUBLIC_URL 設為較短的位址。',
-      ],
-      url_other_port: (port) => [
-        `PUBLIC_URL 使用連接埠 ${port}，而 LINE 未公開會傳送到哪些連接埠。`,
-        '請在連接埠 443 提供 https，除非 LINE 的測試傳送成功。',
+    outcomes: {
+      not_configured: () => [
+        'PUBLIC_URL 未設為 https:// 位址，而 LINE 要求使用 https。',
+        '請設定一個；docs/first-account.md 說明了三種取得方式。',
       ],
       name_unresolved: (host) => [
         `這台機器的名稱伺服器沒有傳回 ${host} 的位址。`,
         '請為此名稱新增 DNS 記錄，或修正 PUBLIC_URL。',
       ],
-      name_private: (address) => [
-        `PUBLIC_URL 的主機在這裡解析為 ${address}，這不是公開位址。`,
-        '請確認公開 DNS 只傳回公開位址。',
-      ],
-      address_private: (address) => [
-        `PUBLIC_URL 中的位址 ${address} 不是公開位址，LINE 無法連到。`,
-        '請將 PUBLIC_URL 設為具有公開位址的名稱。',
-      ],
-      not_connected: (reason) => [
-        `這台機器無法連線到 PUBLIC_URL（${reason}）。`,
-        '請在防火牆開放該連接埠並啟動代理伺服器；若兩者都已完成，請讓 LINE 測試，因為有些路由器只拒絕來自內部網路的連線。',
-      ],
-      tls_failed: (reason) => [
-        `PUBLIC_URL 的伺服器未完成 TLS 1.2 或 1.3 交握（${reason}）。`,
-        '請在代理伺服器的這個連接埠設定 https 與憑證。',
-      ],
-      certificate_untrusted: () => [
-        'PUBLIC_URL 的憑證是自我簽署或由私有憑證機構簽發，LINE 會拒絕。',
-        "請使用公開憑證機構的憑證，例如 Let's Encrypt。",
-      ],
-      certificate_incomplete: () => [
-        'PUBLIC_URL 的伺服器沒有傳送中繼憑證，或憑證不是由公開憑證機構簽發。',
-        '請設定完整的憑證鏈，檔名通常是 fullchain.pem。',
-      ],
-      certificate_wrong_name: (host) => [
-        `PUBLIC_URL 的憑證不屬於 ${host}。`,
-        '請為此名稱申請憑證，或將 PUBLIC_URL 設為憑證中的名稱。',
-      ],
-      certificate_expired: () => ['PUBLIC_URL 的憑證已過期。', '請更新憑證，並讓代理伺服器重新載入。'],
-      certificate_not_yet_valid: () => [
-        'PUBLIC_URL 的憑證尚未生效。',
-        '請檢查這台機器的時鐘，並使用目前有效的憑證。',
-      ],
-      certificate_expires_soon: (date) => [
-        `PUBLIC_URL 的憑證將於 ${date}（世界協調時間）到期。`,
-        '請檢查憑證為何沒有自動更新。',
-      ],
       no_response: (reason) => [
-        `PUBLIC_URL 的伺服器接受連線，但沒有傳回完整的回應（${reason}）。`,
-        '請確認代理伺服器轉送到這個服務的 HOST 與 PORT。',
+        `PUBLIC_URL 沒有任何回應（${reason}）。`,
+        '請啟動代理伺服器與這個服務，並在防火牆開放該連接埠。之後請讓 LINE 測試，因為有些路由器只拒絕來自內部網路的連線。',
       ],
-      redirected: (target) => [
-        `PUBLIC_URL 會重新導向到 ${target}，而 LINE 將重新導向視為錯誤。`,
-        '請將 PUBLIC_URL 設為最終位址，或讓這個服務的路徑免於代理伺服器的登入。',
+      certificate_refused: (reason) => [
+        `PUBLIC_URL 的伺服器沒有 LINE 接受的憑證（${reason}）。`,
+        '請設定 https，使用公開憑證機構為此名稱簽發的有效憑證，並附上完整的憑證鏈（fullchain.pem）。',
       ],
-      login_required: (status) => [
-        `PUBLIC_URL 的代理伺服器或通道要求登入（狀態 ${status}）。`,
-        '請讓這個服務的路徑免於登入。',
-      ],
-      web_page: () => [
-        'PUBLIC_URL 回應的是網頁而不是這個服務，例如通道的登入頁或警告頁。',
-        '請關閉該網頁，並將代理伺服器或通道指向這個服務的 HOST 與 PORT。',
-      ],
-      service_unavailable: (status) => [
-        `PUBLIC_URL 的代理伺服器或通道連不到這個服務（狀態 ${status}）。`,
-        '請啟動服務，並確認代理伺服器轉送到其 HOST 與 PORT。',
-      ],
-      path_unknown: (path) => [
-        `這個服務在 PUBLIC_URL 有回應，但沒有路徑 ${path}。`,
-        '請從 PUBLIC_URL 移除該路徑，或讓代理伺服器從請求中移除。',
-      ],
-      console_reached: () => [
-        'PUBLIC_URL 通往主控台，而主控台不應公開。',
-        '請讓代理伺服器轉送到 PORT，而不是 CONSOLE_PORT。',
-      ],
-      metrics_reached: () => [
-        'PUBLIC_URL 通往指標，而指標不應公開。',
-        '請讓代理伺服器轉送到 PORT，而不是 METRICS_PORT。',
-      ],
-      other_service: (status) => [
-        `在 PUBLIC_URL 回應的是其他服務，或是離線的通道（狀態 ${status}）。`,
-        '請將代理伺服器或通道指向這個服務的 HOST 與 PORT，或修正 PUBLIC_URL。',
+      other_program: (status) => [
+        `PUBLIC_URL 的回應不是來自這個服務（${status}）。`,
+        '請讓代理伺服器或通道轉送到這個服務的 HOST 與 PORT，不要重新導向或要求登入，並移除 PUBLIC_URL 的路徑。',
       ],
       reached: () => [
         '這台機器可以連到 PUBLIC_URL 的服務。',

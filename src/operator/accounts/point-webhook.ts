@@ -17,7 +17,7 @@ import { recordAccount } from './manage-accounts.ts'
 export const PROPAGATION_MAX_MS = 75_000
 const PROPAGATION_POLL_MS = 2_000
 /** Maximum length of a webhook URL that LINE accepts. */
-export const URL_MAX_LENGTH = 500
+const URL_MAX_LENGTH = 500
 
 export interface WebhookParts {
   database: Pick<Transactions, 'transaction'>
@@ -40,13 +40,11 @@ export interface Onboarding extends WebhookParts {
 export function publicUrlFault(publicUrl: string | null): string | null {
   if (publicUrl === null) return 'PUBLIC_URL is not set, so no webhook URL can be set.'
   if (!/^https:/i.test(publicUrl)) return 'PUBLIC_URL must begin with https://, which LINE requires.'
-  if (isTooLongForLine(publicUrl)) return `PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters.`
+  // The longest URL of any account.
+  if (webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH)
+    return `PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters.`
   return null
 }
-
-/** Whether the webhook URL of an account may be longer than LINE accepts. */
-export const isTooLongForLine = (publicUrl: string): boolean =>
-  webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH
 
 /** What LINE has as the webhook of an account, and what this service would set. */
 export interface CurrentWebhook {
