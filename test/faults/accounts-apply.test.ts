@@ -325,7 +325,7 @@ describe('an account with a problem', () => {
   it('(its bot user id differs from that of its token) keeps its webhook', async () => {
     const [{ account, settings }] = fleet as [SimulatedPlatform]
     const before = settings.webhook
-    const content = `${HEADER},bot_user_id\n${lineOf(account)},Uanother\n`
+    const content = `${HEADER},bot_user_id\n${lineOf(account)},U${'0'.repeat(32)}\n`
     await expectProblem(content, /another bot user id/, { webhook: 'failed' })
     expect(settings.webhook).toEqual(before)
   })
@@ -448,7 +448,8 @@ describe('a file with a fault', () => {
   })
 
   it('adds organizations that do not exist yet with --add-organizations, and not otherwise', async () => {
-    const lines = [`Hotels,One,2000000011,${SECRET},token`, `Hotels,Two,2000000012,${SECRET},token`]
+    const channels = fleet.slice(0, 2).map(({ account }) => account)
+    const lines = channels.map((account) => lineOf(account).replace(/^\d+/, 'Hotels'))
     const { status, stderr } = await apply(csv(lines), ['--no-webhook'])
     expect([status, stderr]).toEqual([1, expect.stringContaining('no organization has this id or name.')])
     const preview = await apply(csv(lines), ['--no-webhook', '--add-organizations', '--dry-run', '--json'])
@@ -457,8 +458,9 @@ describe('a file with a fault', () => {
     expect(await named()).toHaveLength(0)
     await apply(csv(lines), ['--no-webhook', '--add-organizations'])
     expect(await named()).toHaveLength(1)
-    const added = `select from official_account where channel_id in ('2000000011', '2000000012')`
-    expect(await load(database, added)).toHaveLength(2)
+    const ids = channels.map(({ channelId }) => channelId)
+    const added = 'select from official_account where channel_id = any ($1)'
+    expect(await load(database, added, [ids])).toHaveLength(2)
   })
 
   it('is refused if rows do not fit what is stored', async () => {

@@ -1,5 +1,5 @@
 /** The languages of the console: each table is complete, and nothing in it is English by mistake. */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
 import { ERROR_MESSAGES } from '../../src/errors.ts'
@@ -16,7 +16,7 @@ import {
   loadLanguage,
   localize,
 } from '../../web/texts/languages.ts'
-import { describeMessage } from '../../web/texts/messages.ts'
+import { describeFieldMessage, describeMessage, FIELD_MESSAGES } from '../../web/texts/messages.ts'
 
 const LANGUAGES = Object.keys(LANGUAGE_NAMES) as Language[]
 const OTHERS = LANGUAGES.filter((language) => language !== 'en')
@@ -86,6 +86,15 @@ const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2
 const textsOf = ({ problems: _, ...texts }: typeof en) =>
   leavesOf(texts, (leaf) => (typeof leaf === 'function' ? String(leaf('X', 'XX', 'XXX')) : String(leaf)))
 
+it('the service says each sentence about a field that has translations', () => {
+  const directory = new URL('../../src/', import.meta.url)
+  const sources = readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => readFileSync(new URL(name, directory), 'utf8'))
+    .join('\n')
+  for (const sentence of Object.values(FIELD_MESSAGES)) expect(sources).toContain(sentence)
+})
+
 describe.each(OTHERS)('the table of %s', (language) => {
   it('has the same texts as the English one, of the same kinds', async () => {
     const { t } = await loadLanguage(language)
@@ -97,7 +106,7 @@ describe.each(OTHERS)('the table of %s', (language) => {
         ...rest
       } = {
         ...table,
-        failure: { ...table.failure, messages: null },
+        failure: { ...table.failure, messages: null, fields: null },
         member: { ...table.member, timelineTexts: null },
       }
       return leavesOf(rest, kindOf)
@@ -142,6 +151,17 @@ describe.each(OTHERS)('the table of %s', (language) => {
       expect(describeMessage(messages, ERROR_MESSAGES[code as 'busy'])).toBe(text)
     expect(describeMessage(messages, 'More precise')).toBe('More precise')
     expect(describeMessage(en.failure.messages, ERROR_MESSAGES.busy)).toBe(ERROR_MESSAGES.busy)
+  })
+
+  it('translates what the service says about a field of a form or a cell of a file', async () => {
+    const { fields } = (await loadLanguage(language)).t.failure
+    for (const [kind, text] of Object.entries(fields ?? {})) {
+      const sentence = FIELD_MESSAGES[kind as 'empty']
+      for (const message of [sentence, `${sentence}.`, `it ${sentence}.`])
+        expect(describeFieldMessage(fields, message)).toBe(text)
+    }
+    expect(describeFieldMessage(fields, 'More precise')).toBe('More precise')
+    expect(describeFieldMessage(en.failure.fields, 'must not be empty')).toBe('must not be empty')
   })
 
   it("explains failed checks with LINE's status and message, and those of older versions with the stored message", async () => {

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { FileFault } from '../../src/operator/accounts/apply-accounts.ts'
 import { Link } from '../router.tsx'
+import { describeFieldMessage } from '../texts/messages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { More } from './states.tsx'
@@ -39,7 +40,7 @@ export function FileFaults({ preview: { faults, faultCount } }: { preview: FileP
           <tr key={index}>
             <td class="numeric">{line === 0 ? '–' : line}</td>
             <td>{column ?? '–'}</td>
-            <td>{message}</td>
+            <td>{describeFieldMessage(t.failure.fields, message)}</td>
           </tr>
         ))}
       </Table>

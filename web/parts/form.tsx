@@ -6,6 +6,7 @@ import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useId, useRef } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
+import { describeFieldMessage } from '../texts/messages.ts'
 import { useLocalized } from '../texts.ts'
 import { ActionFailure } from './states.tsx'
 
@@ -43,6 +44,7 @@ export function Form({
   useEffect(() => {
     if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
   }, [error])
+  const inLanguage = (message: string) => describeFieldMessage(t.failure.fields, message)
   const others = error?.details.filter(({ path }) => !names.has(fieldOf(path))) ?? []
   return (
     <FieldsContext.Provider value={{ error, names }}>
@@ -57,7 +59,7 @@ export function Form({
         {children}
         {others.map(({ path, message }) => (
           <p key={path} class="problem" role="alert">
-            {path === '' ? message : `${path}: ${message}`}
+            {path === '' ? inLanguage(message) : `${path}: ${inLanguage(message)}`}
           </p>
         ))}
         {error?.details.length === 0 && <ActionFailure error={error} />}
@@ -103,6 +105,7 @@ export function Field({
   class: kind = '',
   children,
 }: FieldProps & { class?: string; children: (control: Control) => ComponentChildren }) {
+  const { t } = useLocalized()
   const { error, names } = useContext(FieldsContext)
   const id = useId()
   useEffect(() => {
@@ -118,7 +121,7 @@ export function Field({
         {hint && <p>{hint}</p>}
         {messages.map(({ message }) => (
           <p key={message} class="problem">
-            {message}
+            {describeFieldMessage(t.failure.fields, message)}
           </p>
         ))}
       </div>

@@ -8,7 +8,7 @@ import type { NotificationKind } from '../../src/operator/notifications/content.
 import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
 import type { CheckTexts } from './checks.ts'
 import type { EventFailureTexts } from './failures.ts'
-import type { MessageTexts } from './messages.ts'
+import type { FieldMessageTexts, MessageTexts } from './messages.ts'
 
 const counted = (count: string, one: string, many = `${one}s`): string =>
   `${count} ${count === '1' ? one : many}`
@@ -66,6 +66,7 @@ export const en = {
     requestId: (id: string) => `Request ${id}`,
     /** English shows the message of the service. */
     messages: null as MessageTexts | null,
+    fields: null as FieldMessageTexts | null,
   },
   notFound: { title: 'Page not found', text: 'This page does not exist.', back: 'Go to the fleet' },
   notAllowed: {
