@@ -1,5 +1,3 @@
-import { getSystemErrorMap } from 'node:util'
-
 /**
  * The closed set of error codes, each with its default message. http/error-envelope.ts maps each
  * code to a status, and docs/errors.md explains each one.
@@ -93,13 +91,6 @@ export class AppError extends Error {
 /** Ends the start or the command. Its message is printed without a stack, and says what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'
-}
-
-/** `permission denied (EACCES)`: what an error of the system means, with its code. The message of any other error. */
-export function systemReason(error: unknown): string {
-  const { code, errno = 0, message } = error as NodeJS.ErrnoException
-  const [, meaning] = getSystemErrorMap().get(errno) ?? []
-  return meaning === undefined ? (code ?? message) : `${meaning} (${code})`
 }
 
 /**

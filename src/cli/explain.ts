@@ -1,8 +1,9 @@
 /** Explains an error of a command in one line per problem. */
 import type { Command } from 'commander'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { AppError, type ErrorCode, FatalError, systemReason, toFatalError } from '../errors.ts'
+import { AppError, type ErrorCode, FatalError, toFatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
+import { systemReason } from '../system-reason.ts'
 
 const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
 

@@ -11,7 +11,8 @@ import {
 import type { Writable } from 'node:stream'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { FatalError, systemReason } from '../errors.ts'
+import { FatalError } from '../errors.ts'
+import { systemReason } from '../system-reason.ts'
 import { io } from './io.ts'
 
 const compress = promisify(gzip)

@@ -4,7 +4,8 @@ import { createWriteStream } from 'node:fs'
 import { realpath, rename, rm, stat } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { FatalError, systemReason } from '../errors.ts'
+import { FatalError } from '../errors.ts'
+import { systemReason } from '../system-reason.ts'
 import { io } from './io.ts'
 
 const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']

@@ -1,6 +1,6 @@
 /** The text of a variable: its value, or the content of the file that NAME_FILE names. */
 import { readFileSync, statSync } from 'node:fs'
-import { systemReason } from '../errors.ts'
+import { systemReason } from '../system-reason.ts'
 import type { Variable } from './variables.ts'
 
 /** Empty if neither variable is set. Throws an Error whose message continues "NAME …". */

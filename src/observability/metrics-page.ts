@@ -1,6 +1,7 @@
 /** A separate listener for metrics, because they are for the operator's network and not for callers. */
 import { createServer, type Server } from 'node:http'
-import { FatalError, systemReason } from '../errors.ts'
+import { FatalError } from '../errors.ts'
+import { systemReason } from '../system-reason.ts'
 
 /** The content of the metrics page: one registry, or the merged registries of several processes. */
 export interface MetricsPage {

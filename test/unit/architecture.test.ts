@@ -25,6 +25,7 @@ const LEAVES = [
   'line-api/line-day.ts',
   'observability/facts.ts',
   'one-line.ts',
+  'system-reason.ts',
 ]
 const isLeaf = (file: string) => LEAVES.includes(file) || dirname(file) === 'config'
 

@@ -145,7 +145,23 @@ export async function removeProveAccount(database: Database, { id }: { id: bigin
 
 async function remove(database: Database, { id, organizationId, createdAt }: StoredAccount): Promise<void> {
   await removeAccount(database, id, { receivedSince: createdAt })
-  await database.transaction((transaction) => deleteEmptyOrganization(transaction, null, organizationId))
+  await database.query(forgetRevocation, [id])
+  await removeOrganization(database, organizationId)
+}
+
+/** $1 account id bigint. A restored backup has no reason to report that this account was removed. */
+const forgetRevocation = statement('prove-forget-revocation')`
+    delete from unrecorded_revocation where kind = 'account' and object_id = $1`
+
+/** $1 organization id bigint. Only this run has used the random addresses of its account. */
+const deleteRetired = statement('prove-delete-retired-addresses')`
+    delete from retired_address where organization_id = $1`
+
+function removeOrganization(database: Database, id: bigint): Promise<void> {
+  return database.transaction(async (transaction) => {
+    await deleteEmptyOrganization(transaction, null, id)
+    await transaction.query(deleteRetired, [id])
+  })
 }
 
 /** Removes the accounts of earlier runs, unless a run that uses them is alive. */
@@ -162,7 +178,7 @@ export async function removeLeftAccounts(database: Database, ownId: bigint): Pro
     })
   }
   for (const { id } of await database.query<{ id: bigint }>(selectEmptyOrganizations, [NAME])) {
-    await database.transaction((transaction) => deleteEmptyOrganization(transaction, null, id))
+    await removeOrganization(database, id)
   }
 }
 

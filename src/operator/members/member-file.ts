@@ -1,7 +1,8 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
 import { fromCsvText } from '../../audience/member.ts'
 import { BODY_MAX_BYTES } from '../../config/limits.ts'
-import { FatalError, systemReason } from '../../errors.ts'
+import { FatalError } from '../../errors.ts'
+import { systemReason } from '../../system-reason.ts'
 import { COLUMNS, findColumnFault } from './member-columns.ts'
 import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'
 

@@ -2,7 +2,8 @@
 
 import { pipeline } from 'node:stream/promises'
 import { type Options, type Parser, parse as parseCsv } from 'csv-parse'
-import { FatalError, systemReason } from '../../errors.ts'
+import { FatalError } from '../../errors.ts'
+import { systemReason } from '../../system-reason.ts'
 
 const CHUNK_LENGTH = 16 * 1024
 
