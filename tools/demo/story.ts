@@ -150,8 +150,8 @@ async function insertRow(
 /** $1 email text, $2 name text, $3 role text, $4 organization ids bigint[] or null. No row if the operator exists. */
 const insertOperator = statement('demo-insert-operator')`
     insert into operator (email, name, role, organization_ids, created_at, signed_in_at)
-    values ($1, $2, $3, $4, now() - interval '14 days', case when $3 <> 'viewer' then now() - interval '1 day' end)
-    on conflict (email) do nothing
+    select $1::text, $2, $3::text, $4, now() - interval '14 days', case when $3 <> 'viewer' then now() - interval '1 day' end
+     where not exists (select from operator where email = $1)
     returning id`
 
 /** `erasedId`: the id of a member of another account, so no member of this account has it. $1 organization id bigint */
