@@ -1,4 +1,4 @@
-/** A removal that began ends: whoever started it, and whatever happens to that operator, the process or other tasks. */
+/** A removal that began ends, also if its operator, its process or other tasks do not. */
 import { afterEach, expect, it } from 'vitest'
 import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { listFleet } from '../src/operator/accounts/fleet.ts'

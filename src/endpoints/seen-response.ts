@@ -51,7 +51,7 @@ export const RESPONSE_TEXT_MAX_BYTES = 1_024
 const RESPONSE_TEXT_MAX_LENGTH = 1_000
 /** Of HMAC-SHA256 in base64, with which another request could be forged. */
 const SIGNATURE = /[A-Za-z0-9+/]{43}=/g
-/** Shorter ones are no secrets, and occur in any text. */
+/** Shorter ones are not secrets, and occur in any text. */
 const TOKEN_MIN_LENGTH = 6
 
 /** Returns the text to store: without signatures, and without values of the query string, which may be tokens that the receiver echoes. */
