@@ -109,13 +109,13 @@ it('delays no delivery by searches and watchers', async () => {
   expect(loadedMs).toBeLessThan(5 * aloneMs + 50)
 })
 
-it('does not lock out an operator who signed in before when many addresses guess the token', async () => {
+it('does not lock out a browser that signed in before when many addresses guess the token', async () => {
   const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
   const attacked = await startConsole(database, { config })
   const guess = (headers: Record<string, string>, token = 'wrong') =>
     new Operator(attacked.url).signIn(token, headers).then(({ status }) => status)
-  const home = { 'x-forwarded-for': '198.51.100.1' }
-  expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
+  const known = new Operator(attacked.url)
+  expect((await known.signIn()).status).toBe(200)
   const statuses: number[] = []
   for (let address = 0; address < 7; address += 1) {
     const from = { 'x-forwarded-for': `203.0.113.${address}` }
@@ -123,5 +123,5 @@ it('does not lock out an operator who signed in before when many addresses guess
   }
   expect(statuses.filter((status) => status === 401)).toHaveLength(WRONG_PER_MINUTE)
   expect(await guess({ 'x-forwarded-for': '192.0.2.1' }, CONSOLE_TOKEN)).toBe(429)
-  expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
+  expect((await known.signIn(CONSOLE_TOKEN, { 'x-forwarded-for': '192.0.2.1' })).status).toBe(200)
 })

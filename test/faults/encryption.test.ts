@@ -40,15 +40,13 @@ async function dump(database: TextDatabase): Promise<string> {
     `select c.oid::regclass::text as name from pg_class c
       where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace order by 1`,
   )
-  const rows = await Promise.all(
-    tables.map(({ name }) =>
-      load<{ row: string }>(database, `select '${name} ' || t::text as row from ${name} t`),
-    ),
-  )
-  return rows
-    .flat()
-    .map(({ row }) => row)
-    .join('\n')
+  const texts: string[] = []
+  // One after the other: each reads in a session of its own.
+  for (const { name } of tables) {
+    const rows = await load<{ row: string }>(database, `select '${name} ' || t::text as row from ${name} t`)
+    texts.push(...rows.map(({ row }) => row))
+  }
+  return texts.join('\n')
 }
 
 function signaturesOf({ headers, body }: Received, secrets: string[]): string[] {

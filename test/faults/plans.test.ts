@@ -12,8 +12,9 @@ import { FOR_ALL_ACCOUNTS, missingTenantStatements } from '../support/statements
 const NOT_PLANNED =
   /^(delete-rows-of-account-.*|select-(account-contents|newest-events|pending-erasures-of-account)|count-audience|load-delivery-contents)$/
 
-/** `erasures reapply`, and the check of the ledger at a start: sessions of their own, which plan each statement for its arrays. */
-const OF_SESSIONS = /^(select-unknown-erasures|select-user-ids-by-hash|.*-again)$/
+/** `erasures reapply`, `doctor`, and the check of the ledger at a start: sessions of their own, which plan each statement for its arrays. */
+const OF_SESSIONS =
+  /^(select-unknown-erasures|select-page-of-recorded-erasures|select-user-ids-by-hash|.*-again)$/
 
 const normalized = (text: string) => text.replaceAll(/\s+/g, ' ').trim()
 
