@@ -66,7 +66,7 @@ export async function addFleet(database: Queryable & Transactions, chatUrl: stri
 
 /** The simulated platform of this run does not know accounts of earlier runs. */
 const restEarlierChecks = statement('demo-rest-earlier-checks')`
-    update account_check set due_at = now() + interval '1 year', checked_at = now()`
+    update account_check set due_at = 'infinity', checked_at = now()`
 
 /** $1 name text */
 const selectOrganization = statement('demo-select-organization')`
@@ -162,7 +162,7 @@ const insertDays = statement('demo-insert-days')`
  */
 const storeCheck = statement('demo-store-check')`
     update account_check c
-       set due_at = now() + interval '1 year', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
+       set due_at = 'infinity', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
            quota_limit = $3, quota_used = $4, members = counted.members, following = counted.following,
            blocked = counted.blocked, profiles_due = 0, counted_at = now(),
            following_week_ago = (select d.following from account_day d
