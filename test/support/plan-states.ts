@@ -84,10 +84,7 @@ async function addAccounts(database: TextDatabase, count: number): Promise<void>
      select channel_oa_id, id, array[gen_random_uuid()], now() from forwarding`,
     [count],
   )
-  await load(
-    database,
-    `update account_check set due_at = 'infinity', count_due_at = 'infinity'`,
-  )
+  await load(database, `update account_check set due_at = 'infinity', count_due_at = 'infinity'`)
 }
 
 interface ExplainedService {
