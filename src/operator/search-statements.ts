@@ -5,11 +5,9 @@
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { statement } from '../postgres/statement.ts'
 
-const IS_VISIBLE = '($1::bigint[] is null or a.organization_id = any ($1))'
-
 const ACCOUNT_OF_MEMBER = `
       join lateral (
-        select id, name from official_account a where a.id = m.channel_oa_id and ${IS_VISIBLE} offset 0) a on true`
+        select id, name from official_account a where a.id = m.channel_oa_id and visible(a.organization_id, $1) offset 0) a on true`
 
 /** Driven by audience_member_any_user. $2 user ids text[]; $3 maximum number of rows int */
 export const selectByUserIds = statement('search-by-user-ids')`
@@ -42,7 +40,7 @@ const NEXT_ACCOUNTS = `
     with examined as materialized (
       select id, organization_id, name from official_account where id > $2 order by id limit ${EXAMINED_MAX}
     ), visible as materialized (
-      select id, name from examined a where ${IS_VISIBLE} order by id limit $3
+      select id, name from examined a where visible(a.organization_id, $1) order by id limit $3
     ), next as (
       select case when (select count(*) from visible) = $3 then (select max(id) from visible)
                   when (select count(*) from examined) = ${EXAMINED_MAX} then (select max(id) from examined)
@@ -87,7 +85,7 @@ export const selectAccounts = statement('search-visible-accounts')`
     select a.id, a.name, a.basic_id as "basicId", a.channel_id as "channelId", o.name as "organizationName"
       from (select id, organization_id, name, basic_id, channel_id, login_channel_id, bot_user_id,
                    strpos(lower(name), lower($2)) as position, strpos(lower(basic_id), lower($2)) as basic_position
-              from official_account a where ${IS_VISIBLE} offset 0) a
+              from official_account a where visible(a.organization_id, $1) offset 0) a
       join lateral (select name from organization where id = a.organization_id offset 0) o on true
      where a.id = $3 or $2 in (a.channel_id, a.login_channel_id, a.bot_user_id) or a.position > 0 or a.basic_position > 0
      order by a.position = 0 and coalesce(a.basic_position, 0) = 0 desc, a.position = 1 desc, a.name, a.id
