@@ -88,6 +88,25 @@ export class AppError extends Error {
   }
 }
 
+/** What does not exist, or what the caller does not see: both look the same. */
+export class NotVisible extends AppError {
+  /** of a command group with `list`, such as `account` */
+  readonly noun: string
+  readonly id: bigint
+
+  constructor(noun: string, id: bigint) {
+    super('unknown_item')
+    this.noun = noun
+    this.id = id
+  }
+}
+
+/** Throws NotVisible for nothing. */
+export function requireVisible<T>(item: T | null | undefined, noun: string, id: bigint): T {
+  if (item === null || item === undefined) throw new NotVisible(noun, id)
+  return item
+}
+
 /** Ends the start or the command. Its message is printed without a stack, and says what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'

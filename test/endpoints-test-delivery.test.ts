@@ -131,10 +131,10 @@ it('tests an endpoint once in two seconds, and a few at a time', async () => {
   })
   await expect(tester.test(database, ids[8] as bigint)).rejects.toMatchObject({ code: 'busy' })
   respond()
-  expect((await Promise.all(tests)).map((result) => result?.response.status)).toEqual(Array(8).fill(200))
+  expect((await Promise.all(tests)).map((result) => result.response.status)).toEqual(Array(8).fill(200))
   await expect(tester.test(database, ids[0] as bigint)).rejects.toMatchObject({ code: 'rate_limited' })
-  expect((await tester.test(database, ids[8] as bigint))?.response.status).toBe(200)
-  expect(await tester.test(database, 404n)).toBeNull()
+  expect((await tester.test(database, ids[8] as bigint)).response.status).toBe(200)
+  await expect(tester.test(database, 404n)).rejects.toMatchObject({ code: 'unknown_item' })
 })
 
 it('is printed by endpoints test, which fails unless the receiver accepts', async () => {

@@ -6,7 +6,7 @@
  * 3. Cut the result to RESULT_MAX_BYTES.
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
-import { AppError } from '../errors.ts'
+import { AppError, NotVisible } from '../errors.ts'
 import { recordActivity } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
 import { toJson } from '../operator/format.ts'
@@ -20,7 +20,7 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { statement } from '../postgres/statement.ts'
-import type { Tool, ToolContext, ToolResult } from './tool.ts'
+import { absent, type Tool, type ToolContext, type ToolResult } from './tool.ts'
 import { TOOLS } from './tools.ts'
 import { visible } from './untrusted.ts'
 
@@ -208,6 +208,7 @@ const isRefusal = (error: unknown): error is AppError =>
 const DETAILS_MAX = 10
 
 function reasonOf(error: unknown): string {
+  if (error instanceof NotVisible) return absent(error.noun).message
   if (isRefusal(error)) {
     const details = error.details?.map(({ path, message }) => visible(`${path} ${message}`)) ?? []
     return [error.message, ...details.slice(0, DETAILS_MAX)].join('; ')

@@ -126,9 +126,7 @@ export async function requireAccount(
   { database, organizationIds }: ToolContext,
   text: string,
 ): Promise<AccountDetails> {
-  const account = await findAccountDetails(database, organizationIds, idOf('accountId', text))
-  if (account === null) throw absent('account')
-  return account
+  return findAccountDetails(database, organizationIds, idOf('accountId', text))
 }
 
 /** Null: no account was given. */

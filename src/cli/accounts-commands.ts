@@ -110,7 +110,6 @@ function showCommand(group: Command): void {
     .argument('<id>', 'id of the account', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
-      if (account === null) throw notFound('account', id)
       printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
     })
 }

@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander'
 import { commandActor } from '../operator/actor.ts'
 import { listClients, listKeys } from '../operator/clients.ts'
 import {
-  type AddedAccess,
   addClient,
   addKey,
   previewClientRemoval,
@@ -11,7 +10,7 @@ import {
   revokeKey,
 } from '../operator/manage-clients.ts'
 import { endClientRotation, rotateClient, updateClient, updateKey } from '../operator/renew-credentials.ts'
-import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
 import { printOne } from './io.ts'
 import { addChangeCommand, addListCommand, addRemoveCommand } from './shared-commands.ts'
 
@@ -35,7 +34,7 @@ export function clientsCommand(program: Command): void {
       const added = await onDatabase((database) =>
         addClient(database, commandActor(), name ?? null, null, timeOrNever(expiresAt)),
       )
-      const { id, clientId, clientSecret } = added as AddedAccess
+      const { id, clientId, clientSecret } = added
       printOne({ id, clientId, clientSecret }, json === true)
     })
 
@@ -67,10 +66,7 @@ function addExpiryCommand(group: Command, noun: string, update: typeof updateCli
     .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
     .requiredOption(option, text.replace(', the default', ''))
     .action(async (id: bigint, { expiresAt, json }: { expiresAt: string; json?: boolean }) => {
-      const isUpdated = await onDatabase((database) =>
-        update(database, commandActor(), id, timeOrNever(expiresAt)),
-      )
-      if (isUpdated === null) throw notFound(noun, id)
+      await onDatabase((database) => update(database, commandActor(), id, timeOrNever(expiresAt)))
       printOne({ id, status: 'updated' }, json === true)
     })
 }
@@ -90,13 +86,11 @@ function addRotateCommand(group: Command): void {
     .action(async (id: bigint, { finish, discard, json }: RotateOptions) => {
       if (finish || discard) {
         const kept = finish ? 'new' : 'previous'
-        const isEnded = await onDatabase((database) => endClientRotation(database, commandActor(), id, kept))
-        if (isEnded === null) throw notFound('client', id)
+        await onDatabase((database) => endClientRotation(database, commandActor(), id, kept))
         printOne({ id, status: finish ? 'finished' : 'discarded' }, json === true)
         return
       }
       const clientSecret = await onDatabase((database) => rotateClient(database, commandActor(), id))
-      if (clientSecret === null) throw notFound('client', id)
       printOne({ id, clientSecret }, json === true)
     })
 }
@@ -122,7 +116,6 @@ export function keysCommand(program: Command): void {
       const added = await onDatabase((database) =>
         addKey(database, commandActor(), client, account, timeOrNever(expiresAt)),
       )
-      if (typeof added === 'string') throw notFound(added, added === 'client' ? client : account)
       printOne({ id: added.id, key: added.key }, json === true)
     })
 

@@ -5,7 +5,7 @@ import { isAccepted } from '../endpoints/post.ts'
 import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
 import { commandActor } from '../operator/actor.ts'
 import { test } from '../operator/endpoints/manage-endpoints.ts'
-import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
 import { io, print, printJson } from './io.ts'
 
 export function testCommand(group: Command): void {
@@ -17,7 +17,6 @@ export function testCommand(group: Command): void {
       const own = ownAddresses(publicUrl, host, port)
       const tester = new EndpointTester((url) => isOwnUrl(url, own))
       const result = await onDatabase((database) => test(database, commandActor(), id, tester))
-      if (result === null) throw notFound('endpoint', id)
       if (json) printJson(result)
       else for (const line of linesOf(result)) print(line)
       if (!isAccepted(result.response)) io.exitCode = 1

@@ -91,7 +91,6 @@ function addCommand(group: Command): void {
       const added = await onDatabase((database) =>
         addEndpoint(database, commandActor(), endpoint, ownAddresses(publicUrl, host, port)),
       )
-      if (added === null) throw notFound('account', account)
       printOne({ id: added.id, secret: added.secret }, json === true)
     })
 }
@@ -126,7 +125,6 @@ function updateCommand(group: Command): void {
       await onDatabase(async (database) => {
         const own = ownAddresses(publicUrl, host, port)
         const updated = await updateEndpoint(database, commandActor(), id, changes, own)
-        if (updated === null) throw notFound('endpoint', id)
         await database.session((session) => finishResumption(session, id, updated.resumption))
       })
       printOne({ id, status: 'updated' }, json === true)
@@ -167,25 +165,19 @@ function endpointRow(endpoint: EndpointSummary): Printable {
 
 function changeCommands(group: Command): void {
   const add = addChangeCommand.bind(null, group, 'endpoint')
-  add(
-    ['pause', 'paused'],
-    'stop sending; what is not sent yet is kept',
-    async (database, id) => (await pause(database, commandActor(), id)) !== null,
+  add(['pause', 'paused'], 'stop sending; what is not sent yet is kept', (database, id) =>
+    pause(database, commandActor(), id),
   )
   add(['resume', 'active'], 'send again, beginning with what is kept', async (database, id) => {
     const resumption = await resume(database, commandActor(), id)
     // A large backlog takes longer than a request may.
     await database.session((session) => finishResumption(session, id, resumption))
-    return resumption !== null
   })
   add(['remove', 'removed'], 'remove an endpoint and everything it has not received yet', remove)
 }
 
-async function remove(database: Database, id: bigint): Promise<boolean> {
-  for (;;) {
-    const batch = await removeBatch(database, commandActor(), id)
-    if (batch === null || batch.isLast) return batch !== null
-  }
+async function remove(database: Database, id: bigint): Promise<void> {
+  while (!(await removeBatch(database, commandActor(), id)).isLast);
 }
 
 interface RotateOptions {
@@ -203,13 +195,11 @@ function rotateCommand(group: Command): void {
     .action(async (id: bigint, { finish, discard, json }: RotateOptions) => {
       if (finish || discard) {
         const kept = finish ? 'new' : 'previous'
-        const isEnded = await onDatabase((database) => endRotation(database, commandActor(), id, kept))
-        if (isEnded === null) throw notFound('endpoint', id)
+        await onDatabase((database) => endRotation(database, commandActor(), id, kept))
         printOne({ id, status: finish ? 'finished' : 'discarded' }, json === true)
         return
       }
       const secret = await onDatabase((database) => rotate(database, commandActor(), id))
-      if (secret === null) throw notFound('endpoint', id)
       printOne({ id, secret }, json === true)
     })
 }
@@ -259,7 +249,6 @@ function retryCommand(group: Command): void {
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const retried = await onDatabase(async (database) => {
         const first = await retryFailed(database, commandActor(), id)
-        if (first === null) throw notFound('endpoint', id)
         return first.retried + (await database.session((session) => retryFailedDeliveries(session, id)))
       })
       printOne({ id, retried }, json === true)

@@ -57,10 +57,6 @@ export function eventsCommand(program: Command): void {
     .argument('<id>', 'id of the event, as `events list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const event = await onDatabase((database) => findEvent(database, ALL_ORGANIZATIONS, id))
-      if (event === null)
-        throw new FatalError(
-          `event ${id} does not exist. Run "oa-audience events list --all" to see the newest events.`,
-        )
       printOne(event, json === true)
     })
 

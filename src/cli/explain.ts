@@ -1,9 +1,10 @@
 /** Explains an error of a command in one line per problem. */
 import type { Command } from 'commander'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { AppError, type ErrorCode, FatalError, toFatalError } from '../errors.ts'
+import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { systemReason } from '../system-reason.ts'
+import { notFound } from './input.ts'
 
 const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
 
@@ -17,6 +18,7 @@ const OPTION_OF_FIELD: Record<string, string> = {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 export function explain(error: unknown, command: Command): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
+  if (error instanceof NotVisible) return [notFound(error.noun, error.id).message]
   if (error instanceof AppError && FIXABLE.includes(error.code))
     return toFatalError(error, (field) => optionOf(command, field)).message.split('\n')
   if (error instanceof UnreadableSecret)

@@ -22,7 +22,9 @@ export async function requireAccount(database: Database, id: bigint): Promise<Ac
 
 /** @param noun of a command group with `list`, such as `account` */
 export function notFound(noun: string, id: bigint): FatalError {
-  return new FatalError(`${noun} ${id} does not exist. Run "oa-audience ${noun}s list" to see all ${noun}s.`)
+  // Without --all, the list of events has failed ones only.
+  const list = `${noun}s list${noun === 'event' ? ' --all' : ''}`
+  return new FatalError(`${noun} ${id} does not exist. Run "oa-audience ${list}" to see all ${noun}s.`)
 }
 
 export function parseId(text: string): bigint {

@@ -12,7 +12,7 @@ import {
   type OperatorChanges,
   updateOperator,
 } from '../operator/people/operators.ts'
-import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
 import { io, print, printOne } from './io.ts'
 import { addChangeCommand, addListCommand } from './shared-commands.ts'
 
@@ -62,8 +62,7 @@ export function operatorsCommand(program: Command): void {
     .option('--all-organizations', 'all organizations')
     .action(async (id: bigint, options: Fields & { allOrganizations?: boolean }) => {
       const changes = changesOf(options)
-      const isUpdated = await onDatabase((database) => updateOperator(database, commandActor(), id, changes))
-      if (!isUpdated) throw notFound('operator', id)
+      await onDatabase((database) => updateOperator(database, commandActor(), id, changes))
       printOne({ id, changed: Object.keys(changes).join(', ') }, options.json === true)
     })
 
@@ -90,7 +89,6 @@ export function operatorsCommand(program: Command): void {
     .argument('<id>', 'id of the operator, as `operators list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const invited = await onDatabase((database) => inviteOperator(database, commandActor(), id))
-      if (invited === null) throw notFound('operator', id)
       printInvitation(invited, json === true)
     })
 }

@@ -9,7 +9,7 @@ import {
 } from '../operator/accounts/organizations.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printOne } from './io.ts'
 import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
@@ -33,8 +33,7 @@ export function organizationsCommand(program: Command): void {
     .requiredOption('--name <name>', 'display name')
     .action(async (id: bigint, { name, json }: { name: string; json?: boolean }) => {
       if (name.trim() === '') throw new FatalError('--name must not be empty')
-      const isRenamed = await onDatabase((database) => renameOrganization(database, commandActor(), id, name))
-      if (!isRenamed) throw notFound('organization', id)
+      await onDatabase((database) => renameOrganization(database, commandActor(), id, name))
       printOne({ id, name }, json === true)
     })
 
@@ -50,9 +49,9 @@ export function organizationsCommand(program: Command): void {
   })
 }
 
-async function remove(database: Database, id: bigint): Promise<Printable | null> {
+async function remove(database: Database, id: bigint): Promise<Printable> {
   const contents = await removeOrganization(database, commandActor(), id)
-  if (contents === null || contents.accounts === 0) return contents
+  if (contents.accounts === 0) return contents
   throw new FatalError(
     `organization ${id} still has accounts: ${contents.accounts}. Remove each of them first, with "oa-audience accounts remove".`,
   )

@@ -19,7 +19,7 @@ import { countMatching } from '../operator/members/count-members.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { followJob, reportEnd } from './follow-job.ts'
-import { between, notFound, onDatabase, parseId, withJson } from './input.ts'
+import { between, onDatabase, parseId, withJson } from './input.ts'
 import { io, printError, printJson, printOne } from './io.ts'
 import { ask } from './questions.ts'
 
@@ -60,9 +60,7 @@ export function replayCommand(group: Command): void {
           events: events?.split(',').map((kind) => kind.trim()),
         }
         await onDatabase(async (database) => {
-          const plan = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
-          if (plan === null) throw notFound('endpoint', id)
-          const { endpoint, request } = plan
+          const { endpoint, request } = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
           const { events: count, isMore } = await countReplay(database, endpoint, request)
           const range = ` from ${request.from} to ${request.to}`
           await run(database, options, { unit: 'events', count, isMore, range }, (transaction) =>
@@ -94,7 +92,6 @@ export function resendCommand(group: Command): void {
       const filters = toFilters(checkFilters(given))
       await onDatabase(async (database) => {
         const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
-        if (endpoint === null) throw notFound('endpoint', id)
         const count = await countMatching(database, scopeOfJob(endpoint), filters)
         const options = { rate, wait, ...(yes && { yes }), ...(json && { json }) }
         await run(database, options, { unit: 'members', count, isMore: false, range: '' }, (transaction) =>

@@ -14,22 +14,19 @@ export function addListCommand(
     .action(async ({ json }: { json?: boolean }) => printMany(await onDatabase(list), json === true))
 }
 
-/**
- * A command that changes the status of one object.
- * @param change returns false if the object does not exist
- */
+/** A command that changes the status of one object. */
 export function addChangeCommand(
   group: Command,
   noun: string,
   [name, status]: [name: string, status: string],
   description: string,
-  change: (database: Database, id: bigint) => Promise<boolean>,
+  change: (database: Database, id: bigint) => Promise<void>,
 ): void {
   withJson(group.command(name))
     .description(description)
     .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      if (!(await onDatabase((database) => change(database, id)))) throw notFound(noun, id)
+      await onDatabase((database) => change(database, id))
       printOne({ id, status }, json === true)
     })
 }

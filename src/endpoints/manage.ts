@@ -1,5 +1,5 @@
 /** Pauses, resumes, rotates and removes endpoints. settings.ts adds and changes them. Other programs may write the same table directly. */
-import { AppError } from '../errors.ts'
+import { AppError, requireVisible } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { newSecret } from './messages.ts'
 
@@ -10,9 +10,10 @@ const ROWS_PER_STATEMENT = 5_000
 const pauseById = statement('pause-endpoint-by-id')`
     update endpoint set status = 'paused' where id = $1 returning id`
 
-/** Deliveries are kept. Returns false if the endpoint does not exist. */
-export async function pauseEndpoint(database: Queryable, id: bigint): Promise<boolean> {
-  return (await database.query(pauseById, [id])).length > 0
+/** Deliveries are kept. Throws NotVisible. */
+export async function pauseEndpoint(database: Queryable, id: bigint): Promise<void> {
+  const [paused] = await database.query(pauseById, [id])
+  requireVisible(paused, 'endpoint', id)
 }
 
 /** $1 endpoint id bigint */
@@ -56,10 +57,10 @@ export async function finishResumption(
   for (let rest = resumption; rest !== null; ) rest = await continueResumption(database, id, rest)
 }
 
-/** Resumes an endpoint. `continueResumption` makes its backlog due. Returns null if the endpoint does not exist. */
-export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption | null> {
+/** Resumes an endpoint. `continueResumption` makes its backlog due. Throws NotVisible. */
+export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption> {
   const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
-  return resumed === undefined ? null : { resumedAt: resumed.resumedAt, lastId: 0n, count: 0 }
+  return { ...requireVisible(resumed, 'endpoint', id), lastId: 0n, count: 0 }
 }
 
 /** Makes the next batch of the backlog due. Returns null when nothing is left. */
@@ -105,13 +106,13 @@ const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
 
 /**
  * Pauses the endpoint and deletes a batch of its deliveries. The last batch deletes the endpoint. For requests, which may not take as
- * long as the removal of a large backlog. Returns null if the endpoint does not exist.
+ * long as the removal of a large backlog. Throws NotVisible.
  */
 export async function removeEndpointBatch(
   database: Queryable,
   id: bigint,
-): Promise<{ deleted: number; isLast: boolean } | null> {
-  if (!(await pauseEndpoint(database, id))) return null
+): Promise<{ deleted: number; isLast: boolean }> {
+  await pauseEndpoint(database, id)
   const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
   const deleted = row?.count ?? 0
   const isLast = deleted < ROWS_PER_STATEMENT
@@ -130,12 +131,12 @@ const replaceSecret = statement('replace-endpoint-secret')`
     update endpoint set secret = $2, previous_secret = $3 where id = $1`
 
 /**
- * Messages have the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not exist.
- * Throws `invalid_input` if the endpoint has no secret or is already rotating.
+ * Messages have the signatures of both secrets until finishRotation. Returns the new secret. Throws NotVisible,
+ * and `invalid_input` if the endpoint has no secret or is already rotating.
  */
-export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string | null> {
-  const [state] = await transaction.query<LockedSecrets>(lockSecrets, [id])
-  if (state === undefined) return null
+export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string> {
+  const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
+  const state = requireVisible(locked, 'endpoint', id)
   if (state.format === 'line')
     refuse(
       `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`,
@@ -159,31 +160,29 @@ export async function rotateSecret(transaction: Queryable, id: bigint): Promise<
 const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
     update endpoint set previous_secret = null where id = $1`
 
-/** Deletes the previous secret. Returns false if the endpoint does not exist. Throws `invalid_input` if it is not rotating. */
-export async function finishRotation(transaction: Queryable, id: bigint): Promise<boolean> {
-  const state = await lockRotating(transaction, id)
-  if (state !== null) await transaction.query(clearPreviousSecret, [id])
-  return state !== null
+/** Deletes the previous secret. Throws NotVisible, and `invalid_input` if the endpoint is not rotating. */
+export async function finishRotation(transaction: Queryable, id: bigint): Promise<void> {
+  await lockRotating(transaction, id)
+  await transaction.query(clearPreviousSecret, [id])
 }
 
-/** The previous secret signs alone again. Returns false and throws as finishRotation does. */
-export async function discardRotation(transaction: Queryable, id: bigint): Promise<boolean> {
+/** The previous secret signs alone again. Throws as finishRotation does. */
+export async function discardRotation(transaction: Queryable, id: bigint): Promise<void> {
   const state = await lockRotating(transaction, id)
-  if (state === null) return false
   const { secretKeys } = transaction
   // A ciphertext is bound to its column.
   const previous = secretKeys.decryptOrNull('endpoint.previous_secret', id, state.previous)
   if (previous === null)
     refuse(`the previous secret of endpoint ${id} cannot be decrypted. Finish the rotation instead.`)
   await transaction.query(replaceSecret, [id, secretKeys.encrypt('endpoint.secret', id, previous), null])
-  return true
 }
 
-async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets | null> {
-  const [state] = await transaction.query<LockedSecrets>(lockSecrets, [id])
-  if (state?.previous === null)
+async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets> {
+  const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
+  const state = requireVisible(locked, 'endpoint', id)
+  if (state.previous === null)
     refuse(`endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.`)
-  return state ?? null
+  return state
 }
 
 function refuse(message: string): never {

@@ -1,6 +1,6 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
 import type { AccountId } from '../accounts/account.ts'
-import { AppError } from '../errors.ts'
+import { AppError, NotVisible, requireVisible } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -50,14 +50,14 @@ const selectReplier = statement('select-reply-endpoint')`
 type Replier = { id: bigint; name: string }
 
 /**
- * Returns null if the account does not exist. Throws `invalid_input` that says why the endpoint is refused.
+ * Throws NotVisible for the account, and `invalid_input` that says why the endpoint is refused.
  * @param own the base URLs of this service, where an endpoint would be a loop
  */
 export async function addEndpoint(
   database: Queryable,
   endpoint: NewEndpoint,
   own: URL[],
-): Promise<AddedEndpoint | null> {
+): Promise<AddedEndpoint> {
   const { accountId, name, format, events, replies, allowPrivateNetwork } = endpoint
   const url = checkUrl(endpoint, own)
   checkEvents(endpoint)
@@ -70,7 +70,7 @@ export async function addEndpoint(
   ])
   if (added !== undefined) return { id: added.id, secret }
   const [replier] = replies ? await database.query<Replier>(selectReplier, [accountId]) : []
-  if (replier === undefined) return null
+  if (replier === undefined) throw new NotVisible('account', accountId)
   throw refuseReplies(accountId, replier)
 }
 
@@ -98,8 +98,8 @@ export interface UpdatedEndpoint {
  * Changes the given settings. Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one.
  * Changed events apply to what the service receives from now on: deliveries that are queued already are still sent.
  *
- * The format cannot be changed, because queued deliveries have content of one format only. Returns null if the endpoint does not exist.
- * Throws `invalid_input` that says why a setting is refused.
+ * The format cannot be changed, because queued deliveries have content of one format only. Throws NotVisible,
+ * and `invalid_input` that says why a setting is refused.
  * @param transaction not the database itself, because the endpoint is locked between two statements
  * @param own the base URLs of this service, where an endpoint would be a loop
  */
@@ -108,10 +108,9 @@ export async function updateEndpoint(
   id: bigint,
   changes: Partial<EndpointSettings>,
   own: URL[],
-): Promise<UpdatedEndpoint | null> {
+): Promise<UpdatedEndpoint> {
   const [stored] = await transaction.query<NewEndpoint & Record<string, unknown>>(lockEndpoint, [id])
-  if (stored === undefined) return null
-  const { accountId, format, ...before } = stored
+  const { accountId, format, ...before } = requireVisible(stored, 'endpoint', id)
   const after: EndpointSettings = { ...before, ...changes }
   // Other programs may have stored what would be refused here, which must not prevent a change of another setting.
   if (changes.url !== undefined || changes.allowPrivateNetwork !== undefined)

@@ -3,7 +3,7 @@
  * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
  */
 import type { SecretKeys } from '../config/secret-keys.ts'
-import { AppError } from '../errors.ts'
+import { AppError, requireVisible } from '../errors.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { printableUrl, RefusedUrl } from './address.ts'
 import { type Content, channelSecretOf, endpointSecrets, writeMessage } from './messages.ts'
@@ -66,12 +66,12 @@ export class EndpointTester {
   }
 
   /**
-   * Returns null if the endpoint does not exist. Throws `invalid_input` without a secret to sign with, and `rate_limited` or `busy`
+   * Throws NotVisible, `invalid_input` without a secret to sign with, and `rate_limited` or `busy`
    * if too many tests were made or are being made.
    */
-  async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery | null> {
-    const [row] = await database.query<TestedRow>(selectTested, [id])
-    if (row === undefined) return null
+  async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery> {
+    const [tested] = await database.query<TestedRow>(selectTested, [id])
+    const row = requireVisible(tested, 'endpoint', id)
     const message = writeMessage(testContent(database.secretKeys, row, id, nowMs), nowMs)
     if (message === null) throw missingSecret(row)
     return this.#limit.run(id, () => this.#send(row, message))

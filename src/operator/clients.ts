@@ -1,5 +1,6 @@
 /** API clients and their keys for operators, without secrets. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationIds } from './actor.ts'
@@ -98,14 +99,15 @@ export function listClientDetails(
   return database.query(selectClientDetails, [null, afterId, limit, organizationIds])
 }
 
+/** Throws NotVisible. */
 export async function findClient(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
-): Promise<ClientDetails | null> {
+): Promise<ClientDetails> {
   const values = [id, INT64_MIN, 1, organizationIds]
   const [client] = await database.query<ClientDetails>(selectClientDetails, values)
-  return client ?? null
+  return requireVisible(client, 'client', id)
 }
 
 export type KeyDetails = Lifetime & {

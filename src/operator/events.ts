@@ -1,5 +1,6 @@
 /** Stored events: list and show them, and retry those that could not be applied. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { requireVisible } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
 import type { Database } from '../postgres/database.ts'
@@ -131,13 +132,14 @@ const selectEvent = statement('select-event')`
       from stored_event e
      where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
 
+/** Throws NotVisible. */
 export async function findEvent(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
-): Promise<EventDetails | null> {
+): Promise<EventDetails> {
   const [event] = await database.query<EventDetails>(selectEvent, [id, organizationIds])
-  return event ?? null
+  return requireVisible(event, 'event', id)
 }
 
 /** $1 event ids bigint[], null: all events that could not be applied */

@@ -8,6 +8,7 @@ import {
   revokeClient as revokeClientById,
   revokeKey as revokeKeyById,
 } from '../accounts/provisioning.ts'
+import { requireVisible } from '../errors.ts'
 import { refuseInput } from '../http/validate.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
@@ -24,7 +25,7 @@ export interface AddedAccess extends AddedClient {
 }
 
 /**
- * Adds a client, and its first key if an account is given. Returns null if the actor sees no such account. Throws `invalid_input` if
+ * Adds a client, and its first key if an account is given. Throws NotVisible for the account, and `invalid_input` if
  * an actor of some organizations gives no account, because they would not see the client, or if the time is invalid or in the past.
  * @param expiresAt a time or a date; null: never
  */
@@ -34,13 +35,11 @@ export function addClient(
   name: string | null,
   accountId: AccountId | null,
   expiresAt: string | null = null,
-): Promise<AddedAccess | null> {
+): Promise<AddedAccess> {
   const expiry = readFutureExpiry(expiresAt)
   if (accountId === null && actor.organizationIds !== null)
     refuseInput('account', 'is missing: choose the account of the first key')
   return transactionWithFreeIds(database, async (transaction) => {
-    if (accountId !== null && !(await findAccountDetails(transaction, actor.organizationIds, accountId)))
-      return null
     const client = await insertClient(transaction, name, expiry)
     await recordActivity(transaction, actor, {
       action: 'client.added',
@@ -56,8 +55,7 @@ export function addClient(
 const expiryOf = (expiresAt: string | null) => (expiresAt === null ? {} : { expiresAt: [null, expiresAt] })
 
 /**
- * Returns what is missing if the actor does not see the client or the account. Throws `invalid_input` if the time is invalid or in the
- * past.
+ * Throws NotVisible for the client or the account, and `invalid_input` if the time is invalid or in the past.
  * @param expiresAt a time or a date; null: never
  */
 export function addKey(
@@ -66,12 +64,11 @@ export function addKey(
   clientRowId: bigint,
   accountId: AccountId,
   expiresAt: string | null = null,
-): Promise<AddedKey | 'client' | 'account'> {
+): Promise<AddedKey> {
   const expiry = readFutureExpiry(expiresAt)
   return transactionWithFreeIds(database, async (transaction) => {
-    const client = await findClient(transaction, actor.organizationIds, clientRowId)
-    if (client === null) return 'client'
-    return (await addKeyIn(transaction, actor, clientRowId, accountId, expiry)) ?? 'account'
+    await findClient(transaction, actor.organizationIds, clientRowId)
+    return addKeyIn(transaction, actor, clientRowId, accountId, expiry)
   })
 }
 
@@ -81,14 +78,14 @@ async function addKeyIn(
   clientRowId: bigint,
   accountId: AccountId,
   expiresAt: string | null,
-): Promise<AddedKey | null> {
+): Promise<AddedKey> {
   const account = await findAccountDetails(transaction, actor.organizationIds, accountId)
-  const added = account && (await insertKey(transaction, clientRowId, accountId, expiresAt))
-  if (added === null) return null
+  const key = await insertKey(transaction, clientRowId, accountId, expiresAt)
+  const added = requireVisible(key, 'account', accountId)
   await recordActivity(transaction, actor, {
     action: 'key.added',
     object: { kind: 'key', id: added.id },
-    organizationId: account?.organizationId ?? null,
+    organizationId: account.organizationId,
     accountId,
     changes: { client: clientRowId, ...expiryOf(expiresAt) },
   })
@@ -99,36 +96,30 @@ async function addKeyIn(
 const selectForeignKey = statement('select-foreign-key-of-client')`
     select id from api_key where api_client_id = $1 and organization_id <> all ($2) limit 1`
 
-/**
- * Returns false if the actor does not see the client. Throws as isClientOf does.
- */
-export function revokeClient(database: Transactions, actor: Actor, id: bigint): Promise<boolean> {
+/** Throws as requireClient does. */
+export function revokeClient(database: Transactions, actor: Actor, id: bigint): Promise<void> {
   return database.transaction(async (transaction) => {
-    if (!(await isClientOf(transaction, actor, id))) return false
+    await requireClient(transaction, actor, id)
     await revokeClientById(transaction, id)
     await recordActivity(transaction, actor, {
       action: 'client.revoked',
       object: { kind: 'client', id },
       organizationId: null,
     })
-    return true
   })
 }
 
-/**
- * Whether the actor sees the client. Throws `invalid_input` if the client also has keys of organizations that the actor does not see.
- */
-export async function isClientOf(
+/** Throws NotVisible, and `invalid_input` if the client also has keys of organizations that the actor does not see. */
+export async function requireClient(
   transaction: Queryable,
   { organizationIds }: Actor,
   id: bigint,
-): Promise<boolean> {
-  if ((await findClient(transaction, organizationIds, id)) === null) return false
-  if (organizationIds === null) return true
+): Promise<void> {
+  await findClient(transaction, organizationIds, id)
+  if (organizationIds === null) return
   const foreign = await transaction.query(selectForeignKey, [id, organizationIds])
   if (foreign.length > 0)
     refuseInput('client', 'also has keys of other organizations: revoke its keys of yours instead')
-  return true
 }
 
 /** $1 key id bigint; $2 organization ids bigint[], null: all */
@@ -138,22 +129,16 @@ const selectKey = statement('select-key-of-organizations')`
 
 type Key = { organizationId: OrganizationId; accountId: AccountId; client: bigint }
 
-/** Returns null if the actor does not see the key. */
-export async function findKey(
-  transaction: Queryable,
-  { organizationIds }: Actor,
-  id: bigint,
-): Promise<Key | null> {
+/** Throws NotVisible. */
+export async function findKey(transaction: Queryable, { organizationIds }: Actor, id: bigint): Promise<Key> {
   const [key] = await transaction.query<Key>(selectKey, [id, organizationIds])
-  return key ?? null
+  return requireVisible(key, 'key', id)
 }
 
-/** Returns false if the actor does not see the key. */
-export function revokeKey(database: Transactions, actor: Actor, id: bigint): Promise<boolean> {
+/** Throws NotVisible. */
+export function revokeKey(database: Transactions, actor: Actor, id: bigint): Promise<void> {
   return database.transaction(async (transaction) => {
-    const key = await findKey(transaction, actor, id)
-    if (key === null) return false
-    const { organizationId, accountId, client } = key
+    const { organizationId, accountId, client } = await findKey(transaction, actor, id)
     await revokeKeyById(transaction, id)
     await recordActivity(transaction, actor, {
       action: 'key.revoked',
@@ -161,33 +146,29 @@ export function revokeKey(database: Transactions, actor: Actor, id: bigint): Pro
       ...{ organizationId, accountId },
       changes: { client },
     })
-    return true
   })
 }
 
-/** What a removal would delete. Null if the actor does not see the client. Throws as revokeClient does. */
+/** What a removal would delete. Throws as requireClient does. */
 export async function previewClientRemoval(
   database: Queryable,
   actor: Actor,
   id: bigint,
-): Promise<ClientContents | null> {
-  return (await isClientOf(database, actor, id)) ? findClientContents(database, id) : null
+): Promise<ClientContents> {
+  await requireClient(database, actor, id)
+  return requireVisible(await findClientContents(database, id), 'client', id)
 }
 
-/** Removes a client and its keys. Returns null if the actor does not see the client. Throws as revokeClient does. */
-export function removeClient(
-  database: Transactions,
-  actor: Actor,
-  id: bigint,
-): Promise<ClientContents | null> {
+/** Removes a client and its keys. Throws as requireClient does. */
+export function removeClient(database: Transactions, actor: Actor, id: bigint): Promise<ClientContents> {
   return database.transaction(async (transaction) => {
-    if (!(await isClientOf(transaction, actor, id))) return null
-    const contents = await deleteClient(transaction, id)
+    await requireClient(transaction, actor, id)
+    const contents = requireVisible(await deleteClient(transaction, id), 'client', id)
     await recordActivity(transaction, actor, {
       action: 'client.removed',
       object: { kind: 'client', id },
       organizationId: null,
-      changes: { name: [contents?.name ?? null, null], apiKeys: contents?.apiKeys },
+      changes: { name: [contents.name, null], apiKeys: contents.apiKeys },
     })
     return contents
   })

@@ -1,11 +1,11 @@
 /** Changes when API clients and keys expire, and rotates the secrets of clients without an outage. */
 import { newClientSecret } from '../accounts/provisioning.ts'
-import { AppError } from '../errors.ts'
+import { AppError, requireVisible } from '../errors.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 import { jsonTime } from './clients.ts'
-import { findKey, isClientOf } from './manage-clients.ts'
+import { findKey, requireClient } from './manage-clients.ts'
 import { readFutureExpiry } from './read-time.ts'
 
 type Expiries = { before: string | null; after: string | null }
@@ -26,8 +26,7 @@ const changeOf = (rows: Expiries[]): Changes =>
   changesBetween({ expiresAt: rows[0]?.before }, { expiresAt: rows[0]?.after })
 
 /**
- * Takes effect on the client's next request. Returns null if the actor does not see the client. Throws `invalid_input` for a time in
- * the past, and as isClientOf does.
+ * Takes effect on the client's next request. Throws `invalid_input` for a time in the past, and as requireClient does.
  * @param expiresAt a time or a date; null: never
  */
 export function updateClient(
@@ -35,17 +34,16 @@ export function updateClient(
   actor: Actor,
   id: bigint,
   expiresAt: string | null,
-): Promise<true | null> {
+): Promise<void> {
   const expiry = readFutureExpiry(expiresAt)
   return changeClient(database, actor, id, 'client.updated', async (transaction) => ({
-    result: true as const,
+    result: undefined,
     changes: changeOf(await transaction.query<Expiries>(setClientExpiry, [id, expiry])),
   }))
 }
 
 /**
- * Takes effect on the next request with the key. Returns null if the actor does not see the key. Throws `invalid_input` for a time in
- * the past.
+ * Takes effect on the next request with the key. Throws NotVisible, and `invalid_input` for a time in the past.
  * @param expiresAt a time or a date; null: never
  */
 export function updateKey(
@@ -53,12 +51,10 @@ export function updateKey(
   actor: Actor,
   id: bigint,
   expiresAt: string | null,
-): Promise<true | null> {
+): Promise<void> {
   const expiry = readFutureExpiry(expiresAt)
   return database.transaction(async (transaction) => {
-    const key = await findKey(transaction, actor, id)
-    if (key === null) return null
-    const { organizationId, accountId, client } = key
+    const { organizationId, accountId, client } = await findKey(transaction, actor, id)
     const changes = changeOf(await transaction.query<Expiries>(setKeyExpiry, [id, expiry]))
     await recordActivity(transaction, actor, {
       action: 'key.updated',
@@ -66,7 +62,6 @@ export function updateKey(
       ...{ organizationId, accountId },
       changes: { client, ...changes },
     })
-    return true
   })
 }
 
@@ -79,14 +74,13 @@ const replaceSecret = statement('replace-client-secret')`
     update api_client set previous_client_secret = client_secret, client_secret = $2 where id = $1`
 
 /**
- * Both secrets are valid until endClientRotation. Returns the new secret, or null if the actor does not see the client. Throws
- * `invalid_input` if the client is rotating already or not active, and as isClientOf does.
+ * Both secrets are valid until endClientRotation. Returns the new secret. Throws `invalid_input` if the client is rotating already or not active, and as requireClient does.
  */
-export function rotateClient(database: Transactions, actor: Actor, id: bigint): Promise<string | null> {
+export function rotateClient(database: Transactions, actor: Actor, id: bigint): Promise<string> {
   return changeClient(database, actor, id, 'client.rotated', async (transaction) => {
     type Locked = { status: string; isRotating: boolean }
-    const [state] = await transaction.query<Locked>(lockSecrets, [id])
-    if (state === undefined) return null
+    const [locked] = await transaction.query<Locked>(lockSecrets, [id])
+    const state = requireVisible(locked, 'client', id)
     if (state.isRotating)
       refuse(
         `client ${id} already has a previous secret, which its programs may still use. Finish that rotation first ("oa-audience clients rotate ${id} --finish"), or discard its new secret (--discard).`,
@@ -119,34 +113,32 @@ const ENDINGS = {
 } as const
 
 /**
- * The other secret is refused from the next request on. Returns null if the actor does not see the client. Throws `invalid_input` if the
- * client is not rotating, and as isClientOf does.
+ * The other secret is refused from the next request on. Throws `invalid_input` if the client is not rotating, and as requireClient does.
  */
 export function endClientRotation(
   database: Transactions,
   actor: Actor,
   id: bigint,
   kept: keyof typeof ENDINGS,
-): Promise<true | null> {
+): Promise<void> {
   return changeClient(database, actor, id, ENDINGS[kept].action, async (transaction) => {
     const ended = await transaction.query(ENDINGS[kept].statement, [id])
     if (ended.length === 0) refuse(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
-    return { result: true }
+    return { result: undefined }
   })
 }
 
-/** Records the change of `work` in its transaction. Records nothing if the actor does not see the client, or if `work` returns null. */
+/** Records the change of `work` in its transaction. */
 function changeClient<T>(
   database: Transactions,
   actor: Actor,
   id: bigint,
   action: Action,
-  work: (transaction: Queryable) => Promise<{ result: T; changes?: Changes } | null>,
-): Promise<T | null> {
+  work: (transaction: Queryable) => Promise<{ result: T; changes?: Changes }>,
+): Promise<T> {
   return database.transaction(async (transaction) => {
-    const done = (await isClientOf(transaction, actor, id)) ? await work(transaction) : null
-    if (done === null) return null
-    const { result, changes = {} } = done
+    await requireClient(transaction, actor, id)
+    const { result, changes = {} } = await work(transaction)
     const object = { kind: 'client' as const, id }
     await recordActivity(transaction, actor, { action, object, organizationId: null, changes })
     return result

@@ -217,7 +217,6 @@ async function sendAgain(
   }
   const plan = await planReplay(database, ALL_ORGANIZATIONS, line, asked)
   const resent = await findResendable(database, ALL_ORGANIZATIONS, members)
-  if (plan === null || resent === null) throw new Error('no endpoint')
   const { events } = await countReplay(database, plan.endpoint, plan.request)
   await database.transaction(async (transaction) => {
     await startReplay(transaction, commandActor(), plan.endpoint, plan.request, events)

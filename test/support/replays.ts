@@ -47,7 +47,6 @@ export async function startReplaying(withRunner = true): Promise<Replaying> {
     ...sending,
     replay: async (endpointId, asked = {}) => {
       const plan = await planReplay(database, null, endpointId, { rate: 1_000, ...TODAY, ...asked })
-      if (plan === null) throw new Error('no such endpoint')
       const { events, isMore } = await countReplay(database, plan.endpoint, plan.request)
       return started(
         await database.transaction((transaction) =>
@@ -57,7 +56,6 @@ export async function startReplaying(withRunner = true): Promise<Replaying> {
     },
     resend: async (endpointId, filters = {}, rate = 1_000) => {
       const endpoint = await findResendable(database, null, endpointId)
-      if (endpoint === null) throw new Error('no such endpoint')
       return started(
         await database.transaction((transaction) =>
           startResend(transaction, commandActor(), endpoint, { filters, rate }, 0),

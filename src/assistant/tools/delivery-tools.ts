@@ -12,7 +12,6 @@ import {
 import { listFailureReasons, listUnappliedEvents } from '../../operator/events.ts'
 import {
   After,
-  absent,
   beforeId,
   Id,
   idOf,
@@ -95,7 +94,6 @@ export const listDeliveries = tool(
   async (context, input) => {
     const { database, organizationIds, showPersonalData } = context
     const endpoint = await findEndpoint(database, organizationIds, idOf('endpointId', input.endpointId))
-    if (endpoint === null) throw absent('endpoint')
     const account = await requireAccount(context, String(endpoint.accountId))
     const { status = 'failed' } = input
     const after = input.after === undefined ? null : { dueUs: 0n, id: idOf('after', input.after) }

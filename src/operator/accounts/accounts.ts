@@ -1,6 +1,7 @@
 /** Official accounts for operators, without secrets. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import type { Verification } from '../../accounts/verification.ts'
+import { requireVisible } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 
@@ -77,14 +78,14 @@ const selectAccountDetails = statement('select-account-details')`
       from official_account
      where id = $1 and visible(organization_id, $2)`
 
-/** Includes the two identifiers that callbacks and web pages need. Null if the account does not exist. */
+/** Includes the two identifiers that callbacks and web pages need. Throws NotVisible. */
 export async function findAccountDetails(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: AccountId,
-): Promise<AccountDetails | null> {
+): Promise<AccountDetails> {
   const [account] = await database.query<AccountDetails>(selectAccountDetails, [id, organizationIds])
-  return account ?? null
+  return requireVisible(account, 'account', id)
 }
 
 /** $1 account id bigint */

@@ -1,7 +1,7 @@
 /** Adds, renames and removes organizations. */
 import type { OrganizationId } from '../../accounts/account.ts'
 import { addOrganization as insertOrganization } from '../../accounts/provisioning.ts'
-import { AppError } from '../../errors.ts'
+import { AppError, requireVisible } from '../../errors.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
@@ -49,20 +49,19 @@ const lockForRename = statement('lock-organization-for-rename')`
 const updateName = statement('rename-organization')`
     update organization set name = $2 where id = $1`
 
-/** Returns false if the organization does not exist for the actor. */
+/** Throws NotVisible. */
 export function renameOrganization(
   database: Transactions,
   actor: Actor,
   id: OrganizationId,
   name: string,
-): Promise<boolean> {
+): Promise<void> {
   return database.transaction(async (transaction) => {
-    const [stored] = await transaction.query<{ name: string }>(lockForRename, [id, actor.organizationIds])
-    if (stored === undefined) return false
-    if (stored.name === name) return true
+    const [locked] = await transaction.query<{ name: string }>(lockForRename, [id, actor.organizationIds])
+    const stored = requireVisible(locked, 'organization', id)
+    if (stored.name === name) return
     await transaction.query(updateName, [id, name])
     await recordOrganization(transaction, actor, 'updated', id, { name: [stored.name, name] })
-    return true
   })
 }
 
@@ -86,28 +85,25 @@ const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
 /** $1 organization id bigint */
 const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
 
-/** What a removal would delete. Null if the organization does not exist for the actor. */
+/** What a removal would delete. Throws NotVisible. */
 export async function findOrganizationContents(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: OrganizationId,
-): Promise<OrganizationContents | null> {
+): Promise<OrganizationContents> {
   const [contents] = await database.query<OrganizationContents>(selectOrganization, [id, organizationIds])
-  return contents ?? null
+  return requireVisible(contents, 'organization', id)
 }
 
-/**
- * Removes an organization unless it has accounts, whose number it returns. Returns null if the organization does not exist for the
- * actor.
- */
+/** Removes an organization unless it has accounts, whose number it returns. Throws NotVisible. */
 export function removeOrganization(
   database: Transactions,
   actor: Actor,
   id: OrganizationId,
-): Promise<OrganizationContents | null> {
+): Promise<OrganizationContents> {
   return database.transaction(async (transaction) => {
     const contents = await deleteEmptyOrganization(transaction, actor.organizationIds, id)
-    if (contents?.accounts === 0)
+    if (contents.accounts === 0)
       await recordOrganization(transaction, actor, 'removed', id, { name: [contents.name, null] })
     return contents
   })
@@ -118,10 +114,10 @@ export async function deleteEmptyOrganization(
   transaction: Queryable,
   organizationIds: OrganizationIds,
   id: OrganizationId,
-): Promise<OrganizationContents | null> {
+): Promise<OrganizationContents> {
   await transaction.query(lockOrganization, [id])
   const contents = await findOrganizationContents(transaction, organizationIds, id)
-  if (contents === null || contents.accounts > 0) return contents
+  if (contents.accounts > 0) return contents
   await transaction.query(deleteKeysOfOrganization, [id])
   await transaction.query(deleteOrganization, [id])
   return contents

@@ -55,7 +55,7 @@ export function accountRoutes(
     const id = requireId(request.params.id)
     const { organizationIds } = operatorOf(request)
     // Anybody who has the oaHash can write events, so it is treated like a secret.
-    const { oaHash: _, ...account } = found(await findAccountDetails(database, organizationIds, id))
+    const { oaHash: _, ...account } = await findAccountDetails(database, organizationIds, id)
     return {
       account,
       verification: await findVerification(database, id),
@@ -67,7 +67,7 @@ export function accountRoutes(
 
   api.get<{ Params: { id: string } }>('/accounts/:id/charts', VIEWER, async (request) => {
     const { organizationIds } = operatorOf(request)
-    const { id } = found(await findAccountDetails(database, organizationIds, requireId(request.params.id)))
+    const { id } = await findAccountDetails(database, organizationIds, requireId(request.params.id))
     return {
       hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
       days: await listAccountDays(database, id, DAYS_CHART_DAYS),

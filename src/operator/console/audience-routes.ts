@@ -49,7 +49,7 @@ const checkErasure = checker(
 
 async function accountOf(database: Transactions, request: FastifyRequest<Of<'account'>>) {
   const { organizationIds } = operatorOf(request)
-  return found(await findAccountDetails(database, organizationIds, requireId(request.params.account)))
+  return findAccountDetails(database, organizationIds, requireId(request.params.account))
 }
 
 export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void {

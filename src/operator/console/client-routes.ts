@@ -1,6 +1,5 @@
 /** API clients and their keys. Only the responses of an addition and a rotation contain a secret. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
@@ -16,7 +15,7 @@ import {
 } from '../manage-clients.ts'
 import { endClientRotation, rotateClient, updateClient, updateKey } from '../renew-credentials.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
@@ -56,7 +55,7 @@ function readRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   })
 
   api.get<OfId>('/clients/:id', VIEWER, async (request) => ({
-    client: found(await findClient(database, organizationsOf(request), requireId(request.params.id))),
+    client: await findClient(database, organizationsOf(request), requireId(request.params.id)),
   }))
 
   api.get<OfId>('/clients/:id/keys', VIEWER, async (request) => {
@@ -78,65 +77,60 @@ function addRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post('/clients', MANAGER, async (request) => {
     const { name, account, expiresAt = null } = checkClient(parseUtf8Json(bodyBytes(request)))
     const accountId = idOrNull(account)
-    const added = await addClient(database, operatorOf(request), name?.trim() || null, accountId, expiresAt)
-    if (added === null) throw new AppError('unknown_account')
-    return added
+    return addClient(database, operatorOf(request), name?.trim() || null, accountId, expiresAt)
   })
 
   api.post<OfId>('/clients/:id/keys', MANAGER, async (request) => {
     const { account, expiresAt = null } = checkKey(parseUtf8Json(bodyBytes(request)))
     const client = requireId(request.params.id)
-    const added = await addKey(database, operatorOf(request), client, idOrNull(account) ?? 0n, expiresAt)
-    if (added === 'client') throw new AppError('unknown_item')
-    if (added === 'account') throw new AppError('unknown_account')
-    return added
+    return addKey(database, operatorOf(request), client, idOrNull(account) ?? 0n, expiresAt)
   })
 }
 
 function renewRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post<OfId>('/clients/:id/update', MANAGER, async (request, reply) => {
     const { expiresAt } = checkExpiry(parseUtf8Json(bodyBytes(request)))
-    found(await updateClient(database, operatorOf(request), requireId(request.params.id), expiresAt))
+    await updateClient(database, operatorOf(request), requireId(request.params.id), expiresAt)
     return reply.code(204).send()
   })
 
   api.post<OfId>('/clients/:id/rotate', MANAGER, async (request) => ({
-    clientSecret: found(await rotateClient(database, operatorOf(request), requireId(request.params.id))),
+    clientSecret: await rotateClient(database, operatorOf(request), requireId(request.params.id)),
   }))
 
   api.post<OfId>('/clients/:id/finish-rotation', MANAGER, async (request, reply) => {
-    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'new'))
+    await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'new')
     return reply.code(204).send()
   })
 
   api.post<OfId>('/clients/:id/discard-rotation', MANAGER, async (request, reply) => {
-    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'previous'))
+    await endClientRotation(database, operatorOf(request), requireId(request.params.id), 'previous')
     return reply.code(204).send()
   })
 
   api.post<OfId>('/keys/:id/update', MANAGER, async (request, reply) => {
     const { expiresAt } = checkExpiry(parseUtf8Json(bodyBytes(request)))
-    found(await updateKey(database, operatorOf(request), requireId(request.params.id), expiresAt))
+    await updateKey(database, operatorOf(request), requireId(request.params.id), expiresAt)
     return reply.code(204).send()
   })
 }
 
 function revokeRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post<OfId>('/clients/:id/revoke', MANAGER, async (request, reply) => {
-    const isRevoked = await revokeClient(database, operatorOf(request), requireId(request.params.id))
-    return reply.code(found(isRevoked || null) ? 204 : 404).send()
+    await revokeClient(database, operatorOf(request), requireId(request.params.id))
+    return reply.code(204).send()
   })
 
   api.get<OfId>('/clients/:id/removal', MANAGER, async (request) =>
-    found(await previewClientRemoval(database, operatorOf(request), requireId(request.params.id))),
+    previewClientRemoval(database, operatorOf(request), requireId(request.params.id)),
   )
 
   api.post<OfId>('/clients/:id/remove', MANAGER, async (request) =>
-    found(await removeClient(database, operatorOf(request), requireId(request.params.id))),
+    removeClient(database, operatorOf(request), requireId(request.params.id)),
   )
 
   api.post<OfId>('/keys/:id/revoke', MANAGER, async (request, reply) => {
-    const isRevoked = await revokeKey(database, operatorOf(request), requireId(request.params.id))
-    return reply.code(found(isRevoked || null) ? 204 : 404).send()
+    await revokeKey(database, operatorOf(request), requireId(request.params.id))
+    return reply.code(204).send()
   })
 }

@@ -2,7 +2,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { isOwnUrl } from '../../endpoints/address.ts'
 import { EndpointTester } from '../../endpoints/test-delivery.ts'
-import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, StorableText } from '../../http/validate.ts'
@@ -23,7 +22,7 @@ import { findJob } from '../jobs/job.ts'
 import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
 import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -99,20 +98,20 @@ function readRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void
     async (request) => {
       const endpoint = await endpointOf(request)
       const delivery = requireId(request.params.delivery)
-      return { request: found(await previewDelivery(database, endpoint, delivery, now())) }
+      return { request: await previewDelivery(database, endpoint, delivery, now()) }
     },
   )
 }
 
 /** An endpoint that the operator does not see does not exist. */
 const endpointFinder = (database: Queryable) => async (request: FastifyRequest<OfId>) =>
-  found(await findEndpoint(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+  findEndpoint(database, operatorOf(request).organizationIds, requireId(request.params.id))
 
 /** The endpoint with its organization. */
 const targetFinder = (database: Queryable) => async (request: FastifyRequest<OfId>) => {
   const endpoint = await endpointFinder(database)(request)
   const { organizationIds } = operatorOf(request)
-  const account = found(await findAccountDetails(database, organizationIds, endpoint.accountId))
+  const account = await findAccountDetails(database, organizationIds, endpoint.accountId)
   return { ...endpoint, organizationId: account.organizationId }
 }
 
@@ -125,9 +124,7 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { account, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
     const defaults = { name: '', events: null, replies: false, allowPrivateNetwork: false }
     const endpoint = { ...defaults, ...given, accountId: idOrNull(account) ?? 0n }
-    const added = await addEndpoint(database, operatorOf(request), endpoint, ownUrls())
-    if (added === null) throw new AppError('unknown_account')
-    return added
+    return addEndpoint(database, operatorOf(request), endpoint, ownUrls())
   })
 
   // After a change of the receiver, a job makes the backlog due, as after resuming. If too many jobs run, nothing is changed.
@@ -136,44 +133,35 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const id = requireId(request.params.id)
     const operator = operatorOf(request)
     let jobId: bigint | null = null
-    found(
-      await updateEndpoint(
-        database,
-        operator,
-        id,
-        changes,
-        ownUrls(),
-        async (transaction, endpoint, rest) => {
-          jobId = await startBacklog(transaction, operator, endpoint, rest, null)
-        },
-      ),
-    )
+    await updateEndpoint(database, operator, id, changes, ownUrls(), async (transaction, endpoint, rest) => {
+      jobId = await startBacklog(transaction, operator, endpoint, rest, null)
+    })
     if (jobId === null) return { job: null }
     parts.onJob?.()
     return { job: await findJob(database, operator, jobId) }
   })
 
   api.post<OfId>('/endpoints/:id/test', MANAGER, async (request) =>
-    found(await test(database, operatorOf(request), requireId(request.params.id), tester)),
+    test(database, operatorOf(request), requireId(request.params.id), tester),
   )
 
   api.post<OfId>('/endpoints/:id/rotate', MANAGER, async (request) => ({
-    secret: found(await rotate(database, operatorOf(request), requireId(request.params.id))),
+    secret: await rotate(database, operatorOf(request), requireId(request.params.id)),
   }))
 
   api.post<OfId>('/endpoints/:id/finish-rotation', MANAGER, async (request, reply) => {
-    found(await endRotation(database, operatorOf(request), requireId(request.params.id), 'new'))
+    await endRotation(database, operatorOf(request), requireId(request.params.id), 'new')
     return reply.code(204).send()
   })
 
   api.post<OfId>('/endpoints/:id/discard-rotation', MANAGER, async (request, reply) => {
-    found(await endRotation(database, operatorOf(request), requireId(request.params.id), 'previous'))
+    await endRotation(database, operatorOf(request), requireId(request.params.id), 'previous')
     return reply.code(204).send()
   })
 
   // Removes one batch. The page repeats the request until the last one.
   api.post<OfId>('/endpoints/:id/remove', MANAGER, async (request) =>
-    found(await removeBatch(database, operatorOf(request), requireId(request.params.id))),
+    removeBatch(database, operatorOf(request), requireId(request.params.id)),
   )
 }
 
@@ -182,7 +170,7 @@ function backlogRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const targetOf = targetFinder(database)
 
   api.post<OfId>('/endpoints/:id/pause', MANAGER, async (request, reply) => {
-    found(await pause(database, operatorOf(request), requireId(request.params.id)))
+    await pause(database, operatorOf(request), requireId(request.params.id))
     return reply.code(204).send()
   })
 
@@ -190,7 +178,7 @@ function backlogRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request, reply) => {
     const endpoint = await targetOf(request)
     return sendJob(request, reply, parts, async (transaction) =>
-      found(await startResumption(transaction, operatorOf(request), endpoint)),
+      startResumption(transaction, operatorOf(request), endpoint),
     )
   })
 

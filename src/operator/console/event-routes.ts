@@ -49,7 +49,7 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads } = parts
   exportRoute(api, parts)
   const eventOf = async (request: FastifyRequest<{ Params: { id: string } }>) =>
-    found(await findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+    findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id))
 
   api.get('/events', VIEWER, async (request) => {
     const { account, failure = null, before } = checkList(request.query)
@@ -80,7 +80,7 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   api.post<{ Params: { id: string } }>('/events/:id/retry', MANAGER, async (request) => {
     const { id, accountId } = await eventOf(request)
     const operator = operatorOf(request)
-    const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
+    const account = await findAccountDetails(database, operator.organizationIds, accountId)
     const failed = await findFailedEventIds(database, [id])
     if (failed.length > 0) await recordRetry(database, operator, failed, account)
     const [retried] = await retryEvents(database, failed)
@@ -93,7 +93,7 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { organizationIds } = operator
     const accountId = idOrNull(account)
     const { organizationId } =
-      accountId === null ? ALL : found(await findAccountDetails(database, organizationIds, accountId))
+      accountId === null ? ALL : await findAccountDetails(database, organizationIds, accountId)
     const matching = { accountId, failure }
     const total = await countUnapplied(database, organizationIds, matching)
     return sendJob(request, reply, parts, (transaction) =>
@@ -108,7 +108,7 @@ function exportRoute(api: FastifyInstance, parts: ConsoleParts): void {
   api.get<OfAccount>('/accounts/:account/events/export', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
     const accountId = requireId(request.params.account)
-    const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
+    const account = await findAccountDetails(database, operator.organizationIds, accountId)
     const range = readRange(checkExport(request.query), await findExportEnd(database))
     return sendDownload(reply, parts, {
       organizationIds: [account.organizationId],

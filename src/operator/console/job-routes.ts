@@ -95,7 +95,7 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
 
 async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {
   const { organizationIds } = operatorOf(request)
-  return found(await findAccountDetails(database, organizationIds, requireId(request.params.account)))
+  return findAccountDetails(database, organizationIds, requireId(request.params.account))
 }
 
 type Count = ReturnType<typeof limitedCount>

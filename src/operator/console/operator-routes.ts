@@ -6,7 +6,7 @@ import { checker, Nullable } from '../../http/validate.ts'
 import { ROLES } from '../actor.ts'
 import { addOperator, inviteOperator, listOperators, updateOperator } from '../people/operators.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, requireId, ShortText } from './parts.ts'
+import { Id, requireId, ShortText } from './parts.ts'
 import { OWNER, operatorOf } from './session.ts'
 
 const fields = {
@@ -41,11 +41,11 @@ export function operatorRoutes(api: FastifyInstance, { database }: ConsoleParts)
     const changes =
       organizationIds === undefined ? {} : { organizationIds: organizationIds?.map(requireId) ?? null }
     const id = requireId(request.params.id)
-    found((await updateOperator(database, operatorOf(request), id, { ...rest, ...changes })) || null)
+    await updateOperator(database, operatorOf(request), id, { ...rest, ...changes })
     return reply.code(204).send()
   })
 
   api.post<OfId>('/operators/:id/invite', OWNER, async (request) =>
-    found(await inviteOperator(database, operatorOf(request), requireId(request.params.id))),
+    inviteOperator(database, operatorOf(request), requireId(request.params.id)),
   )
 }

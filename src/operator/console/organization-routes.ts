@@ -11,7 +11,7 @@ import {
   renameOrganization,
 } from '../accounts/organizations.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, requireId, ShortText } from './parts.ts'
+import { requireId, ShortText } from './parts.ts'
 import { OWNER, operatorOf, VIEWER } from './session.ts'
 
 const checkName = checker(Type.Object({ name: ShortText }, { additionalProperties: false }))
@@ -31,21 +31,21 @@ export function organizationRoutes(api: FastifyInstance, { database }: ConsolePa
   api.post<OfId>('/organizations/:id', OWNER, async (request, reply) => {
     const name = readName(bodyBytes(request))
     const id = requireId(request.params.id)
-    found((await renameOrganization(database, operatorOf(request), id, name)) || null)
+    await renameOrganization(database, operatorOf(request), id, name)
     return reply.code(204).send()
   })
 
   api.get<OfId>('/organizations/:id/contents', OWNER, async (request) => {
     const { organizationIds } = operatorOf(request)
-    return found(await findOrganizationContents(database, organizationIds, requireId(request.params.id)))
+    return findOrganizationContents(database, organizationIds, requireId(request.params.id))
   })
 
   api.post<OfId>('/organizations/:id/remove', OWNER, async (request, reply) => {
     const operator = operatorOf(request)
     const id = requireId(request.params.id)
-    const { name } = found(await findOrganizationContents(database, operator.organizationIds, id))
+    const { name } = await findOrganizationContents(database, operator.organizationIds, id)
     requireTyped(readName(bodyBytes(request)), name)
-    const { accounts } = found(await removeOrganization(database, operator, id))
+    const { accounts } = await removeOrganization(database, operator, id)
     if (accounts > 0)
       throw new AppError('invalid_input', {
         message: `The organization still has accounts: ${accounts}. Remove each of them first.`,

@@ -13,7 +13,7 @@ import { scopeOfJob } from '../jobs/tag-members.ts'
 import { FilterSchema, limitedCount } from './job-routes.ts'
 import { sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, requireId, ShortText } from './parts.ts'
+import { requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
@@ -45,7 +45,7 @@ export function replayRoutes(api: FastifyInstance, parts: ConsoleParts): void {
 
   const planned = async (id: string, body: unknown, operator: ReturnType<typeof operatorOf>) => {
     const { organizationIds } = operator
-    const plan = found(await planReplay(database, organizationIds, requireId(id), checkReplay(body)))
+    const plan = await planReplay(database, organizationIds, requireId(id), checkReplay(body))
     const end = shares.begin(sharesOf(operator, COUNTS_MAX))
     const count = await countReplay(database, plan.endpoint, plan.request).finally(end)
     return { ...plan, ...count }
@@ -70,7 +70,7 @@ export function replayRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const operator = operatorOf(request)
     const { filters, rate = RATE_DEFAULT } = checkResend(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
-    const endpoint = found(await findResendable(database, operator.organizationIds, id))
+    const endpoint = await findResendable(database, operator.organizationIds, id)
     const matching = toFilters(filters)
     const count = await countMembers(request, database, scopeOfJob(endpoint), matching)
     return sendJob(request, reply, parts, (transaction) =>

@@ -4,6 +4,7 @@ import { printableUrl } from '../../endpoints/address.ts'
 import { type ContentRow, loadContents } from '../../endpoints/backlog.ts'
 import { contentOf, writeMessage } from '../../endpoints/messages.ts'
 import type { EndpointFormat } from '../../endpoints/settings.ts'
+import { NotVisible, requireVisible } from '../../errors.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
@@ -93,13 +94,14 @@ export function listEndpoints(
   return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit, organizationIds])
 }
 
+/** Throws NotVisible. */
 export async function findEndpoint(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
-): Promise<EndpointSummary | null> {
+): Promise<EndpointSummary> {
   const [endpoint] = await findEndpoints(database, organizationIds, [id])
-  return endpoint ?? null
+  return requireVisible(endpoint, 'endpoint', id)
 }
 
 /** Returns the existing endpoints in the order of the ids. */
@@ -227,15 +229,15 @@ export interface DeliveryRequest {
 
 const SIGNATURE_HEADERS = ['x-line-signature', 'webhook-signature']
 
-/** Returns the request as it would be sent now, or null if the delivery does not exist. */
+/** Returns the request as it would be sent now. Throws NotVisible. */
 export async function previewDelivery(
   database: Queryable,
   { id: endpointId, accountId }: Pick<EndpointSummary, 'id' | 'accountId'>,
   deliveryId: bigint,
   nowMs: number,
-): Promise<DeliveryRequest | null> {
+): Promise<DeliveryRequest> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
-  if (content === undefined || content.endpoint_id !== endpointId) return null
+  if (content?.endpoint_id !== endpointId) throw new NotVisible('delivery', deliveryId)
   const message = writeMessage(contentOf(database.secretKeys, content), nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,

@@ -1,4 +1,4 @@
-/** Adds, changes, pauses, tests and removes endpoints. URLs appear in the activity log as they are printed, without tokens. */
+/** Adds, changes, pauses, tests and removes endpoints. Throws NotVisible for others than the actor sees. URLs appear in the activity log as they are printed, without tokens. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import {
@@ -19,6 +19,7 @@ import {
   updateEndpoint as updateSettings,
 } from '../../endpoints/settings.ts'
 import type { EndpointTester, TestDelivery } from '../../endpoints/test-delivery.ts'
+import { requireVisible } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
@@ -26,18 +27,17 @@ import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 
-/** Returns null if the actor does not see the account. Throws `invalid_input` that says why a setting is refused. */
+/** Throws NotVisible for the account, and `invalid_input` that says why a setting is refused. */
 export function addEndpoint(
   database: Transactions,
   actor: Actor,
   endpoint: NewEndpoint,
   own: URL[],
-): Promise<AddedEndpoint | null> {
+): Promise<AddedEndpoint> {
   if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
   return transactionWithFreeIds(database, async (transaction) => {
     const account = await findAccountDetails(transaction, actor.organizationIds, endpoint.accountId)
-    const added = account && (await insertEndpoint(transaction, endpoint, own))
-    if (account === null || added === null) return null
+    const added = await insertEndpoint(transaction, endpoint, own)
     await recordActivity(transaction, actor, {
       action: 'endpoint.added',
       object: { kind: 'endpoint', id: added.id },
@@ -49,7 +49,7 @@ export function addEndpoint(
 }
 
 /**
- * Returns null if the actor does not see the endpoint, and otherwise what its backlog needs: see endpoints/settings.ts.
+ * Returns what the backlog of the endpoint needs: see endpoints/settings.ts.
  * @param onMoved runs in the transaction if the receiver is another one
  */
 export function updateEndpoint(
@@ -60,20 +60,18 @@ export function updateEndpoint(
   own: URL[],
   onMoved: (transaction: Queryable, endpoint: Endpoint, resumption: Resumption) => Promise<void> = async () =>
     undefined,
-): Promise<{ resumption: Resumption | null } | null> {
+): Promise<{ resumption: Resumption | null }> {
   return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction, endpoint) => {
     const updated = await updateSettings(transaction, id, changes, own)
-    if (updated?.after.allowPrivateNetwork) {
+    if (updated.after.allowPrivateNetwork) {
       if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
       if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
     }
-    if (updated?.resumption) await onMoved(transaction, endpoint, updated.resumption)
-    return (
-      updated && {
-        result: updated,
-        changes: changesBetween(printable(updated.before), printable(updated.after)),
-      }
-    )
+    if (updated.resumption) await onMoved(transaction, endpoint, updated.resumption)
+    return {
+      result: updated,
+      changes: changesBetween(printable(updated.before), printable(updated.after)),
+    }
   })
 }
 
@@ -88,38 +86,37 @@ function requirePrivateNetwork({ organizationIds }: Actor, field: 'allowPrivateN
 
 const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
 
-/** Deliveries are kept. Returns null if the actor does not see the endpoint. */
-export function pause(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.paused', async (transaction) =>
-    (await pauseEndpoint(transaction, id)) ? { result: true } : null,
-  )
+/** Deliveries are kept. */
+export function pause(database: Transactions, actor: Actor, id: bigint): Promise<void> {
+  return changeEndpoint(database, actor, id, 'endpoint.paused', async (transaction) => ({
+    result: await pauseEndpoint(transaction, id),
+  }))
 }
 
-/** Resumes the endpoint. `finishResumption` makes its backlog due. Returns null if the actor does not see the endpoint. */
-export function resume(database: Transactions, actor: Actor, id: bigint): Promise<Resumption | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.resumed', async (transaction) => {
-    const resumption = await beginResumption(transaction, id)
-    return resumption && { result: resumption }
-  })
+/** Resumes the endpoint. `finishResumption` makes its backlog due. */
+export function resume(database: Transactions, actor: Actor, id: bigint): Promise<Resumption> {
+  return changeEndpoint(database, actor, id, 'endpoint.resumed', async (transaction) => ({
+    result: await beginResumption(transaction, id),
+  }))
 }
 
-/** Makes the first failed deliveries due. `retryFailedBatch` continues. Returns null if the actor does not see the endpoint. */
+/** Makes the first failed deliveries due. `retryFailedBatch` continues. */
 export function retryFailed(
   database: Transactions,
   actor: Actor,
   id: bigint,
-): Promise<{ retried: number; isLast: boolean } | null> {
+): Promise<{ retried: number; isLast: boolean }> {
   return changeEndpoint(database, actor, id, 'endpoint.retried', async (transaction) => ({
     result: await retryFailedBatch(transaction, id),
   }))
 }
 
-/** Returns the new secret, or null if the actor does not see the endpoint. */
-export function rotate(database: Transactions, actor: Actor, id: bigint): Promise<string | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.rotated', async (transaction) => {
-    const secret = await rotateSecret(transaction, id)
-    return secret === null ? null : { result: secret, changes: { secret: 'replaced' } }
-  })
+/** Returns the new secret. */
+export function rotate(database: Transactions, actor: Actor, id: bigint): Promise<string> {
+  return changeEndpoint(database, actor, id, 'endpoint.rotated', async (transaction) => ({
+    result: await rotateSecret(transaction, id),
+    changes: { secret: 'replaced' },
+  }))
 }
 
 const ENDINGS = {
@@ -127,46 +124,44 @@ const ENDINGS = {
   previous: { action: 'endpoint.rotation_discarded', end: discardRotation },
 } as const
 
-/** Deletes the other secret. Returns null if the actor does not see the endpoint. Throws `invalid_input` if it is not rotating. */
+/** Deletes the other secret. Throws `invalid_input` if the endpoint is not rotating. */
 export function endRotation(
   database: Transactions,
   actor: Actor,
   id: bigint,
   kept: keyof typeof ENDINGS,
-): Promise<true | null> {
+): Promise<void> {
   const { action, end } = ENDINGS[kept]
-  return changeEndpoint(database, actor, id, action, async (transaction) =>
-    (await end(transaction, id)) ? { result: true } : null,
-  )
+  return changeEndpoint(database, actor, id, action, async (transaction) => ({
+    result: await end(transaction, id),
+  }))
 }
 
-/** Deletes a batch of unsent deliveries, and with the last one the endpoint. Returns null if the actor does not see the endpoint. */
+/** Deletes a batch of unsent deliveries, and with the last one the endpoint. */
 export async function removeBatch(
   database: Transactions,
   actor: Actor,
   id: bigint,
-): Promise<{ deleted: number; isLast: boolean } | null> {
+): Promise<{ deleted: number; isLast: boolean }> {
   return database.transaction(async (transaction) => {
     const endpoint = await findEndpointOf(transaction, actor, id)
-    const batch = endpoint && (await removeEndpointBatch(transaction, id))
-    if (endpoint === null || batch === null) return null
+    const batch = await removeEndpointBatch(transaction, id)
     const changes = { name: [endpoint.name, null] }
     if (batch.isLast) await record(transaction, actor, endpoint, 'endpoint.removed', changes)
     return batch
   })
 }
 
-/** Sends a test message: see endpoints/test-delivery.ts. Returns null if the actor does not see the endpoint. */
+/** Sends a test message: see endpoints/test-delivery.ts. */
 export async function test(
   database: Transactions,
   actor: Actor,
   id: bigint,
   tester: EndpointTester,
-): Promise<TestDelivery | null> {
+): Promise<TestDelivery> {
   const endpoint = await findEndpointOf(database, actor, id)
   // The receiver may take seconds, so the test is not part of a transaction.
-  const delivery = endpoint && (await tester.test(database, id))
-  if (endpoint === null || delivery === null) return null
+  const delivery = await tester.test(database, id)
   await record(database, actor, endpoint, 'endpoint.tested', { status: delivery.response.status })
   return delivery
 }
@@ -183,25 +178,24 @@ async function findEndpointOf(
   database: Queryable,
   { organizationIds }: Actor,
   id: bigint,
-): Promise<Endpoint | null> {
+): Promise<Endpoint> {
   const [endpoint] = await database.query<Endpoint>(selectEndpoint, [id, organizationIds])
-  return endpoint ?? null
+  return requireVisible(endpoint, 'endpoint', id)
 }
 
-/** Records what `work` did, in its transaction. Null, from `work` or because the actor does not see the endpoint, records nothing. */
+/** Records what `work` did, in its transaction. */
 function changeEndpoint<T>(
   database: Transactions,
   actor: Actor,
   id: bigint,
   action: Action,
-  work: (transaction: Queryable, endpoint: Endpoint) => Promise<{ result: T; changes?: Changes } | null>,
-): Promise<T | null> {
+  work: (transaction: Queryable, endpoint: Endpoint) => Promise<{ result: T; changes?: Changes }>,
+): Promise<T> {
   return database.transaction(async (transaction) => {
     const endpoint = await findEndpointOf(transaction, actor, id)
-    const done = endpoint && (await work(transaction, endpoint))
-    if (endpoint === null || done === null) return null
-    await record(transaction, actor, endpoint, action, done.changes ?? {})
-    return done.result
+    const { result, changes = {} } = await work(transaction, endpoint)
+    await record(transaction, actor, endpoint, action, changes)
+    return result
   })
 }
 

@@ -2,7 +2,7 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { beforeEventsAt, IS_REPLAYED } from '../../endpoints/replays.ts'
 import type { EndpointFormat } from '../../endpoints/settings.ts'
-import { AppError } from '../../errors.ts'
+import { AppError, requireVisible } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
@@ -40,19 +40,18 @@ const selectEndpoint = statement('select-replayable-endpoint')`
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 
-/** Returns null if the endpoint does not exist or belongs to another organization. Throws `invalid_input`. */
+/** Throws NotVisible, and `invalid_input`. */
 export async function planReplay(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
   { from, to, events = null, rate = RATE_DEFAULT }: AskedReplay,
-): Promise<{ endpoint: ReplayableEndpoint; request: ReplayRequest } | null> {
-  const [found] = await database.query<ReplayableEndpoint & { now: string }>(selectEndpoint, [
+): Promise<{ endpoint: ReplayableEndpoint; request: ReplayRequest }> {
+  const [row] = await database.query<ReplayableEndpoint & { now: string }>(selectEndpoint, [
     id,
     organizationIds,
   ])
-  if (found === undefined) return null
-  const { now, ...endpoint } = found
+  const { now, ...endpoint } = requireVisible(row, 'endpoint', id)
   requireFormat(endpoint, 'line')
   if (events?.length === 0) refuseInput('events', 'is empty. Omit it to send all events.')
   const begin = isoTime('from', from)
@@ -61,14 +60,14 @@ export async function planReplay(
   return { endpoint, request: { from: begin, to: end, events, rate } }
 }
 
-/** Returns null if the endpoint does not exist or belongs to another organization. Throws `invalid_input`. */
+/** Throws NotVisible, and `invalid_input`. */
 export async function findResendable(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
-): Promise<ReplayableEndpoint | null> {
-  const [endpoint] = await database.query<ReplayableEndpoint>(selectEndpoint, [id, organizationIds])
-  if (endpoint === undefined) return null
+): Promise<ReplayableEndpoint> {
+  const [row] = await database.query<ReplayableEndpoint>(selectEndpoint, [id, organizationIds])
+  const endpoint = requireVisible(row, 'endpoint', id)
   requireFormat(endpoint, 'members')
   return endpoint
 }

@@ -4,7 +4,7 @@
  */
 import { AppError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { findAccountDetails } from '../accounts/accounts.ts'
+import { findVisibleAccount } from '../accounts/manage-accounts.ts'
 import type { Actor } from '../actor.ts'
 import { eraseMember } from '../members/manage-members.ts'
 import type { Membership } from '../members/memberships.ts'
@@ -60,7 +60,7 @@ export const eraseMemberships: RunStep = async (job, step) => {
   const { [index]: member } = members
   if (member === undefined) throw new Error('the task names no member')
   const { organizationIds, database, erasureLedger, platform } = step
-  const account = await findAccountDetails(database, organizationIds, BigInt(member.accountId))
+  const account = await findVisibleAccount(database, { organizationIds }, BigInt(member.accountId))
   const tally = account === null ? { erased, hidden: hidden + 1 } : { erased: erased + 1, hidden }
   try {
     const actor = actorOf(job, organizationIds)

@@ -10,14 +10,13 @@ interface Parameters {
   endpointId: string
 }
 
-/** Call it in a transaction. Returns null if the endpoint does not exist. */
+/** Call it in a transaction. Throws NotVisible. */
 export async function startResumption(
   transaction: Queryable,
   actor: Actor,
   endpoint: EndpointOfJob,
-): Promise<bigint | null> {
+): Promise<bigint> {
   const position = await beginResumption(transaction, endpoint.id)
-  if (position === null) return null
   const object = { kind: 'endpoint', id: endpoint.id } as const
   return startBacklog(transaction, actor, endpoint, position, { action: 'endpoint.resumed', object })
 }

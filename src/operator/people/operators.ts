@@ -3,7 +3,7 @@
  * A change takes effect with the operator's next request, because every request reads the operator.
  */
 import { randomBytes } from 'node:crypto'
-import { AppError } from '../../errors.ts'
+import { AppError, requireVisible } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, changesBetween, type NewActivity, recordActivity } from '../activity.ts'
@@ -116,16 +116,15 @@ const updateFields = statement('update-operator')`
 
 export type OperatorChanges = Partial<OperatorFields & { status: 'active' | 'disabled' }>
 
-/** Returns false if the actor sees no such operator. Throws `invalid_input` if nobody could manage operators afterwards. */
+/** Throws NotVisible, and `invalid_input` if nobody could manage operators afterwards. */
 export async function updateOperator(
   database: Transactions,
   requested: Actor,
   id: bigint,
   changes: OperatorChanges,
-): Promise<boolean> {
-  return await changeOperators(database, requested, async (transaction, actor) => {
+): Promise<void> {
+  await changeOperators(database, requested, async (transaction, actor) => {
     const before = await lockOperator(transaction, actor, id)
-    if (before === null) return false
     const after = { ...before, ...changes }
     requireWithin(actor, after.organizationIds)
     await requireOrganizations(transaction, changes.organizationIds ?? null)
@@ -142,12 +141,11 @@ export async function updateOperator(
     // The name is a person's, so the log only says that it was changed.
     const { name, ...fields } = changesBetween(before, changes)
     const recorded = name === undefined ? fields : { ...fields, name: 'replaced' }
-    if (Object.keys(recorded).length === 0) return true
+    if (Object.keys(recorded).length === 0) return
     await recordActivity(transaction, actor, {
       ...activityOf(action, id, after.organizationIds),
       changes: recorded,
     })
-    return true
   })
 }
 
@@ -155,16 +153,11 @@ export async function updateOperator(
 const storeInvitation = statement('store-invitation')`
     update operator set invitation_hash = $2, invitation_expires_at = now() + interval '24 hours' where id = $1`
 
-/** Replaces the open invitation. The password stays until the new one is accepted. Returns null if the actor sees no such operator. */
-export async function inviteOperator(
-  database: Transactions,
-  requested: Actor,
-  id: bigint,
-): Promise<Invited | null> {
+/** Replaces the open invitation. The password stays until the new one is accepted. Throws NotVisible. */
+export async function inviteOperator(database: Transactions, requested: Actor, id: bigint): Promise<Invited> {
   const invitation = newInvitation()
   return await changeOperators(database, requested, async (transaction, actor) => {
     const operator = await lockOperator(transaction, actor, id)
-    if (operator === null) return null
     if (operator.status === 'disabled') refuseInput('status', 'is disabled: enable the operator first')
     await transaction.query(storeInvitation, [id, hashOfInvitation(invitation)])
     await recordActivity(transaction, actor, activityOf('operator.invited', id, operator.organizationIds))
@@ -190,9 +183,9 @@ async function lockOperator(
   transaction: Queryable,
   { organizationIds }: Actor,
   id: bigint,
-): Promise<LockedOperator | null> {
+): Promise<LockedOperator> {
   const [operator] = await transaction.query<LockedOperator>(selectForUpdate, [id, organizationIds])
-  return operator ?? null
+  return requireVisible(operator, 'operator', id)
 }
 
 /** Advisory lock (any fixed number): changes of operators run one after the other, so two owners cannot remove each other. */
