@@ -62,7 +62,7 @@ async function setUp(accounts = 1) {
 const people = (count: number, prefix = 'U') => Array.from({ length: count }, (_, at) => `${prefix}${at + 1}`)
 
 /** The session keeps it, as a frozen sender does. */
-const lockSending = unnamed('select pg_advisory_lock(7302, ($1::bigint % 2147483647)::int)')
+const lockSending = unnamed('select pg_advisory_lock(7302, account_lock($1))')
 
 /** Replaces one character in the middle of a line. */
 function damageLine(path: string, line: number): void {

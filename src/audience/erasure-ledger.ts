@@ -4,6 +4,7 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
+import { RECORD_LOCK } from '../postgres/locks.ts'
 import {
   type Queryable,
   type Row,
@@ -16,9 +17,6 @@ import { LedgerWriter } from './ledger-writer.ts'
 
 /** 1,000 lines × 149 bytes = 0.15 MB per write. */
 const ERASURES_PER_WRITE = 1_000
-
-/** Arbitrary but fixed. This advisory lock lets one instance at a time record left-over erasures, and revocations. */
-const RECORD_LOCK = 7_301_007
 
 export class ErasureLedger {
   readonly #writer: LedgerWriter<LedgerErasure>

@@ -1,6 +1,6 @@
 /**
  * Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. Their functions are in
- * migrations/functions/flush.sql.
+ * migrations/functions/locks.sql.
  */
 import type { Database } from '../postgres/database.ts'
 import type { Claimant } from '../postgres/pool/turns.ts'

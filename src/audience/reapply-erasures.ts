@@ -174,11 +174,11 @@ const deletePendingReapply = statement('delete-pending-reapply')`delete from pen
 
 /** $1 bigint: account. The keys of lock_out_sending() and lock_out_flushes(). */
 const keepLocks = statement('keep-locks-of-account')`
-    select pg_advisory_lock(7302, ($1::bigint % 2147483647)::int), pg_advisory_lock(7301, ($1::bigint % 2147483647)::int)`
+    select pg_advisory_lock(7302, account_lock($1)), pg_advisory_lock(7301, account_lock($1))`
 
 /** $1 bigint: account. */
 const releaseAccount = statement('release-locks-of-account')`
-    select pg_advisory_unlock(7301, ($1::bigint % 2147483647)::int), pg_advisory_unlock(7302, ($1::bigint % 2147483647)::int)`
+    select pg_advisory_unlock(7301, account_lock($1)), pg_advisory_unlock(7302, account_lock($1))`
 
 /**
  * $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Each distinct user id is hashed once. Every event meets the condition

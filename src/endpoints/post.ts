@@ -23,7 +23,7 @@ import { limitResponse } from './response-budget.ts'
 
 /** Includes connecting. */
 const REQUEST_TIMEOUT_MS = 10_000
-/** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in flush.sql. */
+/** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
 /** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
 const INFORMATIONAL_MAX = 8

@@ -39,7 +39,7 @@ afterAll(() => {
 })
 
 /** The session keeps it, as a frozen sender does. */
-const lockSending = unnamed('select pg_advisory_lock(7302, ($1::bigint % 2147483647)::int)')
+const lockSending = unnamed('select pg_advisory_lock(7302, account_lock($1))')
 
 async function recordedMembers(directory: string): Promise<Set<string>> {
   const ids = new Set<string>()

@@ -3,6 +3,7 @@
 import { LINE_DAY_START, LINE_TODAY } from '../../line-api/line-day.ts'
 import { continueRemovals } from '../../operator/jobs/remove-account.ts'
 import type { Database } from '../../postgres/database.ts'
+import { MAINTENANCE_LOCK } from '../../postgres/locks.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { refuseUnfinishedRestore } from '../../postgres/schema/unfinished-restore.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
@@ -11,9 +12,6 @@ import { createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './parti
 import { deleteExpired, type Retention } from './retention.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
-
-/** Arbitrary but fixed. This advisory lock lets one instance at a time run maintenance. */
-const MAINTENANCE_LOCK = 7_301_004
 
 /**
  * Other sessions queue behind our lock request, so it times out much earlier than a flush, which waits 600 ms. A table that is in

@@ -3,6 +3,7 @@ import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { type AccountColumns, decryptAccount, type NewAccount } from '../../accounts/provisioning.ts'
 import { FatalError } from '../../errors.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
+import { APPLY_LOCK, takeLock } from '../../postgres/locks.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import type { Changes } from '../activity.ts'
@@ -39,9 +40,6 @@ export class RefusedFile extends FatalError {
     this.faults = faults
   }
 }
-
-/** Advisory lock (any fixed number) that serializes runs. Otherwise two runs could add the same account. */
-const APPLY_LOCK = 730_201
 
 export interface WantedAccount {
   /** Line number in the file, from 1. */
@@ -143,9 +141,6 @@ export async function planAccounts(
   return plans
 }
 
-/** $1 bigint: APPLY_LOCK */
-const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
-
 /** Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine. */
 export async function applyAccounts(
   database: Transactions,
@@ -156,7 +151,7 @@ export async function applyAccounts(
   let line = 0
   try {
     return await transactionWithFreeIds(database, async (transaction) => {
-      await transaction.query(lockOtherRuns, [APPLY_LOCK])
+      await takeLock(transaction, APPLY_LOCK)
       const applied: AppliedAccount[] = []
       const added = new Map<string, OrganizationId>()
       for (const plan of await planAccounts(transaction, actor, wanted, options)) {

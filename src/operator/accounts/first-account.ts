@@ -9,6 +9,7 @@ import {
   type NewAccount,
 } from '../../accounts/provisioning.ts'
 import { FatalError } from '../../errors.ts'
+import { SETUP_LOCK, takeLock } from '../../postgres/locks.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
@@ -16,9 +17,6 @@ import type { Actor } from '../actor.ts'
 import { describeOwner, findOwners, type Proof, proveChannel } from './channels.ts'
 import { type AccountParts, addAccountIn } from './manage-accounts.ts'
 import { recordOrganization } from './organizations.ts'
-
-/** Advisory lock (any fixed number) that serializes runs. */
-const SETUP_LOCK = 730_203
 
 export interface AddedFirstAccount {
   organizationId: OrganizationId
@@ -42,7 +40,7 @@ export async function addFirstAccount(
   await requireNew(database, actor, organizationName, channelId)
   const proof = await proveChannel(lineApi, columns)
   return transactionWithFreeIds(database, async (transaction) => {
-    await transaction.query(lockOtherRuns, [SETUP_LOCK])
+    await takeLock(transaction, SETUP_LOCK)
     await requireNew(transaction, actor, organizationName, channelId)
     const organizationId = await addOrganization(transaction, organizationName)
     const name: [null, string] = [null, organizationName]
@@ -66,9 +64,6 @@ export async function addFirstAccount(
     return { organizationId, account, client, key, proof }
   })
 }
-
-/** $1 bigint: SETUP_LOCK */
-const lockOtherRuns = statement('lock-setup-runs')`select pg_advisory_xact_lock($1)`
 
 /** $1 name text */
 const selectOrganization = statement('select-organization-by-name')`

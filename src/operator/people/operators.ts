@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { AppError, requireVisible } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
+import { OPERATORS_LOCK, takeLock } from '../../postgres/locks.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, changesBetween, type NewActivity, recordActivity } from '../activity.ts'
 import { type Actor, includesRole, type OrganizationIds, type Role } from '../actor.ts'
@@ -188,12 +189,6 @@ async function lockOperator(
   return requireVisible(operator, 'operator', id)
 }
 
-/** Advisory lock (any fixed number): changes of operators run one after the other, so two owners cannot remove each other. */
-const OPERATORS_LOCK = 730_204
-
-/** $1 bigint: OPERATORS_LOCK */
-const lockOperators = statement('lock-operators')`select pg_advisory_xact_lock($1)`
-
 /** $1 operator id bigint */
 const selectRights = statement('select-rights-of-operator')`
     select role, organization_ids as "organizationIds" from operator where id = $1 and status = 'active'`
@@ -208,7 +203,7 @@ function changeOperators<T>(
   work: (transaction: Queryable, actor: Actor) => Promise<T>,
 ): Promise<T> {
   return database.transaction(async (transaction) => {
-    await transaction.query(lockOperators, [OPERATORS_LOCK])
+    await takeLock(transaction, OPERATORS_LOCK)
     if (actor.operatorId === null) return work(transaction, actor)
     type Rights = { role: Role; organizationIds: OrganizationIds }
     const [rights] = await transaction.query<Rights>(selectRights, [actor.operatorId])

@@ -12,13 +12,10 @@ import type { ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { FatalError } from '../../errors.ts'
+import { SERVICE_LOCK, USER_LOCK } from '../locks.ts'
 import { type Binaries, explainSpawn, findBinaries } from './binaries.ts'
 import { EMBEDDED_DATABASE, makeCluster, SUPERUSER, socketDirectory } from './cluster.ts'
 import { findServer, lastLogLine, SETTINGS, startPostmaster } from './postmaster.ts'
-
-/** Advisory lock keys, arbitrary but fixed. */
-const SERVICE_LOCK = 7_301_001
-const USER_LOCK = 7_301_003
 
 /** Long enough for a server that recovers from a crash, or that another process stops. */
 const START_TIMEOUT_MS = 30_000

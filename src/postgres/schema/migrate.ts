@@ -5,11 +5,9 @@ import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
 import type { Database } from '../database.ts'
 import { sqlStateOf } from '../faults.ts'
+import { MIGRATION_LOCK } from '../locks.ts'
 import { begin, commit, type Queryable, rollback, statement, unnamed } from '../statement.ts'
 import { readFunctions, replaceFunctions } from './functions.ts'
-
-/** Arbitrary but fixed. This advisory lock serializes instances that start at the same time. */
-const MIGRATION_LOCK = 7_301_002
 
 /** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so the request times out and is retried. */
 const LOCK_TIMEOUT_MS = 300

@@ -1,0 +1,27 @@
+/** The numbers of all advisory locks, arbitrary but fixed. migrations/functions/locks.sql has those that SQL functions take. */
+import { type Queryable, statement } from './statement.ts'
+
+/** The service that runs the embedded server. */
+export const SERVICE_LOCK = 7_301_001
+/** Instances that start at the same time. */
+export const MIGRATION_LOCK = 7_301_002
+/** Shared by the users of the embedded server. */
+export const USER_LOCK = 7_301_003
+/** One instance at a time runs maintenance. */
+export const MAINTENANCE_LOCK = 7_301_004
+/** One instance at a time records left-over erasures, and revocations. */
+export const RECORD_LOCK = 7_301_007
+/** Runs over fleet files. Otherwise two runs could add the same account. */
+export const APPLY_LOCK = 730_201
+/** Runs of `setup`. Otherwise two runs could add the same organization. */
+export const SETUP_LOCK = 730_203
+/** Changes of operators. Otherwise two owners could remove each other. */
+export const OPERATORS_LOCK = 730_204
+
+/** $1 bigint: number of the lock */
+const lock = statement('take-lock')`select pg_advisory_xact_lock($1)`
+
+/** Waits for the lock, and holds it until the transaction ends. */
+export async function takeLock(transaction: Queryable, number: number): Promise<void> {
+  await transaction.query(lock, [number])
+}
