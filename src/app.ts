@@ -20,6 +20,7 @@ import type { HandOver } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/line-signature.ts'
 import { Intake } from './intake/receive.ts'
 import { SOURCES } from './intake/sources.ts'
+import { TRACKING_BUDGETS, type TrackingBudgets } from './intake/tracking/tracking-budget.ts'
 import { LineApi } from './line-api/client.ts'
 import { IdTokens } from './line-api/id-tokens.ts'
 import { logFacts, logRequests } from './observability/log.ts'
@@ -28,7 +29,7 @@ import type { Database } from './postgres/database.ts'
 
 export type AppConfig = Pick<
   Config,
-  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl' | 'trackingBudgets'
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
 >
 
 export interface AppOptions {
@@ -46,6 +47,7 @@ export interface AppOptions {
   erasureLedger?: ErasureLedger | null
   /** Receives committed deliveries for endpoints. By default, they are sent by the next poll. */
   handOver?: HandOver
+  trackingBudgets?: TrackingBudgets
 }
 
 /** Creates the HTTP server, which does not listen yet. Closing it does not close the database. */
@@ -55,6 +57,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     lineApi = new LineApi(config.lineApiUrl),
     log = pino.destination(1),
     erasureLedger = null,
+    trackingBudgets = TRACKING_BUDGETS,
   } = options
   const { idTokens = new IdTokens(config.lineApiUrl, now) } = options
   const app = createServer(config, log)
@@ -67,7 +70,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   await collectRouteSchemas(app, { title: name, version }, componentSchemas, webhooks)
 
   const counts = new DeliveryCounts(database)
-  const { trackingBudgets } = config
   const guard = requireApiClient(database, now)
   app.addHook('onClose', async () => {
     stopLogging()

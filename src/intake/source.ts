@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
-import type { Config } from '../config/config.ts'
 import type { BodyBudget } from '../http/body-budget.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { IdTokens } from '../line-api/id-tokens.ts'
@@ -8,6 +7,7 @@ import type { Database } from '../postgres/database.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { IntakeEvent, Source } from './event.ts'
 import type { Intake, SourceShare } from './receive.ts'
+import type { TrackingBudgets } from './tracking/tracking-budget.ts'
 
 export interface SourceParts {
   source: Source
@@ -19,7 +19,7 @@ export interface SourceParts {
   counts: DeliveryCounts
   /** Call it for a request with a valid signature, so that the request does not count against its address. */
   spareSigned: SpareSigned
-  trackingBudgets: Config['trackingBudgets']
+  trackingBudgets: TrackingBudgets
   idTokens: IdTokens
   now: () => number
 }
