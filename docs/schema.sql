@@ -1051,6 +1051,7 @@ end $function$;
 --   apply_suspensions: flush.sql
 --   apply_unsends: flush.sql
 --   due_ranges: due-times.sql
+--   erase_people: erasure.sql
 --   flush_events: flush.sql
 --   hold_sending: flush.sql
 --   is_due: due-times.sql
@@ -1065,6 +1066,7 @@ end $function$;
 --   raise_member_ids: restores.sql
 --   record_restore: restores.sql
 --   release_sending: flush.sql
+--   scrub_events: erasure.sql
 --   skip_lost_changes: change-numbers.sql
 --   skip_member_ids: restores.sql
 --   track_activity: flush.sql

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
+import type { TrackingBudgets } from '../config/limits.ts'
 import type { BodyBudget } from '../http/body-budget.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { IdTokens } from '../line-api/id-tokens.ts'
@@ -7,7 +8,6 @@ import type { Database } from '../postgres/database.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { IntakeEvent, Source } from './event.ts'
 import type { Intake, SourceShare } from './receive.ts'
-import type { TrackingBudgets } from './tracking/tracking-budget.ts'
 
 export interface SourceParts {
   source: Source

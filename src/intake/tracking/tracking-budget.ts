@@ -4,30 +4,12 @@
  * is stored. Otherwise anybody could use up a site's budget with invalid requests.
  */
 import { LRUCache } from 'lru-cache'
+import type { Budget } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 
 const WINDOW_MS = 60_000
 /** About 20 MiB. Beyond it, the least recently used window is dropped. */
 const WINDOWS_MAX = 100_000
-
-export interface Budget {
-  eventsPerMinute: number
-  bytesPerMinute: number
-}
-
-export interface TrackingBudgets {
-  address: Budget
-  key: Budget
-}
-
-/**
- * Neither may be smaller than one request. An address: many people share the one of a mobile operator, and 6,000 events a minute take
- * less than 1 GiB of disk an hour. A key: five such addresses.
- */
-export const TRACKING_BUDGETS: TrackingBudgets = {
-  address: { eventsPerMinute: 6_000, bytesPerMinute: 4 * 1024 * 1024 },
-  key: { eventsPerMinute: 30_000, bytesPerMinute: 16 * 1024 * 1024 },
-}
 
 export interface Usage {
   events: number
