@@ -1,13 +1,17 @@
 /** What operators of one organization can do with objects of another: each role on each route. */
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { INT64_MAX, INT64_MIN } from '../src/http/path-id.ts'
+import { statementsSent } from '../src/observability/facts.ts'
 import { includesRole, ROLES, type Role } from '../src/operator/actor.ts'
+import type { Statement } from '../src/postgres/statement.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addSignedIn, Operator, startConsole } from './support/console.ts'
 import { type Objects, ROUTES, routesOf } from './support/console-routes.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
+import { loadStatements } from './support/statements.ts'
 
 const { database, service, tenant: ours } = await setUpService()
 const { app, url } = await startConsole(database)
@@ -15,6 +19,10 @@ const theirs = await addTenant(database)
 
 /** Appears in every text of the other organization. */
 const MARK = 'Strangers'
+
+/** Only the request of the other organization is searched. */
+const REQUEST_ID = randomUUID()
+const requestIdOf = (mark: string) => (mark === MARK ? REQUEST_ID : randomUUID())
 
 async function one(text: string, values: unknown[]): Promise<string> {
   const [row] = await load<{ id: bigint }>(database, text, values)
@@ -53,9 +61,9 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
   )
   await load(
     database,
-    `insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)
-     values ('command', $2, 'account.updated', $1, $3::bigint, 'account', $3::bigint::text)`,
-    [organizationId, mark, accountId],
+    `insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id, operator_id, request_id)
+     values ('operator', $2, 'account.updated', $1, $3::bigint, 'account', $3::bigint::text, $4, $5)`,
+    [organizationId, mark, accountId, operator.id, requestIdOf(mark)],
   )
   return {
     organization: String(organizationId),
@@ -114,6 +122,29 @@ async function rowsOfStrangers(): Promise<string> {
   return JSON.stringify(rows, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
 }
 
+/** Values that find something of the other organization if all organizations are visible, by statement. */
+async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Record<string, unknown[]>> {
+  const { accountId } = theirs
+  await load(database, `update official_account set channel_id = '1651111111' where id = $1`, [accountId])
+  const [event] = await load<{ key: string }>(
+    database,
+    'select key from event_key where channel_oa_id = $1',
+    [accountId],
+  )
+  return (ids) => ({
+    'cancel-job': [ids, null, foreign.job],
+    'count-unapplied': [accountId, null, 10, ids],
+    'list-activity-of-object': [ids, INT64_MAX, 10, 'account', String(accountId), accountId],
+    'list-activity-of-operator': [ids, INT64_MAX, 10, null, null, null, foreign.operator],
+    'list-activity-of-request': [ids, INT64_MAX, 10, REQUEST_ID],
+    'search-by-event-key': [ids, INT64_MIN, 10, event?.key, 10],
+    'select-accounts-of-channels': [['1651111111'], ids],
+    'select-memberships': [ids, `U-${MARK}`, 10],
+    'select-next-unapplied': [accountId, null, INT64_MIN, INT64_MIN, 10, ids],
+    'select-organizations-by-id-or-name': [[], [MARK], ids],
+  })
+}
+
 it('every route has a line in the list', () => {
   expect(routesOf(app)).toEqual(Object.keys(ROUTES).sort())
 })
@@ -155,8 +186,13 @@ describe('an operator of one organization', () => {
       operators[role] = await addSignedIn({ url, database }, { role, organizationIds })
   })
 
+  const executed = new Set<string>()
+
   it.each(ROLES)('with the role %s neither sees nor changes anything of another one', async (role) => {
     const before = await rowsOfStrangers()
+    const stopRecording = statementsSent.subscribe(({ statements }) => {
+      for (const name of statements) executed.add(name)
+    })
     for (const [route, access] of Object.entries(ROUTES)) {
       const request = access.request?.(foreign)
       if (request === undefined) continue
@@ -170,7 +206,25 @@ describe('an operator of one organization', () => {
       ])
       expect([route, text]).toEqual([route, expect.not.stringMatching(new RegExp(MARK, 'i'))])
     }
+    stopRecording()
     expect(await rowsOfStrangers()).toBe(before)
+  })
+
+  it('finds nothing of another one by the other statements that filter organizations', async () => {
+    const filtered = (await loadStatements()).filter(
+      ({ name, text }) => text.includes('visible(') && !executed.has(name),
+    )
+    const values = await valuesFor(foreign)
+    expect(filtered.map(({ name }) => name).sort()).toEqual(Object.keys(values([])))
+    // A count of 0, or a position alone, is nothing.
+    const find = async (statement: Statement, ids: bigint[] | null) => {
+      const rows = await database.query(statement, values(ids)[statement.name])
+      return rows.filter((row) => Object.values(row).some((value) => value !== null && value !== 0))
+    }
+    for (const statement of filtered) {
+      expect([statement.name, await find(statement, [ours.organizationId])]).toEqual([statement.name, []])
+      expect([statement.name, await find(statement, null)]).not.toEqual([statement.name, []])
+    }
   })
 
   it('makes no change from another page, with any of the forms', async () => {

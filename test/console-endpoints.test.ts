@@ -137,17 +137,17 @@ it('removes an endpoint with a large backlog in batches, and none of another end
   expect(left).toEqual([{ endpoint_id: BigInt(other.id) }])
 })
 
-it('shows the last attempts', async () => {
+it('shows the last refused attempts', async () => {
   const { id } = await add()
   await database.query(
     `with answer as (insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), ''))
-     insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
-     values ($1, true, 0, now(), 7, 1, 200, 12, 3, ''), ($1, false, 0, now() - interval '1 minute', 6, 2, null, 10000, 1, 'no response within 10 s')`,
+     insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
+     values ($1, 0, now(), 7, 1, 500, 12, 3, ''), ($1, 1, now() - interval '1 minute', 6, 2, null, 10000, 1, 'no response within 10 s')`,
     [id],
   )
   const { json } = await operator.get(`/api/endpoints/${id}/history`)
   expect(json.attempts).toMatchObject([
-    { wasAccepted: true, status: 200, durationMs: 12, events: 3, attempt: 1, deliveryId: '7', reason: '' },
-    { wasAccepted: false, status: null, reason: 'no response within 10 s' },
+    { status: 500, durationMs: 12, events: 3, attempt: 1, deliveryId: '7', reason: '' },
+    { status: null, reason: 'no response within 10 s' },
   ])
 })

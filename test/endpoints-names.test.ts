@@ -1,25 +1,20 @@
 /** Names of endpoints' hosts: no name server, whatever it answers, delays anything else or leads into the operator's network. */
 import { expect, it } from 'vitest'
 import { HostResolver } from '../src/endpoints/resolver.ts'
-import { parseHosts, parseResolv, searchedNames } from '../src/endpoints/system-names.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { type NameAnswer, startNameServer } from './support/name-server.ts'
 
-const nothing = {
-  read: async () => ({ hosts: parseHosts(''), searchDomains: ['cluster.local'], dotsMin: 5 }),
-}
-
 const startResolver = async (answer: (name: string) => NameAnswer) => {
   const { server, asked } = await startNameServer(answer)
-  return { resolver: new HostResolver([server], nothing), asked }
+  return { resolver: new HostResolver([server]), asked }
 }
 
 it('asks once for a name that many need at the same time, and again after its time to live', async () => {
   const { resolver, asked } = await startResolver(() => ({ address: '192.0.2.1', ttlSeconds: 60 }))
-  const found = await Promise.all([1, 2, 3].map(() => resolver.resolve('shop.example', 1n, false)))
+  const found = await Promise.all([1, 2, 3].map(() => resolver.resolve('shop.example', 1n)))
   expect(found).toEqual(Array(3).fill([{ address: '192.0.2.1', family: 4 }]))
-  await resolver.resolve('SHOP.example', 1n, false)
+  await resolver.resolve('SHOP.example', 1n)
   expect(asked).toEqual(['shop.example'])
 })
 
@@ -29,37 +24,22 @@ it.each<[string, NameAnswer]>([
   ['names the name itself', { cname: 'loop.example' }],
 ])('fails, and remembers that for some seconds, when the name server %s', async (_what, answer) => {
   const { resolver, asked } = await startResolver(() => answer)
-  await expect(resolver.resolve('loop.example', 1n, false)).rejects.toThrow('loop.example')
+  await expect(resolver.resolve('loop.example', 1n)).rejects.toThrow('loop.example')
   const before = asked.length
-  await expect(resolver.resolve('loop.example', 1n, false)).rejects.toThrow('loop.example')
+  await expect(resolver.resolve('loop.example', 1n)).rejects.toThrow('loop.example')
   expect(asked).toHaveLength(before)
 })
 
-it('tries the search domains of the system for private endpoints alone', async () => {
-  const { resolver, asked } = await startResolver((name) =>
-    name === 'bot.shop.cluster.local' ? { address: '10.0.0.9' } : 'none',
-  )
-  expect(await resolver.resolve('bot.shop', 1n, true)).toEqual([{ address: '10.0.0.9', family: 4 }])
-  await expect(resolver.resolve('bot.shop', 1n, false)).rejects.toThrow('bot.shop')
-  expect(asked).toEqual(['bot.shop.cluster.local', 'bot.shop'])
-})
-
-it('reads hosts, search domains and dots as the C library does', () => {
-  const hosts = parseHosts('10.0.0.5 Bot bot.internal # comment\n::1 localhost\nnonsense here\n')
-  expect(hosts.get('bot')).toEqual([{ address: '10.0.0.5', family: 4 }])
-  expect(hosts.get('localhost')).toEqual([{ address: '::1', family: 6 }])
-  expect(parseResolv('nameserver 1.1.1.1\nsearch a.b c\noptions timeout:1 ndots:5\n')).toEqual({
-    searchDomains: ['a.b', 'c'],
-    dotsMin: 5,
-  })
-  expect(searchedNames('x.y', ['a.b'], 1)).toEqual(['x.y', 'x.y.a.b'])
-  expect(searchedNames('x', ['a.b'], 1)).toEqual(['x.a.b', 'x'])
-  expect(searchedNames('x.', ['a.b'], 1)).toEqual(['x.'])
+it('asks for complete names alone, and never for localhost', async () => {
+  const { resolver, asked } = await startResolver(() => 'none')
+  await expect(resolver.resolve('bot.shop', 1n)).rejects.toThrow('bot.shop')
+  expect(await resolver.resolve('localhost', 1n)).toContainEqual({ address: '127.0.0.1', family: 4 })
+  expect(asked).toEqual(['bot.shop'])
 })
 
 it('refuses a public name that leads to a private address, and sends to a private endpoint by its name', async () => {
   const { server } = await startNameServer(() => ({ address: '127.0.0.1' }))
-  const { service, database, tenant, addEndpoint } = await startSending(new HostResolver([server], nothing))
+  const { service, database, tenant, addEndpoint } = await startSending(new HostResolver([server]))
   const receiver = await startReceiver()
   const named = receiver.url.replace('127.0.0.1', 'bot.example')
   await addEndpoint(named)

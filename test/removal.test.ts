@@ -45,8 +45,8 @@ const OTHER_ROWS = [
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
   `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
   `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
-  `insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, duration_ms, reason)
-   select id, false, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,
+  `insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, reason)
+   select id, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
   `insert into job (kind, channel_oa_id, actor_kind, actor, parameters) values ('members.tag', $1, 'token', 'token', '{}')`,
   `insert into account_alert (channel_oa_id, status, passes, since) values ($1, 'broken', 2, now())`,

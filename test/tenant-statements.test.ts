@@ -74,6 +74,21 @@ describe('the statements over members and events', () => {
   })
 })
 
+/** Whether a job or a client also concerns organizations that its operator does not see, and the organizations of a file. */
+const OTHER_PREDICATES = ['lock-job', 'select-foreign-key-of-client', 'select-stored-accounts']
+
+it('operators see rows by visible(), which the planner inlines, and by no predicate of one statement', async () => {
+  const statements = await loadStatements()
+  const byHand = statements.filter(({ text }) => /organization_id (=|<>|!=) (any|all) \(/.test(text))
+  expect(byHand.map(({ name }) => name).sort()).toEqual(OTHER_PREDICATES)
+  const filtered = statements.filter(({ text }) => text.includes('visible('))
+  expect(filtered.length).toBeGreaterThan(25)
+  for (const { name, text } of filtered) {
+    const plan = await load(database, `explain (generic_plan, verbose) ${text}`, [])
+    expect([name, JSON.stringify(plan)]).toEqual([name, expect.not.stringContaining('visible(')])
+  }
+})
+
 it('all statements of the service are valid on the schema', async () => {
   const invalid: string[] = []
   await database.session(async (session) => {

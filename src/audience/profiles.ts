@@ -2,9 +2,9 @@
  * Requests names, pictures and languages of members from the platform in the background. The time at which a profile is due is
  * stored with the member, so instances share the work, and none is lost with an instance.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
+import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
@@ -30,38 +30,25 @@ export class ProfileFiller {
   readonly #database: Database
   readonly #lineApi: LineApi
   readonly #backoffs = new Map<AccountId, Backoff>()
-  readonly #stopped = new AbortController()
   #lastAccountId: AccountId = INT64_MIN
   /** Members found in the current and in the previous round through all accounts. */
   #foundInRound = 0
   #foundInLastRound = 0
-  #running: Promise<void> = Promise.resolve()
 
   constructor(database: Database, lineApi: LineApi) {
     this.#database = database
     this.#lineApi = lineApi
   }
 
-  start(): void {
-    this.#running = this.#run()
-  }
-
-  async stop(): Promise<void> {
-    this.#stopped.abort()
-    await this.#running
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopped
-    while (!signal.aborted) {
-      const count = await this.pass().catch(() => 0)
-      const isIdle = count + this.#foundInRound + this.#foundInLastRound === 0
-      if (isIdle) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
-    }
+  start(): Repetition {
+    return every(IDLE_MS, async (signal) => {
+      const count = await this.pass(signal)
+      return count + this.#foundInRound + this.#foundInLastRound === 0 ? IDLE_MS : 0
+    })
   }
 
   /** Requests the due profiles of the next accounts, and returns their number. Throws DatabaseUnavailable. */
-  async pass(): Promise<number> {
+  async pass(signal = AbortSignal.any([])): Promise<number> {
     const now = Date.now()
     const pausing = new Set([...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id))
     const { members, lastAccountId } = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
@@ -76,7 +63,7 @@ export class ProfileFiller {
     const work = async () => {
       for (const member of queue) {
         // If the result cannot be stored, the profile is due again after its lease.
-        await this.#request(member, accountOf).catch(() => undefined)
+        await this.#request(member, accountOf, signal).catch(() => undefined)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, work))
@@ -91,8 +78,11 @@ export class ProfileFiller {
     this.#foundInRound = 0
   }
 
-  async #request(member: DueMember, accountOf: (id: AccountId) => Promise<Account | null>): Promise<void> {
-    const { signal } = this.#stopped
+  async #request(
+    member: DueMember,
+    accountOf: (id: AccountId) => Promise<Account | null>,
+    signal: AbortSignal,
+  ): Promise<void> {
     if (signal.aborted || this.#isBackingOff(member.channel_oa_id)) return
     const account = await accountOf(member.channel_oa_id).catch((error) => {
       // Otherwise each pass would lease the next members of the account.

@@ -12,6 +12,7 @@ import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
 import type { Secret } from '../config/secret.ts'
 import type { Sender } from '../endpoints/sender.ts'
+import { every, type Repetition } from '../every.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { listFleet } from '../operator/accounts/fleet.ts'
@@ -31,7 +32,7 @@ import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { Heartbeat } from './notifications/heartbeat.ts'
 import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
-import { SecretEncryption } from './secret-encryption.ts'
+import { ENCRYPTION_INTERVAL_MS, encryptPlainSecrets } from './secret-encryption.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -51,15 +52,15 @@ export interface BackgroundParts {
 }
 
 export class Background {
-  readonly #profiles: ProfileFiller
   readonly #monitor: AccountMonitor
   readonly #watch: AccountWatch
   readonly #outbox: Outbox
   readonly #heartbeat: Heartbeat | null
-  readonly #encryption: SecretEncryption
   readonly #sender: Sender
   readonly jobs: JobRunner
-  #timers: NodeJS.Timeout[] = []
+  /** A shutdown waits for these. */
+  #awaited: Repetition[] = []
+  #others: Repetition[] = []
   #isClockWrong = false
   #isStopped = false
 
@@ -76,24 +77,22 @@ export class Background {
       log,
     } = parts
     const { database, ready } = opened
-    this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#watch = new AccountWatch(database, log)
     this.#outbox = new Outbox(database, notificationSender, log)
     this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
-    this.#encryption = new SecretEncryption(database, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
     this.jobs = new JobRunner(database, log, verifier, onQueued, erasureLedger)
-    const maintain = () => {
+    const maintain = async () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
-      Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
+      await Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
         // A shutdown interrupts maintenance. The next start runs it again.
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
       })
     }
-    const record = () => {
-      erasureLedger?.recordAll(database).catch((error: Error) => {
+    const record = async () => {
+      await erasureLedger?.recordAll(database).catch((error: Error) => {
         if (this.#isStopped) return
         const reason = error instanceof LedgerUnwritable ? error.message : error.name
         log.error(`erasures could not be recorded in the ledger (${reason}); the next attempt is in a minute`)
@@ -101,26 +100,21 @@ export class Background {
     }
     const start = () => {
       if (this.#isStopped) return
-      maintain()
-      record()
-      const mark = () => {
-        // While the database is down, there is nothing to record.
-        this.#addCheckpoint(database, log).catch(() => undefined)
+      this.#others = [
+        every(MAINTENANCE_INTERVAL_MS, maintain),
+        every(RECORD_INTERVAL_MS, record),
+        every(CHECKPOINT_INTERVAL_MS, () => this.#addCheckpoint(database, log)),
         // Separate from the checkpoint, which hangs while commits wait for a missing standby.
-        this.#checkReplication(database, log).catch(() => undefined)
-      }
-      mark()
-      this.#timers = [
-        setInterval(maintain, MAINTENANCE_INTERVAL_MS),
-        setInterval(record, RECORD_INTERVAL_MS),
-        setInterval(mark, CHECKPOINT_INTERVAL_MS),
+        every(CHECKPOINT_INTERVAL_MS, () => this.#checkReplication(database, log)),
       ]
-      this.#profiles.start()
+      this.#awaited = [
+        new ProfileFiller(database, verifier.lineApi).start(),
+        every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
+      ]
       this.#monitor.start()
       this.#watch.start()
       this.#outbox.start()
       this.#heartbeat?.start()
-      this.#encryption.start()
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -136,10 +130,10 @@ export class Background {
 
   async stop(): Promise<void> {
     this.#isStopped = true
-    for (const timer of this.#timers) clearInterval(timer)
+    for (const { stop } of this.#others) void stop()
     const notifying = [this.#watch.stop(), this.#outbox.stop(), this.#heartbeat?.stop()]
-    const monitoring = [this.#monitor.stop(), this.#encryption.stop(), ...notifying]
-    await Promise.all([this.#profiles.stop(), ...monitoring, this.#sender.stop(), this.jobs.stop()])
+    const awaited = this.#awaited.map(({ stop }) => stop())
+    await Promise.all([...awaited, this.#monitor.stop(), ...notifying, this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {

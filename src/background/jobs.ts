@@ -1,8 +1,8 @@
 /** Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { AppError } from '../errors.ts'
+import { every, type Repetition } from '../every.ts'
 import type { JobKind } from '../operator/jobs/job.ts'
 import { LANES } from '../operator/jobs/kinds.ts'
 import type { Platform, Step } from '../operator/jobs/step.ts'
@@ -24,10 +24,7 @@ export class JobRunner {
   readonly #platform: Platform | null
   readonly #onQueued: Step['onQueued'] | undefined
   readonly #erasureLedger: ErasureLedger | null
-  readonly #stopped = new AbortController()
-  /** of each lane that sleeps */
-  readonly #idle = new Set<AbortController>()
-  #running: Promise<unknown> = Promise.resolve()
+  #lanes: Repetition[] = []
 
   /**
    * @param platform null: no job that calls LINE can run
@@ -49,35 +46,25 @@ export class JobRunner {
   }
 
   start(): void {
-    this.#running = Promise.all(LANES.map((kinds) => this.#run(kinds)))
+    this.#lanes = LANES.map((kinds) => {
+      let pauseMs = IDLE_MS
+      return every(IDLE_MS, async () => {
+        const hasWorked = await this.#takeTurn(kinds)
+        const currentMs = hasWorked ? 0 : pauseMs
+        pauseMs = hasWorked ? FIRST_PAUSE_MS : Math.min(IDLE_MS, 2 * pauseMs)
+        return currentMs
+      })
+    })
   }
 
   /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
   async stop(): Promise<void> {
-    this.#stopped.abort()
-    this.wake()
-    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
+    await Promise.all(this.#lanes.map(({ stop }) => stop(STOP_MAX_MS)))
   }
 
   /** A job was started in this process. */
   readonly wake = (): void => {
-    for (const idle of this.#idle) idle.abort()
-  }
-
-  async #run(kinds: readonly JobKind[]): Promise<void> {
-    let pauseMs = IDLE_MS
-    while (!this.#stopped.signal.aborted) {
-      // A job that is stored during the last look for one also ends the sleep.
-      const idle = new AbortController()
-      this.#idle.add(idle)
-      const worked = await this.#takeTurn(kinds)
-      if (worked) pauseMs = FIRST_PAUSE_MS
-      else {
-        await sleep(pauseMs, undefined, { signal: idle.signal }).catch(() => undefined)
-        pauseMs = Math.min(IDLE_MS, 2 * pauseMs)
-      }
-      this.#idle.delete(idle)
-    }
+    for (const { wake } of this.#lanes) wake()
   }
 
   async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {

@@ -1,8 +1,7 @@
 /** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import type { HostResolver, Share } from './resolver.ts'
-import type { Address } from './system-names.ts'
+import type { Address, HostResolver, Share } from './resolver.ts'
 
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
 const PUBLIC_IPV6 = ipaddr.parseCIDR('2000::/3')
@@ -54,7 +53,7 @@ export function lookupWith(
       else if (all) callback(null, usable)
       else callback(null, first.address, first.family)
     }
-    resolver.resolve(name, share, allowPrivateNetwork).then(respond, (error) => callback(error, []))
+    resolver.resolve(name, share).then(respond, (error) => callback(error, []))
   }
 }
 

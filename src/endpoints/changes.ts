@@ -2,7 +2,7 @@
  * Queues changes of members in endpoint_delivery. Each `members` endpoint follows the delta feed of its account. Endpoints take turns
  * in the order of their ids, with a bounded number of changes each.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
@@ -96,49 +96,28 @@ interface StepRow extends Row {
   moved: string[]
 }
 
-export class Feeds {
-  readonly #database: Transactions
-  readonly #onMoved: (endpointIds: bigint[]) => void
-  #stopping = new AbortController()
-  #running: Promise<void> = Promise.resolve()
+/** @param onMoved receives the endpoints with new deliveries */
+export function followFeeds(database: Transactions, onMoved: (endpointIds: bigint[]) => void): Repetition {
+  return every(RETRY_MS, (signal) => moveAll(database, onMoved, signal))
+}
 
-  /** @param onMoved receives the endpoints with new deliveries */
-  constructor(database: Transactions, onMoved: (endpointIds: bigint[]) => void) {
-    this.#database = database
-    this.#onMoved = onMoved
+/** Gives each endpoint one turn. Returns the pause before the next round. */
+async function moveAll(
+  database: Transactions,
+  onMoved: (endpointIds: bigint[]) => void,
+  signal: AbortSignal,
+): Promise<number> {
+  const startedAtMs = performance.now()
+  let movedCount = 0
+  let lastId: bigint | null = INT64_MIN
+  while (lastId !== null && !signal.aborted) {
+    const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
+    // All changes below change_horizon() are visible, so no change can appear before the newest one that was taken.
+    const [row]: Array<StepRow | undefined> = await database.query<StepRow>(takeChanges, values)
+    const moved = (row?.moved ?? []).map(BigInt)
+    movedCount += moved.length
+    if (moved.length > 0) onMoved(moved)
+    lastId = row?.last_id ?? null
   }
-
-  start(): void {
-    this.#stopping = new AbortController()
-    this.#running = this.#run(this.#stopping.signal)
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#running
-  }
-
-  async #run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      const pauseMs = await this.#round(signal).catch(() => RETRY_MS)
-      await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
-    }
-  }
-
-  /** Gives each endpoint one turn. Returns the pause before the next round. */
-  async #round(signal: AbortSignal): Promise<number> {
-    const startedAtMs = performance.now()
-    let movedCount = 0
-    let lastId: bigint | null = INT64_MIN
-    while (lastId !== null && !signal.aborted) {
-      const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
-      // All changes below change_horizon() are visible, so no change can appear before the newest one that was taken.
-      const [row]: Array<StepRow | undefined> = await this.#database.query<StepRow>(takeChanges, values)
-      const moved = (row?.moved ?? []).map(BigInt)
-      movedCount += moved.length
-      if (moved.length > 0) this.#onMoved(moved)
-      lastId = row?.last_id ?? null
-    }
-    return movedCount > 0 ? 0 : Math.max(PAUSE_MS, PAUSE_PER_ROUND * (performance.now() - startedAtMs))
-  }
+  return movedCount > 0 ? 0 : Math.max(PAUSE_MS, PAUSE_PER_ROUND * (performance.now() - startedAtMs))
 }

@@ -1,13 +1,12 @@
 /**
  * Resolves the host names of endpoints with c-ares. dns.lookup would use getaddrinfo, which occupies one of the process's four
- * threads until the name server responds (decision 45).
+ * threads until the name server responds (decision 45). So /etc/hosts and search domains do not count.
  *
  * Concurrent lookups of a name by one account share one query, which ends within LOOKUP_MAX_MS. Results and failures are cached.
  */
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
-import { type Address, HostsFile, type SystemNames, searchedNames } from './system-names.ts'
 
 /** Less than the 10 s of a request, which has to connect afterwards. */
 const LOOKUP_MAX_MS = 5_000
@@ -23,6 +22,17 @@ const CACHED_MAX_MS = 300_000
 const FAILURE_CACHED_MS = 5_000
 /** Concurrent lookups of this process, each with two queries. An account may use as many as it leaves free. */
 const LOOKUPS_MAX = 64
+
+/** RFC 6761: localhost is never queried from a name server. */
+const LOOPBACK: Address[] = [
+  { address: '127.0.0.1', family: 4 },
+  { address: '::1', family: 6 },
+]
+
+export interface Address {
+  address: string
+  family: 4 | 6
+}
 
 export class UnresolvedName extends Error {
   override readonly name = 'UnresolvedName'
@@ -40,7 +50,6 @@ interface Waiting {
 
 export class HostResolver {
   readonly #servers: string[] | null
-  readonly #system: SystemNames
   readonly #cache = new LRUCache<string, Address[] | UnresolvedName>({ max: NAMES_MAX })
   readonly #running = new Map<string, Promise<Address[]>>()
   readonly #runningOf = new Map<Share, number>()
@@ -48,36 +57,27 @@ export class HostResolver {
   #started = 0
 
   /** @param servers name servers as `address:port`; null: the system's */
-  constructor(servers: string[] | null = null, system: SystemNames = new HostsFile()) {
+  constructor(servers: string[] | null = null) {
     this.#servers = servers
-    this.#system = system
   }
 
-  /**
-   * Returns the addresses of a name, at least one. Rejects with UnresolvedName, also if the name server does not respond.
-   * @param isPrivate whether the search domains of the system are used
-   */
-  async resolve(name: string, share: Share, isPrivate: boolean): Promise<Address[]> {
+  /** Returns the addresses of a name, at least one. Rejects with UnresolvedName, also if the name server does not respond. */
+  async resolve(name: string, share: Share): Promise<Address[]> {
     const family = isIP(name)
     if (family !== 0) return [{ address: name, family: family as 4 | 6 }]
-    const key = `${isPrivate} ${name.toLowerCase()}`
+    const key = name.toLowerCase()
+    if (key === 'localhost') return LOOPBACK
     const cached = this.#cache.get(key)
     if (cached instanceof UnresolvedName) throw cached
     if (cached !== undefined) return cached
     // Per account, so that an account waits only for its own lookups.
     const place = `${share} ${key}`
-    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, share, isPrivate)
+    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, share)
     this.#running.set(place, running)
     return running
   }
 
-  async #resolveNow(
-    place: string,
-    key: string,
-    name: string,
-    share: Share,
-    isPrivate: boolean,
-  ): Promise<Address[]> {
+  async #resolveNow(place: string, key: string, name: string, share: Share): Promise<Address[]> {
     try {
       await this.#takePlace(share)
       try {
@@ -85,7 +85,7 @@ export class HostResolver {
         const cached = this.#cache.get(key)
         if (cached instanceof UnresolvedName) throw cached
         if (cached !== undefined) return cached
-        const { addresses, ttlMs } = await this.#query(name, isPrivate)
+        const { addresses, ttlMs } = await this.#query(name)
         this.#cache.set(key, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
         return addresses
       } finally {
@@ -102,10 +102,7 @@ export class HostResolver {
     }
   }
 
-  async #query(name: string, isPrivate: boolean): Promise<Found> {
-    const { hosts, searchDomains, dotsMin } = await this.#system.read()
-    const listed = hosts.get(name.toLowerCase().replace(/\.$/, ''))
-    if (listed !== undefined) return { addresses: listed, ttlMs: 0 }
+  async #query(name: string): Promise<Found> {
     // A separate resolver, because cancel() ends all queries of a resolver.
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES })
     if (this.#servers !== null) resolver.setServers(this.#servers)
@@ -115,12 +112,8 @@ export class HostResolver {
       resolver.cancel()
     }, LOOKUP_MAX_MS)
     try {
-      const names = isPrivate ? searchedNames(name, searchDomains, dotsMin) : [name]
-      for (const candidate of names) {
-        const found = await queryBothFamilies(resolver, candidate)
-        if (found !== null) return found
-        if (isLate) break
-      }
+      const found = await queryBothFamilies(resolver, name)
+      if (found !== null) return found
     } finally {
       clearTimeout(timer)
       resolver.cancel()

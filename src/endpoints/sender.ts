@@ -15,6 +15,7 @@
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type SecretKeys, UnreadableSecret } from '../config/secret-keys.ts'
+import type { Repetition } from '../every.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -22,7 +23,7 @@ import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { RefusedUrl } from './address.ts'
 import { Attempt } from './attempt.ts'
 import { pauseEndpoint } from './backlog.ts'
-import { Feeds } from './changes.ts'
+import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
 import type { AttemptResult } from './history.ts'
@@ -60,10 +61,11 @@ export class Sender {
   readonly #connection: PinnedConnection
   readonly #queue = new Queue<Item>()
   readonly #claims: Claims
-  readonly #feeds: Feeds
+  readonly #database: Database
   readonly #contents: Contents
   readonly #settlements: Settlements
   readonly #targets: Targets
+  #feeds: Repetition | null = null
   #timer: NodeJS.Timeout | undefined
   #polling: Promise<void> | null = null
   #isStopped = true
@@ -75,7 +77,7 @@ export class Sender {
     this.#secretKeys = database.secretKeys
     this.#connection = database.pin()
     this.#claims = new Claims(this.#connection, this.#queue)
-    this.#feeds = new Feeds(database, (endpointIds) => this.expect(endpointIds))
+    this.#database = database
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
     this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
@@ -84,14 +86,14 @@ export class Sender {
   start(): void {
     this.#isStopped = false
     this.#timer = setInterval(() => this.#poll(), POLL_MS)
-    this.#feeds.start()
+    this.#feeds = followFeeds(this.#database, (endpointIds) => this.expect(endpointIds))
   }
 
   /** Stops polling, returns leases of deliveries that have not begun, and waits up to STOP_MAX_MS for requests in flight. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#isStopped = true
-    await Promise.all([this.#feeds.stop(), this.#polling])
+    await Promise.all([this.#feeds?.stop(), this.#polling])
     for (const item of this.#queue.clear()) this.#settlements.release(item)
     const deadlineMs = performance.now() + STOP_MAX_MS
     while (this.#queue.inFlight > 0 && performance.now() < deadlineMs) await sleep(20)

@@ -5,8 +5,8 @@ import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
 import { completeDeliveries, postponeDeliveries, releaseDeliveries } from './backlog.ts'
-import { type AttemptResult, bindResults, Sample } from './history.ts'
-import type { EndpointResponse } from './post.ts'
+import { type AttemptResult, bindResults } from './history.ts'
+import { type EndpointResponse, isAccepted } from './post.ts'
 
 const SETTLE_MS = 20
 const RETRY_MS = 1_000
@@ -39,7 +39,7 @@ interface Ended {
   released: LeasedDelivery[]
   /** the last one of each endpoint */
   responses: Map<bigint, EndpointResponse>
-  attempts: AttemptResult[]
+  refused: AttemptResult[]
 }
 
 const nothing = (): Ended => ({
@@ -47,12 +47,11 @@ const nothing = (): Ended => ({
   postponed: [],
   released: [],
   responses: new Map(),
-  attempts: [],
+  refused: [],
 })
 
 export class Settlements {
   readonly #connection: PinnedConnection
-  readonly #sample = new Sample()
   #ended = nothing()
   #timer: NodeJS.Timeout | null = null
 
@@ -77,10 +76,10 @@ export class Settlements {
     this.#settleSoon(SETTLE_MS)
   }
 
-  /** Stores the result with the delivery, for operators. */
+  /** Stores the result for operators. */
   note(result: AttemptResult): void {
     this.#ended.responses.set(result.delivery.endpointId, result.response)
-    if (this.#sample.takes(result)) this.#ended.attempts.push(result)
+    if (!isAccepted(result.response)) this.#ended.refused.push(result)
   }
 
   async settle(): Promise<void> {
@@ -92,13 +91,13 @@ export class Settlements {
       await this.#connection.pipelineIdempotent(statements)
     } catch {
       // The database is down. Deliveries that are not settled when their leases end are sent again.
-      const { completed, postponed, released, responses, attempts } = this.#ended
+      const { completed, postponed, released, responses, refused } = this.#ended
       this.#ended = {
         completed: [...ended.completed, ...completed],
         postponed: [...ended.postponed, ...postponed],
         released: [...ended.released, ...released],
         responses: new Map([...ended.responses, ...responses]),
-        attempts: [...ended.attempts, ...attempts],
+        refused: [...ended.refused, ...refused],
       }
       this.#settleSoon(RETRY_MS)
     }
@@ -113,9 +112,9 @@ export class Settlements {
 }
 
 /** Results of endpoints are first, because the removal of an endpoint locks them before its deliveries. */
-function statementsFor({ completed, postponed, released, responses, attempts }: Ended): BoundStatement[] {
+function statementsFor({ completed, postponed, released, responses, refused }: Ended): BoundStatement[] {
   const statements: BoundStatement[] = []
-  if (responses.size > 0) statements.push(bindResults(responses, attempts))
+  if (responses.size > 0) statements.push(bindResults(responses, refused))
   if (completed.length > 0) {
     const changes = int8Array(completed.map(({ change }) => change))
     const values = [...keysOf(completed.map(({ delivery }) => delivery)), changes]

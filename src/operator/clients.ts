@@ -81,11 +81,11 @@ const selectClientDetails = statement('select-client-details')`
            ${isExpired('c')} as "isExpired",
            to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
            (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active'
-               and not ${isExpired('k')} and ($4::bigint[] is null or k.organization_id = any ($4)))::int as "activeKeys"
+               and not ${isExpired('k')} and visible(k.organization_id, $4))::int as "activeKeys"
       from api_client c
      where ($1::bigint is null or c.id = $1) and c.id > $2
        and ($4::bigint[] is null
-            or exists (select from api_key k where k.api_client_id = c.id and k.organization_id = any ($4)))
+            or exists (select from api_key k where k.api_client_id = c.id and visible(k.organization_id, $4)))
      order by c.id
      limit $3`
 
@@ -137,7 +137,7 @@ const selectKeyDetails = statement('select-key-details')`
       join api_client c on c.id = k.api_client_id
       left join official_account a on a.id = k.channel_oa_id and a.organization_id = k.organization_id
      where ($1::bigint is null or k.api_client_id = $1) and ($2::bigint is null or k.channel_oa_id = $2) and k.id > $3
-       and ($5::bigint[] is null or k.organization_id = any ($5))
+       and visible(k.organization_id, $5)
      order by k.id
      limit $4`
 

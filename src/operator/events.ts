@@ -69,7 +69,7 @@ const selectUnapplied = statement('select-unapplied')`
         where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
         order by id desc limit $4) e
      where a.id between coalesce($1::bigint, '-9223372036854775808') and coalesce($1, 9223372036854775807)
-       and ($5::bigint[] is null or a.organization_id = any ($5))
+       and visible(a.organization_id, $5)
      order by e.id desc
      limit $4`
 
@@ -106,7 +106,7 @@ const selectReasonsOfOrganizations = statement('select-failure-reasons-of-organi
               from official_account a
              cross join lateral (
                select failure from event where channel_oa_id = a.id and failure is not null limit $2) e
-             where a.organization_id = any ($3) and ($1::bigint is null or a.id = $1)
+             where visible(a.organization_id, $3) and ($1::bigint is null or a.id = $1)
              limit $2) e
      group by failure
      order by count(*) desc, failure`
@@ -129,9 +129,7 @@ const selectEvent = statement('select-event')`
            to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
            to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
       from stored_event e
-     where id = $1
-       and ($2::bigint[] is null
-            or exists (select from official_account where id = e.channel_oa_id and organization_id = any ($2)))`
+     where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
 
 export async function findEvent(
   database: Queryable,
@@ -157,8 +155,7 @@ const countUnappliedEvents = statement('count-unapplied')`
     select count(*)::int as count
       from (select 1 from event
              where failure is not null and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
-               and ($4::bigint[] is null
-                    or (select organization_id from official_account where id = channel_oa_id) = any ($4))
+               and visible((select organization_id from official_account where id = channel_oa_id), $4)
              limit $3) e`
 
 /** Counts the events that could not be applied. Null: more than COUNTED_MAX. */
@@ -187,8 +184,7 @@ const selectNextUnapplied = statement('select-next-unapplied')`
       from event
      where failure is not null and (channel_oa_id, id) > ($3, $4)
        and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
-       and ($6::bigint[] is null
-            or (select organization_id from official_account where id = channel_oa_id) = any ($6))
+       and visible((select organization_id from official_account where id = channel_oa_id), $6)
      order by channel_oa_id, id
      limit $5`
 

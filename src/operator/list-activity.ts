@@ -52,7 +52,7 @@ const NAMES = `left join lateral (select name from organization where id = l.org
                  when 'notification_channel' then (select name from notification_channel where id = l.object_id::bigint)
                end as name offset 0) n on true`
 
-const IS_VISIBLE = `($1::bigint[] is null or organization_id = any ($1)) and id < $2`
+const IS_VISIBLE = `visible(organization_id, $1) and id < $2`
 const MATCHES = `($4::text is null or action like $4 || '%')
                and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
 /** The end of every list. */

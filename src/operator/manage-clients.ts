@@ -134,7 +134,7 @@ export async function isClientOf(
 /** $1 key id bigint; $2 organization ids bigint[], null: all */
 const selectKey = statement('select-key-of-organizations')`
     select organization_id as "organizationId", channel_oa_id as "accountId", api_client_id as client
-      from api_key where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+      from api_key where id = $1 and visible(organization_id, $2)`
 
 type Key = { organizationId: OrganizationId; accountId: AccountId; client: bigint }
 

@@ -5,11 +5,9 @@
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { statement } from '../postgres/statement.ts'
 
-const IS_VISIBLE = '($1::bigint[] is null or a.organization_id = any ($1))'
-
 const ACCOUNT_OF_MEMBER = `
       join lateral (
-        select id, name from official_account a where a.id = m.channel_oa_id and ${IS_VISIBLE} offset 0) a on true`
+        select id, name from official_account a where a.id = m.channel_oa_id and visible(a.organization_id, $1) offset 0) a on true`
 
 /** Driven by audience_member_any_user. $2 user ids text[]; $3 maximum number of rows int */
 export const selectByUserIds = statement('search-by-user-ids')`
@@ -42,7 +40,7 @@ const NEXT_ACCOUNTS = `
     with examined as materialized (
       select id, organization_id, name from official_account where id > $2 order by id limit ${EXAMINED_MAX}
     ), visible as materialized (
-      select id, name from examined a where ${IS_VISIBLE} order by id limit $3
+      select id, name from examined a where visible(a.organization_id, $1) order by id limit $3
     ), next as (
       select case when (select count(*) from visible) = $3 then (select max(id) from visible)
                   when (select count(*) from examined) = ${EXAMINED_MAX} then (select max(id) from examined)
@@ -66,16 +64,20 @@ export const selectByName = statement('search-by-name')`${NEXT_ACCOUNTS}
             limit $5) m ${withTrackedActivity}
          limit $5) found on true`
 
-/** Driven by the primary key of event_key. $4 key uuid */
+/** Driven by the primary key of event_key, and then by event_account: one transaction stores a key and its event. $4 key uuid */
 export const selectByEventKey = statement('search-by-event-key')`${NEXT_ACCOUNTS}
     select next.id as next, found.*
       from next
       left join (
         select a.id as "accountId", a.name as "accountName",
-               to_char(k.received_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt"
+               to_char(k.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+               e.id, e.kind, e.user_id as "userId", e.failure
           from visible a
          cross join lateral (
            select received_at from event_key where channel_oa_id = a.id and key = $4 offset 0) k
+          left join lateral (
+            select * from event where channel_oa_id = a.id and received_at > '-infinity' and received_at = k.received_at and key = $4
+            offset 0) e on true
          limit $5) found on true`
 
 /** Reads all accounts. $2 text; $3 account id bigint or null; $4 maximum number of rows int */
@@ -83,35 +85,8 @@ export const selectAccounts = statement('search-visible-accounts')`
     select a.id, a.name, a.basic_id as "basicId", a.channel_id as "channelId", o.name as "organizationName"
       from (select id, organization_id, name, basic_id, channel_id, login_channel_id, bot_user_id,
                    strpos(lower(name), lower($2)) as position, strpos(lower(basic_id), lower($2)) as basic_position
-              from official_account a where ${IS_VISIBLE} offset 0) a
+              from official_account a where visible(a.organization_id, $1) offset 0) a
       join lateral (select name from organization where id = a.organization_id offset 0) o on true
      where a.id = $3 or $2 in (a.channel_id, a.login_channel_id, a.bot_user_id) or a.position > 0 or a.basic_position > 0
      order by a.position = 0 and coalesce(a.basic_position, 0) = 0 desc, a.position = 1 desc, a.name, a.id
      limit $4`
-
-/**
- * No index leads from a key to its event, but the BRIN indexes lead from an id to its event, and ids grow with the time of receipt.
- * So `near` bisects the ids by that time. Each step reads one event. Flushes that run at the same time may mix 10,000 ids. 20,000
- * events after the time are read, which is the first minute of 300 events a second.
- *
- * $2 key uuid; $3 about the time of receipt timestamptz; $4 greatest event id bigint
- */
-export const selectEventByKey = statement('search-event-by-key')`
-    with recursive near (low, high, steps) as (
-      select 0::bigint, $4::bigint + 1, 0
-       union all
-      select case when e.is_before then e.id else n.low end,
-             case when e.id is null then n.middle when e.is_before then n.high else least(n.high, e.id + 1) end,
-             n.steps + 1
-        from (select *, low + (high - low) / 2 as middle from near where high - low > 1000 and steps < 64) n
-        left join lateral (
-          select id, received_at < $3::timestamptz as is_before
-            from event where id >= n.middle and id < n.high limit 1) e on true
-    )
-    select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind, e.user_id as "userId", e.failure,
-           to_char(e.occurred_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           to_char(e.received_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt"
-      from (select low - 10000 as low, high + 20000 as high from near order by steps desc limit 1) n
-     cross join lateral (select * from event where id > n.low and id < n.high and key = $2 offset 0) e
-      join official_account a on a.id = e.channel_oa_id
-     where ${IS_VISIBLE}`

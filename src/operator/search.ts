@@ -10,7 +10,6 @@ import { INT64_MIN, parsePathId } from '../http/path-id.ts'
 import { ulidKey } from '../intake/event-key.ts'
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
-import { lastEventId } from './events.ts'
 import { type Activity, listActivityOfRequest } from './list-activity.ts'
 import {
   selectAccounts,
@@ -18,7 +17,6 @@ import {
   selectByExternalId,
   selectByName,
   selectByUserIds,
-  selectEventByKey,
 } from './search-statements.ts'
 
 /** A name is searched in one walk, and an event in another one. */
@@ -177,31 +175,12 @@ function peopleOf(rows: MemberRow[]): FoundPerson[] {
   }))
 }
 
-/**
- * A key is the ULID of LINE's webhook event id. Most events are received within seconds of its time. A later one, and one whose
- * retention has ended, is found by the key that its account keeps.
- */
-async function searchEvents(each: Search): Promise<Pick<Walk<FoundEvent>, 'found' | 'isComplete'>> {
-  const { reads, text, organizationIds } = each
-  const key = ulidKey(text)
-  if (key === null) return NOTHING
-  const id = key.toString('hex')
-  const lastId = await lastEventId(reads)
-  const findAround = (time: string) =>
-    reads.query<FoundEvent>(selectEventByKey, [organizationIds, id, time, lastId])
-  const found = await findAround(new Date(key.readUIntBE(0, 6)).toISOString())
-  if (found.length > 0) return { found, isComplete: true }
-  const received = await walkAccounts<KeyRow>(each, selectByEventKey, KEYS_PER_STATEMENT, id)
-  for (const { accountId, accountName, receivedAt } of received.found.slice(0, EVENTS_MAX)) {
-    const stored = (await findAround(receivedAt)).find((event) => event.accountId === accountId)
-    const absent = { accountId, accountName, receivedAt, id: null, kind: null, userId: null, failure: null }
-    found.push(stored ?? absent)
-  }
-  return { found, isComplete: received.isComplete }
-}
-
-interface KeyRow extends AccountRow {
-  receivedAt: string
+/** A key is the ULID of LINE's webhook event id. It is stored longer than its event. */
+async function searchEvents(each: Search): Promise<Walk<FoundEvent>> {
+  const key = ulidKey(each.text)?.toString('hex')
+  return key === undefined
+    ? NOTHING
+    : walkAccounts<FoundEvent>(each, selectByEventKey, KEYS_PER_STATEMENT, key)
 }
 
 interface AccountRow extends Row {
@@ -233,7 +212,7 @@ async function walkAccounts<R extends AccountRow>(
     const values = [organizationIds, after, accountsPerStatement, value, ROWS_MAX]
     const rows = await reads.query<R & { next: bigint | null }>(statement, values).catch(requireTimeout)
     if (rows === null) return { found, hasMore: false, isComplete: false }
-    found.push(...rows.filter(({ accountName }) => accountName !== null))
+    for (const { next: _, ...row } of rows) if (row.accountName !== null) found.push(row as unknown as R)
     const [{ next = null } = {}] = rows
     if (found.length >= ROWS_MAX || next === null) {
       return { found, hasMore: found.length >= ROWS_MAX, isComplete: true }

@@ -74,8 +74,8 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await database.query(
       `with answer as (
          insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), 'no response within 10 s'))
-       insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, duration_ms, events, reason)
-       values ($1, false, 0, now(), 1, 3, 10000, 1, 'no response within 10 s')`,
+       insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, events, reason)
+       values ($1, 0, now(), 1, 3, 10000, 1, 'no response within 10 s')`,
       [row?.id],
     )
     const page = await visitConsole(browser, url, {

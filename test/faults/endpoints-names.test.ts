@@ -59,9 +59,9 @@ it('resolves a name for others although the names in front of it in the queue of
     name.startsWith('dead') ? 'silent' : { address: '93.184.216.34' },
   )
   const resolver = new HostResolver([names.server])
-  for (let n = 0; n < 64; n += 1) resolver.resolve(`dead${n}.example`, 1n, false).catch(() => undefined)
-  const ofFirst = resolver.resolve('hooks.example', 1n, false).catch(() => 'no place')
-  await expect(resolver.resolve('hooks.example', 2n, false)).resolves.toHaveLength(1)
+  for (let n = 0; n < 64; n += 1) resolver.resolve(`dead${n}.example`, 1n).catch(() => undefined)
+  const ofFirst = resolver.resolve('hooks.example', 1n).catch(() => 'no place')
+  await expect(resolver.resolve('hooks.example', 2n)).resolves.toHaveLength(1)
   await ofFirst
-  await expect(resolver.resolve('hooks.example', 3n, false)).resolves.toHaveLength(1)
+  await expect(resolver.resolve('hooks.example', 3n)).resolves.toHaveLength(1)
 })

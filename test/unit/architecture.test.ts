@@ -21,6 +21,7 @@ const folderOf = (file: string) => file.split('/')[0] as string
 /** Files that any other may import, beside those of src/config/. */
 const LEAVES = [
   'errors.ts',
+  'every.ts',
   'http/typebox.ts',
   'line-api/line-day.ts',
   'observability/facts.ts',

@@ -1,4 +1,4 @@
-/** The last attempts to send to an endpoint. */
+/** The last refused attempts to send to an endpoint. */
 import { useState } from 'preact/hooks'
 import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
@@ -88,7 +88,7 @@ function AttemptResponse({
 
 function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: Attempt) => void }) {
   const { t, number } = useLocalized()
-  const { startedAt, wasAccepted, status, reason, ...rest } = attempt
+  const { startedAt, status, reason, ...rest } = attempt
   const duration = t.endpoints.milliseconds(number(rest.durationMs))
   const events = rest.events === null ? '–' : number(rest.events)
   return (
@@ -98,8 +98,7 @@ function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: A
       </th>
       <td>
         <span class="response">
-          <span class={`tag ${wasAccepted ? 'good' : 'bad'}`}>{status ?? t.endpoints.noResponse}</span>{' '}
-          <span>{reason}</span>
+          <span class="tag bad">{status ?? t.endpoints.noResponse}</span> <span>{reason}</span>
         </span>
         <div class="sub narrow-only">
           {[duration, t.endpoints.eventsOf(events), t.endpoints.attemptOf(number(rest.attempt))].join(' · ')}

@@ -55,14 +55,7 @@ export function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart 
 function Presets({ id, onChoose }: { id: string; onChoose: (range: TimeRange) => void }) {
   const { t } = useLocalized()
   const { data } = useQuery<{ attempts: Array<Json<DeliveryAttempt>> }>(`/api/endpoints/${id}/history`)
-  const firstRefused = useMemo(
-    () =>
-      data?.attempts
-        .filter(({ wasAccepted }) => !wasAccepted)
-        .map(({ startedAt }) => startedAt)
-        .sort()[0],
-    [data],
-  )
+  const firstRefused = useMemo(() => data?.attempts.map(({ startedAt }) => startedAt).sort()[0], [data])
   return (
     <fieldset class="chips">
       <legend class="visually-hidden">{t.again.presets}</legend>

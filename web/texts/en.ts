@@ -752,9 +752,8 @@ export const en = {
     testResponse: 'Response',
     testCut: 'Only the beginning of the response is shown.',
     history: 'History',
-    historyLead:
-      'The last accepted and the last refused attempts. A busy endpoint shows a sample of the accepted ones.',
-    historyEmpty: 'No attempt yet.',
+    historyLead: 'The last 25 attempts that the endpoint did not accept.',
+    historyEmpty: 'No refused attempt yet.',
     time: 'Time',
     response: 'Response',
     duration: 'Duration',

@@ -84,7 +84,7 @@ export const listDeliveries = tool(
     name: 'list_deliveries',
     title: 'List deliveries to an endpoint',
     description:
-      'Lists the failed (or waiting) deliveries of one endpoint, oldest first, with the last response of each, and the last attempts. The contents of deliveries are never shown.',
+      'Lists the failed (or waiting) deliveries of one endpoint, oldest first, with the last response of each, and the last refused attempts. The contents of deliveries are never shown.',
   },
   {
     endpointId: Id('id of the endpoint'),

@@ -35,7 +35,7 @@ export type AccountMatch = {
 const selectMatches = statement('search-accounts')`
     select a.id, a.name, a.basic_id as "basicId", o.name as "organizationName"
       from official_account a join organization o on o.id = a.organization_id
-     where ($3::bigint[] is null or a.organization_id = any ($3))
+     where visible(a.organization_id, $3)
        and ($1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1)
      order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
      limit $2`
@@ -75,7 +75,7 @@ const selectAccountDetails = statement('select-account-details')`
            coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
            coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"
       from official_account
-     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+     where id = $1 and visible(organization_id, $2)`
 
 /** Includes the two identifiers that callbacks and web pages need. Null if the account does not exist. */
 export async function findAccountDetails(

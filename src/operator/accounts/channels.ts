@@ -20,7 +20,7 @@ export type ChannelOwner = {
 const selectOwners = statement('select-accounts-of-channels')`
     select a.id, a.channel_id as "channelId", a.name, o.id as "organizationId", o.name as "organizationName"
       from official_account a join organization o on o.id = a.organization_id
-     where a.channel_id = any ($1::text[]) and ($2::bigint[] is null or a.organization_id = any ($2))
+     where a.channel_id = any ($1::text[]) and visible(a.organization_id, $2)
      order by a.id desc`
 
 /**

@@ -9,7 +9,7 @@ import { recordOrganization } from './organizations.ts'
 /** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
 const selectOrganizations = statement('select-organizations-by-id-or-name')`
     select id, name from organization
-     where (id = any ($1::bigint[]) or name = any ($2::text[])) and ($3::bigint[] is null or id = any ($3))
+     where (id = any ($1::bigint[]) or name = any ($2::text[])) and visible(id, $3)
      order by id`
 
 interface FileOrganizations {

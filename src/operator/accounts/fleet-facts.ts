@@ -163,7 +163,7 @@ const selectFleet = statement('select-fleet')`
          where p.channel_oa_id = a.id) endpoints on true
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
      where a.id = any (array(select id from official_account
-                               where id >= $1 and ($3::bigint[] is null or organization_id = any ($3))
+                               where id >= $1 and visible(organization_id, $3)
                                  and is_being_removed is not true
                                order by id limit $2))
      order by a.id`

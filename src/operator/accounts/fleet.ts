@@ -124,7 +124,7 @@ export interface FleetCharts {
 const selectCharts = statement('select-fleet-charts')`
     select a.id, hour.ages as "hourAges", hour.deliveries, day.ages as "dayAges", day.following
       from (select id from official_account
-             where id = any ($1) and ($4::bigint[] is null or organization_id = any ($4))) a
+             where id = any ($1) and visible(organization_id, $4)) a
      cross join lateral (
        select coalesce(array_agg(extract(epoch from date_trunc('hour', now()) - h.hour)::int / 3600), '{}') as ages,
               coalesce(array_agg(h.deliveries::float8), '{}') as deliveries

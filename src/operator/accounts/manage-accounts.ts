@@ -91,7 +91,7 @@ export async function addAccountIn(
 const lockAccount = statement('lock-account-of-operator')`
     select id, organization_id as "organizationId", to_jsonb(account) - 'person_key' as columns
       from official_account account
-     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))
+     where id = $1 and visible(organization_id, $2)
        for no key update`
 
 /** $1 account id bigint. The stored outcome belongs to the previous credentials. */
@@ -185,7 +185,7 @@ export async function verifyAccount(
 const selectVisible = statement('select-account-of-operator')`
     select id, organization_id as "organizationId", name
       from official_account
-     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+     where id = $1 and visible(organization_id, $2)`
 
 export type VisibleAccount = { id: AccountId; organizationId: OrganizationId; name: string }
 

@@ -14,7 +14,7 @@ const selectOrganizations = statement('select-organizations')`
     select id, name,
            (select count(*)::int from official_account where organization_id = o.id) as accounts
       from organization o
-     where $1::bigint[] is null or id = any ($1)
+     where visible(id, $1)
      order by id`
 
 export function listOrganizations(
@@ -42,7 +42,7 @@ export async function addOrganization(
 /** $1 organization id bigint, $2 organization ids bigint[], null: all */
 const lockForRename = statement('lock-organization-for-rename')`
     select name from organization
-     where id = $1 and ($2::bigint[] is null or id = any ($2))
+     where id = $1 and visible(id, $2)
        for no key update`
 
 /** $1 organization id bigint, $2 name text */
@@ -74,7 +74,7 @@ export type OrganizationContents = { name: string; accounts: number; apiKeys: nu
 const selectOrganization = statement('select-organization-contents')`
     select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
            (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
-      from organization where id = $1 and ($2::bigint[] is null or id = any ($2))`
+      from organization where id = $1 and visible(id, $2)`
 
 /** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
 const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`

@@ -52,7 +52,7 @@ const selectContents = statement('select-account-contents')`
            (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
            (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
            (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
-      from official_account where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+      from official_account where id = $1 and visible(organization_id, $2)`
 
 /** Counts what a removal would delete. Returns null if the account does not exist for the actor. */
 export async function findAccountContents(

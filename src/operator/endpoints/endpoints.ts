@@ -73,7 +73,7 @@ const selectEndpoints = statement('select-endpoints')`
        select count(*)::int as count
          from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
      where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
-       and ($6::bigint[] is null or a.organization_id = any ($6))
+       and visible(a.organization_id, $6)
      order by p.id
      limit $5`
 

@@ -177,7 +177,7 @@ type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId
 const selectEndpoint = statement('select-endpoint-of-organizations')`
     select p.id, p.name, a.id as "accountId", a.organization_id as "organizationId"
       from endpoint p join official_account a on a.id = p.channel_oa_id
-     where p.id = $1 and ($2::bigint[] is null or a.organization_id = any ($2))`
+     where p.id = $1 and visible(a.organization_id, $2)`
 
 async function findEndpointOf(
   database: Queryable,

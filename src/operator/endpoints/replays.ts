@@ -38,7 +38,7 @@ const selectEndpoint = statement('select-replayable-endpoint')`
     select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format, p.events,
            to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as now
       from endpoint p join official_account a on a.id = p.channel_oa_id
-     where p.id = $1 and ($2::bigint[] is null or a.organization_id = any ($2))`
+     where p.id = $1 and visible(a.organization_id, $2)`
 
 /** Returns null if the endpoint does not exist or belongs to another organization. Throws `invalid_input`. */
 export async function planReplay(

@@ -38,7 +38,7 @@ const lockUpload = statement('lock-upload')`
       from job j
      where j.id = $3 and j.kind = 'members.import'
        and j.operator_id is not distinct from $2::bigint and j.actor = $4
-       and ($1::bigint[] is null or j.organization_id = any ($1))
+       and visible(j.organization_id, $1)
        for no key update`
 
 /** $1 job id bigint, $2 position bigint, $3 bytes bytea */

@@ -143,7 +143,7 @@ const ACCOUNT_NAME = `left join lateral (select name from official_account where
  * $1 organization ids bigint[], null: all; $2 operator id bigint or null. Of jobs about several organizations, an operator of some
  * organizations sees those that he or she started.
  */
-const IS_VISIBLE = `($1::bigint[] is null or j.organization_id = any ($1) or (j.organization_id is null and j.operator_id = $2))`
+const IS_VISIBLE = `(visible(j.organization_id, $1) or (j.organization_id is null and j.operator_id = $2))`
 
 /** $1 and $2 as above; $3 before this id bigint; $4 maximum number of rows int; $5 account id bigint, null: any */
 const selectJobs = statement('list-jobs')`

@@ -26,7 +26,7 @@ export const selectMemberships = statement('select-memberships')`
       join lateral (
         select id, name, organization_id from official_account
          where id = m.channel_oa_id and organization_id = m.organization_id
-           and ($1::bigint[] is null or organization_id = any ($1)) offset 0) a on true
+           and visible(organization_id, $1) offset 0) a on true
      where m.user_id = $2
      order by a.name, a.id
      limit $3`

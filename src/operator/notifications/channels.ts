@@ -54,13 +54,13 @@ const SOURCE = `notification_channel c
 /** $1 organization ids bigint[], null: all. A channel about all organizations belongs to operators of all organizations. */
 const selectChannels = statement('list-notification-channels')`
     select ${COLUMNS} from ${SOURCE}
-     where $1::bigint[] is null or c.organization_id = any ($1)
+     where visible(c.organization_id, $1)
      order by c.id`
 
 /** $1 as above; $2 channel id bigint */
 const selectChannel = statement('select-notification-channel')`
     select ${COLUMNS} from ${SOURCE}
-     where c.id = $2 and ($1::bigint[] is null or c.organization_id = any ($1))`
+     where c.id = $2 and visible(c.organization_id, $1)`
 
 type ChannelRow = ChannelSummary & Row
 
