@@ -14,8 +14,7 @@ import type { Secret } from '../config/secret.ts'
 import type { Sender } from '../endpoints/sender.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
-import { listFleet } from '../operator/accounts/fleet.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
+import { listProblems } from '../operator/accounts/store-statuses.ts'
 import { listBacklogs } from '../operator/endpoints/endpoint-health.ts'
 import { readLedgerDelay } from '../operator/erasures.ts'
 import { countNotifications } from '../operator/notifications/channel-health.ts'
@@ -128,7 +127,7 @@ export class Background {
       metrics?.watchNotifications(() => countNotifications(database))
       if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
       if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))
-      metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
+      metrics?.watchAccounts(() => listProblems(database))
     }
     // If the database can never become ready, the process ends with that error.
     ready.then(start, () => undefined)
