@@ -290,7 +290,15 @@ create table account_check (
   following_week_ago bigint,
   -- The newest day on which the platform counted more changes than were delivered.
   missing_day date,
-  missing bigint
+  missing bigint,
+
+  -- Stored by the pass over the fleet alone. Everything else reads it. A new account is quiet until the next pass: LINE has delivered
+  -- nothing yet.
+  status text not null default 'quiet',
+  -- All of its problems, the worst first, as [{reason, status, facts}].
+  problems jsonb not null default '[]',
+  -- Since when passes see this status.
+  status_since timestamptz not null default now()
 );
 create index account_check_due on account_check (due_at);
 create index account_check_count_due on account_check (count_due_at);

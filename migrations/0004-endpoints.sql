@@ -71,24 +71,20 @@ create table endpoint_answer (
   status int,
   -- Why there was none.
   answer text not null,
-  -- The slots of endpoint_attempt that are written next. A sender locks the row in any case, so two senders never write to one slot.
-  accepted_slot int not null default 0,
+  -- The slot of endpoint_attempt that is written next. A sender locks the row in any case, so two senders never write to one slot.
   refused_slot int not null default 0,
   -- No text is stored of a response to a request that began before: it may contain what was erased then. A new row also begins with the
   -- current time, because an erasure before it left no trace. So the first response of an endpoint has no text.
   content_erased_at timestamptz not null default now()
 );
 
--- The last attempts to send to each endpoint, for operators. A busy endpoint has a sample of its accepted ones.
+-- The last refused attempts to send to each endpoint, for operators. endpoint_answer has the last response, also an accepted one.
 --
--- Two rings per endpoint, so that many accepted attempts do not push out the refused ones. An attempt replaces the oldest one of its
--- ring, so the number of rows is bounded and nothing has to be deleted.
+-- A ring per endpoint: an attempt replaces the oldest one, so the number of rows is bounded and nothing has to be deleted.
 create table endpoint_attempt (
   -- A sender that stores an attempt locks endpoint_answer, endpoint_attempt and endpoint_delivery, in this order. The removal of an endpoint
   -- follows the same order, behind the endpoint's own row, so this key does not reference that row.
   endpoint_id bigint not null references endpoint_answer (endpoint_id) on delete cascade,
-  -- The response was 2xx.
-  was_accepted boolean not null,
   slot int not null,
   started_at timestamptz not null,
   -- Of endpoint_delivery, whose row is deleted when the endpoint has accepted it.
@@ -106,7 +102,7 @@ create table endpoint_attempt (
   -- was sent, so an erasure and an unsent message delete the texts of all endpoints of the account. Null: an accepted attempt, no text,
   -- or a deleted one.
   response_text text,
-  primary key (endpoint_id, was_accepted, slot)
+  primary key (endpoint_id, slot)
 -- No index covers what changes, so an update needs only free space in its page.
 ) with (fillfactor = 60);
 
