@@ -62,6 +62,10 @@ create index event_other_users on event using gin (other_user_ids) where other_u
 create index event_message on event (message_id, channel_oa_id) where message_id is not null;
 create index event_failure on event (channel_oa_id, id) where failure is not null;
 create index event_forwarded on event (channel_oa_id, key) where is_forwarded;
+-- The events of one account in order of receipt. The condition is true for every event. PostgreSQL uses a partial index only for
+-- statements that have its condition. Without it, a plan that is made while a partition is empty may use this index to find one person
+-- or message, and later read the whole account.
+create index event_account on event (channel_oa_id, received_at, id) where received_at > '-infinity';
 
 -- Receives the events of a week without a partition, so that none is refused. Normally empty.
 create table event_default partition of event default;
@@ -84,6 +88,7 @@ create table tracking_event (
 
 create index tracking_event_id on tracking_event using brin (id) with (autosummarize = on);
 create index tracking_event_user on tracking_event (user_id, channel_oa_id) where user_id is not null;
+create index tracking_event_account on tracking_event (channel_oa_id, received_at, id) where received_at > '-infinity';
 
 -- Receives the events of a day without a partition, so that none is refused. Normally empty.
 create table tracking_event_default partition of tracking_event default;

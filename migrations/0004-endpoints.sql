@@ -46,15 +46,65 @@ create unique index endpoint_replies on endpoint (channel_oa_id) where replies a
 -- The turns of `members` endpoints: the next ones by id, however many endpoints of the format `line` lie between them.
 create index endpoint_members on endpoint (id) where format = 'members' and status = 'active';
 
+-- At most 20 endpoints per account: a flush stores the rows of all of them, and 20 rows take 0.3 ms (decision 67).
+-- Concurrent inserts for one account wait for each other, so that each counts the rows of the others.
+create function refuse_too_many_endpoints() returns trigger language plpgsql as $$
+begin
+  perform from official_account where id = new.channel_oa_id for no key update;
+  if (select count(*) from endpoint where channel_oa_id = new.channel_oa_id) > 20 then
+    raise exception 'account % has 20 endpoints already', new.channel_oa_id
+      using errcode = 'check_violation', table = 'endpoint', constraint = 'endpoint_max_per_account';
+  end if;
+  return null;
+end $$;
+create constraint trigger endpoint_max_per_account after insert or update of channel_oa_id on endpoint
+  for each row execute function refuse_too_many_endpoints();
+
+create trigger endpoint_removed after delete on endpoint
+  for each row execute function note_revocation('endpoint');
+
 -- The newest answer of each endpoint, for operators.
 create table endpoint_answer (
   endpoint_id bigint primary key references endpoint (id) on delete cascade,
   answered_at timestamptz not null,
   -- Null: there was no HTTP response.
   status int,
-  -- Why there was none. A receiver may echo what it was sent, and an erasure would not reach that, so no response text is stored.
-  answer text not null
+  -- Why there was none.
+  answer text not null,
+  -- The slot of endpoint_attempt that is written next. A sender locks the row in any case, so two senders never write to one slot.
+  refused_slot int not null default 0,
+  -- No text is stored of a response to a request that began before: it may contain what was erased then. A new row also begins with the
+  -- current time, because an erasure before it left no trace. So the first response of an endpoint has no text.
+  content_erased_at timestamptz not null default now()
 );
+
+-- The last refused attempts to send to each endpoint, for operators. endpoint_answer has the last response, also an accepted one.
+--
+-- A ring per endpoint: an attempt replaces the oldest one, so the number of rows is bounded and nothing has to be deleted.
+create table endpoint_attempt (
+  -- A sender that stores an attempt locks endpoint_answer, endpoint_attempt and endpoint_delivery, in this order. The removal of an endpoint
+  -- follows the same order, behind the endpoint's own row, so this key does not reference that row.
+  endpoint_id bigint not null references endpoint_answer (endpoint_id) on delete cascade,
+  slot int not null,
+  started_at timestamptz not null,
+  -- Of endpoint_delivery, whose row is deleted when the endpoint has accepted it.
+  delivery_id bigint not null,
+  -- 1 for the first attempt of a delivery.
+  attempt int not null,
+  -- Null: there was no HTTP response.
+  status int,
+  duration_ms int not null,
+  -- Events in the delivery, or 1 for a change of a member. Null: the delivery was removed during the attempt.
+  events int,
+  -- Why there was no response.
+  reason text not null,
+  -- The beginning of the response, at most 1,000 characters: operators need it to see why an endpoint fails. A receiver may echo what it
+  -- was sent, so an erasure and an unsent message delete the texts of all endpoints of the account. Null: an accepted attempt, no text,
+  -- or a deleted one.
+  response_text text,
+  primary key (endpoint_id, slot)
+-- No index covers what changes, so an update needs only free space in its page.
+) with (fillfactor = 60);
 
 -- What is still to be sent: one row per endpoint and delivery, or per endpoint and changed member. A row is deleted when its
 -- endpoint has accepted it. Bodies are built from stored events and members when they are sent, so nothing that was erased
@@ -89,6 +139,13 @@ create table endpoint_delivery (
   -- The last answer: see endpoint_answer.
   status int,
   answer text,
+
+  -- Of a replay or a resend. The end of the job deletes the deliveries that are not sent.
+  job_id bigint,
+  -- Of a replay: its events, and the first and last time at which they were received. Then event_keys is null.
+  event_ids bigint[],
+  events_from timestamptz,
+  events_until timestamptz,
   primary key (channel_oa_id, id)
 ) with (fillfactor = 85);
 create index endpoint_delivery_due on endpoint_delivery (endpoint_id, due_at) where failed_at is null;
@@ -100,6 +157,7 @@ create unique index endpoint_delivery_member on endpoint_delivery (channel_oa_id
 -- The same for verifications of the account.
 create unique index endpoint_delivery_verification on endpoint_delivery (channel_oa_id, endpoint_id)
   where type = 'account.verified';
+create index endpoint_delivery_job on endpoint_delivery (job_id) where job_id is not null;
 
 create function delete_endpoint_deliveries() returns trigger language plpgsql security definer as $$
 begin
@@ -111,21 +169,23 @@ do $$ begin
   execute format('alter function delete_endpoint_deliveries() set search_path = %I, pg_temp', current_schema());
 end $$;
 
--- Deliveries of accounts with many `line` endpoints, one row each, until they are in endpoint_delivery: see decision 51. A flush
--- is shared by accounts, so it stores no row for each of a thousand endpoints.
-create table endpoint_fan_out (
-  id bigint generated by default as identity,
-  channel_oa_id bigint not null,
-  -- The account's endpoints when the events were stored, in the order of their ids. One that was removed since is skipped.
-  endpoint_ids bigint[] not null,
-  -- The one of them that receives reply tokens.
-  replier_id bigint,
-  -- How many of endpoint_ids are in endpoint_delivery.
-  done int not null default 0,
-  -- As in endpoint_delivery. The kinds are compared with each endpoint's `events`.
-  destination text,
-  event_keys uuid[] not null,
-  kinds text[] not null,
-  created_at timestamptz not null default now(),
-  primary key (channel_oa_id, id)
-) with (fillfactor = 85);
+create function forget_response_texts() returns trigger language plpgsql as $$
+begin
+  -- Most accounts have none, and a reapplied ledger erases a million people.
+  if not exists (select from endpoint where channel_oa_id = new.channel_oa_id) then return null; end if;
+  -- Senders lock these rows in the same order, and then store attempts. A sender that comes later sees the new time.
+  perform from endpoint_answer
+    where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id)
+    order by endpoint_id for no key update;
+  update endpoint_answer set content_erased_at = clock_timestamp()
+   where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id);
+  update endpoint_attempt set response_text = null
+   where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id) and response_text is not null;
+  return null;
+end $$;
+
+-- Deferred to the end of the transaction, because senders of all accounts wait for these rows.
+create constraint trigger erased_person_response_texts after insert or update of erased_at on erased_person
+  deferrable initially deferred for each row execute function forget_response_texts();
+create constraint trigger unsent_message_response_texts after insert on unsent_message
+  deferrable initially deferred for each row execute function forget_response_texts();

@@ -1,4 +1,5 @@
 /** Joins all parts and registers every route. */
+
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/scope.ts'
@@ -9,6 +10,7 @@ import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
 import { componentSchemas, webhooks } from './component-schemas.ts'
 import type { Config } from './config/config.ts'
+import { TRACKING_BUDGETS, type TrackingBudgets } from './config/limits.ts'
 import { serviceName as name, serviceVersion as version } from './config/package.ts'
 import { BodyBudget } from './http/body-budget.ts'
 import { healthRoutes } from './http/health.ts'
@@ -28,7 +30,7 @@ import type { Database } from './postgres/database.ts'
 
 export type AppConfig = Pick<
   Config,
-  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl' | 'trackingBudgets'
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
 >
 
 export interface AppOptions {
@@ -46,6 +48,7 @@ export interface AppOptions {
   erasureLedger?: ErasureLedger | null
   /** Receives committed deliveries for endpoints. By default, they are sent by the next poll. */
   handOver?: HandOver
+  trackingBudgets?: TrackingBudgets
 }
 
 /** Creates the HTTP server, which does not listen yet. Closing it does not close the database. */
@@ -55,6 +58,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     lineApi = new LineApi(config.lineApiUrl),
     log = pino.destination(1),
     erasureLedger = null,
+    trackingBudgets = TRACKING_BUDGETS,
   } = options
   const { idTokens = new IdTokens(config.lineApiUrl, now) } = options
   const app = createServer(config, log)
@@ -67,7 +71,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   await collectRouteSchemas(app, { title: name, version }, componentSchemas, webhooks)
 
   const counts = new DeliveryCounts(database)
-  const { trackingBudgets } = config
   const guard = requireApiClient(database, now)
   app.addHook('onClose', async () => {
     stopLogging()

@@ -6,6 +6,7 @@ import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { findFleetAccount } from '../src/operator/accounts/fleet.ts'
 import { explainProblem } from '../src/operator/accounts/problem-commands.ts'
+import { confirmStatus } from '../src/operator/accounts/store-statuses.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
 import { startApp } from './support/service.ts'
@@ -24,7 +25,8 @@ async function deliver(tenant: Tenant, channelSecret = tenant.channelSecret) {
 }
 
 async function statusOf({ accountId }: Tenant) {
-  const account = await findFleetAccount(database, null, accountId, Date.now())
+  await confirmStatus(database, accountId, Date.now())
+  const account = await findFleetAccount(database, null, accountId)
   if (account === null) throw new Error('the account is not in the fleet')
   const [problem] = account.problems
   const explained = problem && explainProblem(accountId, problem, Date.now())

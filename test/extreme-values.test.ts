@@ -1,6 +1,7 @@
 /** Values at the limits of their types, as other programs may load them. */
 import { describe, expect, it } from 'vitest'
 import { listFleet } from '../src/operator/accounts/fleet.ts'
+import { confirmStatuses } from '../src/operator/accounts/store-statuses.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
@@ -121,7 +122,8 @@ it.each(['infinity', '-infinity', '294276-12-31T00:00:00Z'])(
       time,
       tenant.accountId,
     ])
-    const fleet = await listFleet(database, null, Date.now())
+    await confirmStatuses(database)
+    const fleet = await listFleet(database, null)
     expect(fleet.map(({ id }) => id)).toContain(tenant.accountId)
   },
 )

@@ -2,13 +2,16 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
+import { AccountWatch } from '../src/background/notifications/watch.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/accounts/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/accounts/fleet.ts'
 import { explainProblem } from '../src/operator/accounts/problem-commands.ts'
+import { confirmStatus, listProblems } from '../src/operator/accounts/store-statuses.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
+import { SILENT_LOG } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
@@ -26,7 +29,8 @@ async function onService(work: (service: Service) => Promise<unknown>): Promise<
 }
 
 async function statusOf({ accountId }: Tenant) {
-  const account = await findFleetAccount(database, null, accountId, Date.now())
+  await confirmStatus(database, accountId, Date.now())
+  const account = await findFleetAccount(database, null, accountId)
   if (account === null) throw new Error('the account is not in the fleet')
   const explained = account.problems.map((problem) => ({
     ...problem,
@@ -408,13 +412,13 @@ it('lists more accounts than one statement reads, and finds each by its id', asy
      select $1, 'OA ' || i, 'C' || i, 'secret' from generate_series(1, 1200) i`,
     [organizationId],
   )
-  const fleet = await listFleet(own, null, Date.now())
+  const fleet = await listFleet(own, null)
   const ids = await own.query<{ id: bigint }>('select id from official_account order by id')
   expect(fleet.map(({ id }) => id)).toEqual(ids.map(({ id }) => id))
   const last = fleet.at(-1)?.id as bigint
-  expect(await findFleetAccount(own, null, last, Date.now())).toMatchObject({ id: last })
-  expect(await findFleetAccount(own, null, 0n, Date.now())).toBeNull()
-  expect(await findFleetAccount(own, null, last + 1n, Date.now())).toBeNull()
+  expect(await findFleetAccount(own, null, last)).toMatchObject({ id: last })
+  expect(await findFleetAccount(own, null, 0n)).toBeNull()
+  expect(await findFleetAccount(own, null, last + 1n)).toBeNull()
 })
 
 describe('oa-audience fleet', () => {
@@ -438,13 +442,61 @@ describe('oa-audience fleet', () => {
   })
 })
 
+describe('a stored status', () => {
+  const setWatch = (text: string) => database.query(`update notification_watch set ${text}`)
+  const listed = async ({ accountId }: Tenant) =>
+    (await listFleet(database, null)).find(({ id }) => id === accountId)?.status
+
+  it('is quiet until the first pass, and as new as its facts after each pass and each look at the account', async () => {
+    const tenant = await addTenant(database, usable)
+    await set(tenant, 'suspended = true')
+    expect(await listed(tenant)).toBe('quiet')
+    await setWatch(`passed_at = '-infinity'`)
+    expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+    expect(await listed(tenant)).toBe('broken')
+    await set(tenant, 'suspended = false')
+    expect(await listed(tenant)).toBe('broken')
+    await confirmStatus(database, tenant.accountId, Date.now())
+    expect(await listed(tenant)).toBe('quiet')
+  })
+
+  it('is confirmed at once after a change by an operator, and otherwise after 15 s', async () => {
+    const { database: own } = await createTestDatabase()
+    const passedAgo = (seconds: number) =>
+      own.query(`update notification_watch set passed_at = now() - $1 * interval '1 second'`, [seconds])
+    const watch = new AccountWatch(own, SILENT_LOG)
+    await passedAgo(14)
+    expect(await watch.pass()).toBe(false)
+    await own.query(
+      `insert into activity (actor_kind, actor, action, object_kind) values ('command', 'test', 'accounts.changed', 'account')`,
+    )
+    expect(await watch.pass()).toBe(true)
+    expect(await watch.pass()).toBe(false)
+    await passedAgo(15)
+    expect(await watch.pass()).toBe(true)
+  })
+
+  it('is no metric if no pass was completed for five minutes', async () => {
+    const tenant = await addTenant(database)
+    await set(tenant, 'suspended = true')
+    await setWatch(`passed_at = '-infinity'`)
+    expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+    const isListed = async () => (await listProblems(database)).some(({ id }) => id === tenant.accountId)
+    expect(await isListed()).toBe(true)
+    await setWatch(`completed_at = now() - interval '5 minutes'`)
+    expect(await isListed()).toBe(false)
+  })
+})
+
 it('exports one series per account and problem as metrics', async () => {
   const broken = await addTenant(database, usable)
   await set(broken, 'suspended = true')
   const fine = await addTenant(database, usable)
   await onService((service) => service.deliver(fine, follow))
   const metrics = new Metrics(['line'])
-  metrics.watchAccounts(() => listFleet(database, null, Date.now()))
+  await database.query(`update notification_watch set passed_at = '-infinity'`)
+  expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+  metrics.watchAccounts(() => listProblems(database))
   const text = await eventually(
     () => metrics.registry.metrics(),
     (exported) => exported.includes('oa_audience_account_problem{'),

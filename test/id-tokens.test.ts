@@ -10,7 +10,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
 import { eventually } from './support/process.ts'
-import { type Answer, type Service, startApp } from './support/service.ts'
+import { type Answer, NO_BUDGET, type Service, startApp } from './support/service.ts'
 
 const LOGIN_CHANNEL = '2000000007'
 const CERTS = 'GET /oauth2/v2.1/certs'
@@ -438,10 +438,9 @@ describe("LINE's keys", () => {
 
 describe('a budget of a tracking key that strangers have used up', () => {
   it('leaves people with a proven ID token a budget of their own', async () => {
-    const budget = { eventsPerMinute: 500, bytesPerMinute: 0 }
-    const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
     const limited = await startApp(database, {
-      config: { ...config, trackingBudgets: { address: none, key: budget } },
+      config,
+      trackingBudgets: { address: NO_BUDGET, key: { ...NO_BUDGET, eventsPerMinute: 500 } },
     })
     const strangers = Array.from({ length: 500 }, () => page(null))
     expect(await track(strangers, {}, limited)).toMatchObject(accepted(500))

@@ -6,6 +6,7 @@ import { AccountMonitor } from '../src/background/monitoring/account-monitor.ts'
 import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/operator/accounts/fleet.ts'
+import { confirmStatus } from '../src/operator/accounts/store-statuses.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
@@ -46,7 +47,8 @@ async function setUp() {
     now: Date.now,
   })
   const state = async () => {
-    const found = await findFleetAccount(database, null, tenant.accountId, Date.now())
+    await confirmStatus(database, tenant.accountId, Date.now())
+    const found = await findFleetAccount(database, null, tenant.accountId)
     return { ...found, reasons: found?.problems.map(({ reason }) => reason) }
   }
   const makeDue = () => load(database, 'update account_check set due_at = now(), count_due_at = now()')

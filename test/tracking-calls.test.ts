@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { METRICS_PATHS, TRACKING_CALLS, TRACKING_PATHS } from '../src/intake/tracking/calls.ts'
 import { randomUserId } from '../tools/simulator/events.ts'
-import { type Service, setUpService, startApp } from './support/service.ts'
+import { NO_BUDGET, type Service, setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 const { trackingKey: writeKey } = tenant
@@ -149,15 +149,13 @@ describe('every path', () => {
 
 describe('the limits', () => {
   const event = { ...CALLS.track, userId: 'U1' }
-  const limited = (budget: { eventsPerMinute: number; bytesPerMinute: number }) =>
+  const limited = (budget: Partial<typeof NO_BUDGET>) =>
     startApp(database, {
-      config: {
-        trackingBudgets: { address: budget, key: { eventsPerMinute: 0, bytesPerMinute: 0 } },
-      },
+      trackingBudgets: { address: { ...NO_BUDGET, ...budget }, key: NO_BUDGET },
     })
 
   it('of events are one budget on all paths', async () => {
-    const to = await limited({ eventsPerMinute: EVERY_PATH.length, bytesPerMinute: 0 })
+    const to = await limited({ eventsPerMinute: EVERY_PATH.length })
     for (const path of EVERY_PATH) {
       expect((await post(path, { writeKey, type: 'track', ...event }, {}, to)).status, path).toBe(200)
     }
@@ -176,7 +174,7 @@ describe('the limits', () => {
       ...event,
       properties: { text: 'x'.repeat(20_000) },
     })
-    const to = await limited({ eventsPerMinute: 0, bytesPerMinute: EVERY_PATH.length * body.length })
+    const to = await limited({ bytesPerMinute: EVERY_PATH.length * body.length })
     for (const path of EVERY_PATH) expect((await post(path, body, {}, to)).status, path).toBe(200)
     for (const path of EVERY_PATH) expect((await post(path, body, {}, to)).status, path).toBe(429)
   })

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { timeReplaced } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
-import { setUpService, startApp } from './support/service.ts'
+import { NO_BUDGET, setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
@@ -298,14 +298,11 @@ describe('a time that cannot be read', () => {
 })
 
 describe('a budget of events and bytes per minute', () => {
-  const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
   const events = (count: number) => Array.from({ length: count }, () => page(randomUserId()))
-  const start = (address: Partial<typeof none>, key: Partial<typeof none> = {}) =>
+  const start = (address: Partial<typeof NO_BUDGET>, key: Partial<typeof NO_BUDGET> = {}) =>
     startApp(database, {
-      config: {
-        trackingBudgets: { address: { ...none, ...address }, key: { ...none, ...key } },
-        trustProxy: ['loopback'],
-      },
+      trackingBudgets: { address: { ...NO_BUDGET, ...address }, key: { ...NO_BUDGET, ...key } },
+      config: { trustProxy: ['loopback'] },
     })
   const track = (limited: typeof service, from: string, batch: unknown[], writeKey = tenant.trackingKey) =>
     limited.call('POST', '/api/tracking', {

@@ -1,10 +1,16 @@
--- Stores a batch of events and applies it to members, in one transaction: the steps, and flush_events, which calls them in order.
--- locks.sql has the locks. A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md.
+-- Stores a batch of events and applies it to members, in one transaction. flush_events, at the end, calls the functions before it.
+-- locks.sql has the locks.
+--
+--   position     the number of an admission or of an event in its arrays, from 1
+--   admission    an account, with the version of its credentials by which the service accepted the delivery
+--   admitted     admissions whose account still has that version; the events of the others are stale, and are not stored
+--   owners       for each event, the account that it was stored for; null if it is stale or a duplicate
+--   ineffective  events that change no member: duplicates, events from before an erasure, events that cannot be applied
+--   effective    for each event, the account whose member it changes; null if it is stale or ineffective
+--
+-- A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md.
 
--- Whether a state is newer than the stored one. A stored state without a time or a key comes from no event, so an event is newer.
-create or replace function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored_key uuid) returns boolean
-  language sql immutable parallel safe
-  return ((at, key) > (stored_at, stored_key)) is not false;
+-- Admit ---------------------------------------------------------------------------------------------------------------
 
 -- The versions of all accounts with a bot user id in the organization of an account, as one number: it changes if one of them
 -- changes, or if one is added or removed. 0 if there is none, and if there are more than 20 (ACCOUNTS_OF_BOT_MAX of
@@ -36,6 +42,8 @@ begin
      order by d.position);
 end $$;
 
+-- Members: events that anybody can send -------------------------------------------------------------------------------
+
 -- Stores unproven events, which anybody can send, and counts them by user id. Events that cannot be applied are in `event`.
 create or replace function track_activity(
   effective bigint[], proven boolean[], admissions int[], kinds text[], occurred_ats timestamptz[], user_ids text[], payloads text[]
@@ -59,6 +67,13 @@ begin
          -- Indexed. It changes once a month, so that most updates are heap-only.
          active_month = date_trunc('month', now() at time zone 'UTC')::date;
 end $$;
+
+-- Effects -------------------------------------------------------------------------------------------------------------
+
+-- Whether a state is newer than the stored one. A stored state without a time or a key comes from no event, so an event is newer.
+create or replace function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored_key uuid) returns boolean
+  language sql immutable parallel safe
+  return ((at, key) > (stored_at, stored_key)) is not false;
 
 -- This and apply_conversations are upserts, although the members exist and are locked. An upsert always finds its row by the unique
 -- index. With wrong statistics, an update with a join may use another index and read the whole account. For the same reason, the
@@ -153,6 +168,8 @@ begin
   end loop;
 end $$;
 
+-- Deliveries to endpoints ---------------------------------------------------------------------------------------------
+
 -- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
 -- of 30 s is LEASE_MS in src/endpoints/claims.ts.
 create or replace function queue_deliveries(
@@ -179,59 +196,58 @@ begin
     from queued where attempts = 1;
 end $$;
 
--- Stores new events and applies them to members.
---
--- Admissions and events are numbered from 1. Event n consists of the nth element of each array from `admissions` to
+-- The flush -----------------------------------------------------------------------------------------------------------
+
+-- Stores new events and applies them to members. Event n consists of the nth element of each array from `admissions` to
 -- `destinations`. An array is null if no event of the batch needs it.
 --
 -- The effect of an event on a member is commutative and idempotent: the count adds distinct acts of the person, first and last seen
 -- are the minimum and maximum of their times, relationship and conversation are the newest by (time, key). So the order, duplicates
 -- and the flushing instance do not matter.
 create or replace function flush_events(
-  -- Admissions: the account with its credentials_version, the source, and whether the user ids can be trusted. Anybody can send
-  -- tracking events, so unproven ones create no member.
+  -- ADMIT. The account with its credentials_version, the source, and whether the user ids can be trusted. Anybody can send tracking
+  -- events, so unproven ones create no member.
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   -- For a delivery for another bot than that of the account in its path: the account in the path, to which credentials_versions then
   -- belongs, the bot user id, and versions_of_bot when the account was chosen. account_ids has the account that receives the events.
   -- Otherwise null.
   path_account_ids bigint[], foreign_bots text[], bot_versions bigint[],
-  -- Events, each once. `admissions` are positions in account_ids.
+  -- DEDUPLICATE. Events, each once, as they are stored. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
-  -- The time by the sender's clock, if it is earlier than occurred_ats. An erasure compares this time.
+  -- MEMBERS. The time by the sender's clock, if it is earlier than occurred_ats. An erasure compares this time.
   claimed_ats timestamptz[],
   -- False: the event is not an act of the person, as when an agent closes a conversation. It creates a member but does not count.
   -- Null: it is an act.
   own_acts boolean[],
-  -- Other people who joined or left: the event's number, and the person.
+  -- Other people who joined or left: the event's position, and the person.
   other_events int[], other_people text[],
-  -- Effects, one element per event. Null: the event has no such effect.
+  -- EFFECTS, one element per event. Null: the event has no such effect.
   relationships text[],
   conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
   unsent_messages text[],
   suspensions boolean[],
-  -- Forwarding to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
+  -- DELIVERIES to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
   -- destination if it is not the account's bot user id.
   deliveries int[], destinations text[],
-  -- Numbers of the admissions that are not stale, and of the events that were already stored.
+  -- Positions of the admissions that are not stale, and of the events that were already stored.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
 declare
-  -- Numbers of events without effect on members: they were already stored, are older than an erasure, or cannot be applied.
   ineffective int[];
   forwards boolean;
   -- Bounds of the keys. With them, PostgreSQL opens one or two partitions of event_key instead of all.
   least_key uuid := keys[1];
   greatest_key uuid := keys[1];
   next_key uuid;
-  -- For each event, the account that it was stored for, and the same if it changes members. Otherwise null.
   owners bigint[];
   effective bigint[];
   -- Accounts for which an unsend erases content, which excludes other flushes.
   erasing bigint[] := '{}';
 begin
+  -- ADMIT
   if unsent_messages is not null then
     erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
                       where u.message_id is not null);
@@ -241,6 +257,7 @@ begin
     credentials_versions := versions_to_compare(account_ids, credentials_versions, path_account_ids, foreign_bots, bot_versions);
   end if;
 
+  -- DEDUPLICATE and MEMBERS
   foreach next_key in array keys loop
     if next_key < least_key then least_key := next_key; end if;
     if next_key > greatest_key then greatest_key := next_key; end if;
@@ -336,6 +353,7 @@ begin
   if false = any (proven) then
     perform track_activity(effective, proven, admissions, kinds, occurred_ats, user_ids, payloads);
   end if;
+  -- EFFECTS
   if relationships is not null then
     perform apply_relationships(effective, keys, occurred_ats, user_ids, relationships);
   end if;
@@ -353,6 +371,7 @@ begin
   if suspensions is not null then
     perform apply_suspensions(owners, keys, occurred_ats, suspensions);
   end if;
+  -- DELIVERIES
   if forwards and deliveries is not null then
     select * from queue_deliveries(owners, kinds, keys, deliveries, destinations)
       into leased_ids, leased_accounts, leased_endpoints;

@@ -11,7 +11,13 @@ import { type Queryable, statement, type Transactions } from '../postgres/statem
 import type { ErasureLedger } from './erasure-ledger.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
-import { finishErasure, type PendingErasure, scrub, selectPending, storePending } from './pending-erasure.ts'
+import {
+  EVENTS_PER_STATEMENT,
+  finishErasure,
+  type PendingErasure,
+  selectPending,
+  storePending,
+} from './pending-erasure.ts'
 import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(
@@ -157,8 +163,9 @@ async function eraseTraces(
     Math.floor(now()),
     is_member ? member_id : null,
   ])
-  await transaction.query(deleteTrackedActivity, [accountId, user_id])
-  if (await scrub(transaction, erasure)) return 'complete'
+  const values = [accountId, user_id, last_event_id, EVENTS_PER_STATEMENT]
+  const [erased] = await transaction.query<{ is_complete: boolean }>(erasePeople, values)
+  if (erased?.is_complete === true) return 'complete'
   await transaction.query(storePending, [accountId, organizationId, member_id, user_id, last_event_id])
   return erasure
 }
@@ -216,6 +223,6 @@ const storeErasure = statement('store-erasure')`
            set erased_at = greatest(e.erased_at, excluded.erased_at), member_id = coalesce(excluded.member_id, e.member_id),
                in_ledger = false`
 
-/** $1 bigint: account; $2 text: user id. */
-const deleteTrackedActivity = statement('delete-tracked-activity')`
-    delete from tracked_activity where channel_oa_id = $1 and user_id = $2`
+/** $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit. The member is deleted already, if there was one. */
+const erasePeople = statement('erase-person')`
+    select is_complete from erase_people($1, array[$2], $3, $4)`

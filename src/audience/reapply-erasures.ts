@@ -149,12 +149,10 @@ async function eraseBatch(
     timestamptzArray(erasures.map(({ erasedAt }) => erasedAt)),
     memberIds,
   ])
-  const [deleted] = await session.query<{ members: number }>(deleteMembers, [accountId, people])
-  for (const erase of [deleteActivity, scrubOwn, scrubOthers, deleteTracking])
-    await session.query(erase, [accountId, people])
+  const [erased] = await session.query<{ members: number }>(erasePeople, [accountId, people])
   await session.query(storeTombstones, [accountId, memberIds])
   await session.query(commit)
-  return deleted?.members ?? 0
+  return erased?.members ?? 0
 }
 
 /**
@@ -199,27 +197,9 @@ const selectUserIdsByHash = statement('select-user-ids-by-hash')`
     )
     select distinct h.hash, h.user_id from hashed h join unnest($2::text[]) as line (hash) using (hash)`
 
-// The following statements do for many people what erase.ts and pending-erasure.ts do for one.
-// $1 bigint: account; $2 text[]: user ids.
-
-const deleteMembers = statement('delete-members-again')`
-    with deleted as (delete from audience_member where channel_oa_id = $1 and user_id = any ($2) returning 1)
-    select count(*)::int as members from deleted`
-
-const deleteActivity = statement('delete-tracked-activity-again')`
-    delete from tracked_activity where channel_oa_id = $1 and user_id = any ($2)`
-
-const scrubOwn = statement('scrub-own-events-again')`
-    update event set user_id = null, group_id = null, message_id = null, payload = null
-     where channel_oa_id = $1 and user_id = any ($2)`
-
-const scrubOthers = statement('scrub-others-events-again')`
-    update event set payload = null,
-           other_user_ids = array(select other from unnest(other_user_ids) as other where other <> all ($2))
-     where channel_oa_id = $1 and other_user_ids && $2`
-
-const deleteTracking = statement('delete-tracking-events-again')`
-    delete from tracking_event where channel_oa_id = $1 and user_id = any ($2)`
+/** $1 bigint: account; $2 text[]: user ids. The account is locked, so no event is later. */
+const erasePeople = statement('erase-people-again')`
+    select members from erase_people($1, $2, 9223372036854775807, null)`
 
 /** $1 bigint: account; $2 text[]: hashes in hexadecimal digits; $3 timestamptz[]: times; $4 bigint[]: members, null for nobody. */
 const storeErasures = statement('store-erasures-again')`

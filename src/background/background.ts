@@ -15,8 +15,7 @@ import type { Sender } from '../endpoints/sender.ts'
 import { every, type Repetition } from '../every.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
-import { listFleet } from '../operator/accounts/fleet.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
+import { listProblems } from '../operator/accounts/store-statuses.ts'
 import { listBacklogs } from '../operator/endpoints/endpoint-health.ts'
 import { readLedgerDelay } from '../operator/erasures.ts'
 import { countNotifications } from '../operator/notifications/channel-health.ts'
@@ -122,7 +121,7 @@ export class Background {
       metrics?.watchNotifications(() => countNotifications(database))
       if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
       if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))
-      metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
+      metrics?.watchAccounts(() => listProblems(database))
     }
     // If the database can never become ready, the process ends with that error.
     ready.then(start, () => undefined)

@@ -3,6 +3,7 @@
 import type { Command } from 'commander'
 import { listFleet } from '../operator/accounts/fleet.ts'
 import { explainProblem } from '../operator/accounts/problem-commands.ts'
+import { confirmStatuses } from '../operator/accounts/store-statuses.ts'
 import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, styled } from './io.ts'
@@ -12,9 +13,10 @@ export function fleetCommand(program: Command): void {
     .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
     .action(async ({ json }: { json?: boolean }) => {
       const now = Date.now()
-      const accounts = await onDatabase((database) =>
-        listFleet(database.reads.console(), ALL_ORGANIZATIONS, now),
-      )
+      const accounts = await onDatabase(async (database) => {
+        await confirmStatuses(database)
+        return listFleet(database, ALL_ORGANIZATIONS)
+      })
       const fleet = accounts.map((account) => ({
         ...account,
         problems: account.problems.map((problem) => ({

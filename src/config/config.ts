@@ -54,7 +54,6 @@ export interface Config {
   trackingRetentionDays: number
   /** days */
   auditRetentionDays: number
-  trackingBudgets: { address: Budget; key: Budget }
 }
 
 export interface ConsoleConfig {
@@ -63,13 +62,6 @@ export interface ConsoleConfig {
   token: Secret | null
   /** header with the operator's address from a proxy in `trustProxy`, in lower case; null: no single sign-on */
   userHeader: string | null
-}
-
-export interface Budget {
-  /** 0: no limit */
-  eventsPerMinute: number
-  /** 0: no limit */
-  bytesPerMinute: number
 }
 
 /** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
@@ -125,16 +117,6 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     deduplicationDays: read(VARIABLES.deduplicationDays),
     trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
     auditRetentionDays: read(VARIABLES.auditRetentionDays),
-    trackingBudgets: {
-      address: {
-        eventsPerMinute: read(VARIABLES.trackingAddressEvents),
-        bytesPerMinute: read(VARIABLES.trackingAddressBytes),
-      },
-      key: {
-        eventsPerMinute: read(VARIABLES.trackingKeyEvents),
-        bytesPerMinute: read(VARIABLES.trackingKeyBytes),
-      },
-    },
   }
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
   return config

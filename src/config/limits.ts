@@ -1,6 +1,25 @@
-/** Limits of one request. Configured budgets must not be smaller. */
+/** Limits of one request, and of a minute of tracking events. */
 
 /** LINE escapes every non-ASCII character (6 bytes each), so a batch of long texts is large. */
 export const BODY_MAX_BYTES = 1024 * 1024
 /** Tracking events per request. Those beyond it are rejected by index. */
 export const TRACKING_REQUEST_MAX_EVENTS = 500
+
+export interface Budget {
+  eventsPerMinute: number
+  bytesPerMinute: number
+}
+
+export interface TrackingBudgets {
+  address: Budget
+  key: Budget
+}
+
+/**
+ * Neither may be smaller than one request. An address: many people share the one of a mobile operator, and 6,000 events a minute take
+ * less than 1 GiB of disk an hour. A key: five such addresses.
+ */
+export const TRACKING_BUDGETS: TrackingBudgets = {
+  address: { eventsPerMinute: 6_000, bytesPerMinute: 4 * 1024 * 1024 },
+  key: { eventsPerMinute: 30_000, bytesPerMinute: 16 * 1024 * 1024 },
+}

@@ -10,16 +10,6 @@ export function integer(min: number, max: number): (text: string) => number {
   }
 }
 
-/** 0 for no limit, or at least the maximum of one request. A smaller budget would always refuse such a request. */
-export function budget(min: number): (text: string) => number {
-  const parse = integer(0, 999_999_999_999)
-  return (text) => {
-    const value = parse(text)
-    if (value !== 0 && value < min) throw new Error(`must be 0 or at least ${min}`)
-    return value
-  }
-}
-
 export function boolean(text: string): boolean {
   if (text === 'true' || text === '1') return true
   if (text === 'false' || text === '0') return false

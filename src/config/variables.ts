@@ -1,10 +1,8 @@
 /** The environment variables: names, defaults, help texts and parsers. config.ts reads them. */
 
-import { BODY_MAX_BYTES, TRACKING_REQUEST_MAX_EVENTS } from './limits.ts'
 import {
   atLeast,
   boolean,
-  budget,
   httpUrl,
   integer,
   matching,
@@ -212,29 +210,5 @@ export const VARIABLES = {
     help: 'days that tracking events are kept, plus up to 1; what they add to members stays',
     fallback: 7,
     parse: integer(1, 36_500),
-  }),
-  trackingAddressEvents: variable({
-    name: 'TRACKING_ADDRESS_EVENTS_PER_MINUTE',
-    help: 'tracking events per minute and client address; 0: no limit',
-    fallback: 6_000,
-    parse: budget(TRACKING_REQUEST_MAX_EVENTS),
-  }),
-  trackingAddressBytes: variable({
-    name: 'TRACKING_ADDRESS_BYTES_PER_MINUTE',
-    help: 'bytes of tracking requests per minute and client address; 0: no limit',
-    fallback: 4 * 1024 * 1024,
-    parse: budget(BODY_MAX_BYTES),
-  }),
-  trackingKeyEvents: variable({
-    name: 'TRACKING_KEY_EVENTS_PER_MINUTE',
-    help: 'tracking events per minute and tracking key; 0: no limit',
-    fallback: 30_000,
-    parse: budget(TRACKING_REQUEST_MAX_EVENTS),
-  }),
-  trackingKeyBytes: variable({
-    name: 'TRACKING_KEY_BYTES_PER_MINUTE',
-    help: 'bytes of tracking requests per minute and tracking key; 0: no limit',
-    fallback: 16 * 1024 * 1024,
-    parse: budget(BODY_MAX_BYTES),
   }),
 } as const

@@ -60,22 +60,25 @@ function numberAdmissions() {
   return { admissions, proven, numberOf }
 }
 
-/** The parameters of flush_events, in the order of the statement. Each is an array, or null if no event of the batch needs it. */
-const PARAMETERS = [
-  ...([
-    'account_ids',
-    'credentials_versions',
-    'sources',
-    'proven',
-    'path_account_ids',
-    'foreign_bots',
-    'bot_versions',
-  ] as const),
-  ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids', 'group_ids', 'message_ids'] as const),
-  ...(['payloads', 'failures', 'claimed_ats', 'own_acts', 'other_events', 'other_people'] as const),
-  ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
-  ...(['unsent_messages', 'suspensions', 'deliveries', 'destinations'] as const),
+/**
+ * The parameters of flush_events, in the groups and the order of migrations/functions/flush.sql. Each is an array, or null if no event
+ * of the batch needs it.
+ */
+const ADMIT = [
+  ...(['account_ids', 'credentials_versions', 'sources', 'proven'] as const),
+  ...(['path_account_ids', 'foreign_bots', 'bot_versions'] as const),
 ]
+const DEDUPLICATE = [
+  ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids'] as const),
+  ...(['group_ids', 'message_ids', 'payloads', 'failures'] as const),
+]
+const MEMBERS = ['claimed_ats', 'own_acts', 'other_events', 'other_people'] as const
+const EFFECTS = [
+  ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
+  ...(['unsent_messages', 'suspensions'] as const),
+]
+const DELIVERIES = ['deliveries', 'destinations'] as const
+const PARAMETERS = [...ADMIT, ...DEDUPLICATE, ...MEMBERS, ...EFFECTS, ...DELIVERIES]
 
 type Parameters = Record<(typeof PARAMETERS)[number], Buffer | number | null>
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
-import type { Config } from '../config/config.ts'
+import type { TrackingBudgets } from '../config/limits.ts'
 import type { BodyBudget } from '../http/body-budget.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { IdTokens } from '../line-api/id-tokens.ts'
@@ -19,7 +19,7 @@ export interface SourceParts {
   counts: DeliveryCounts
   /** Call it for a request with a valid signature, so that the request does not count against its address. */
   spareSigned: SpareSigned
-  trackingBudgets: Config['trackingBudgets']
+  trackingBudgets: TrackingBudgets
   idTokens: IdTokens
   now: () => number
 }

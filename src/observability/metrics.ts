@@ -182,7 +182,7 @@ export class Metrics {
     this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show(null)))
   }
 
-  /** Assesses every account once a minute. An account without a problem has no series. */
+  /** Reads the problems of accounts once a minute. An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
     const show = accountProblemGauge(this.registry)
     // No figure is better than an outdated one.

@@ -11,6 +11,7 @@ import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/repl
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type FleetAccount, listFleet } from './accounts/fleet.ts'
 import { explainProblem } from './accounts/problem-commands.ts'
+import { confirmStatuses } from './accounts/store-statuses.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineCredentials } from './credential-health.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
@@ -70,22 +71,25 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
     return [{ check, severity: 'error', message: 'DATABASE_URL is none, so nothing is stored' }]
   }
   try {
-    return await withDatabase(choice, async (database) => [
-      await examineServer(database),
-      { check: 'replication', ...examineReplication(await database.checkReplication()) },
-      ...(await database.replicaLags()).map(examineReplica),
-      { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
-      ...(await listFleet(database, ALL_ORGANIZATIONS, Date.now())).flatMap(examineAccount),
-      ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
-        check: `endpoint ${endpointId}`,
-        severity,
-        message,
-      })),
-      ...(await database.session(examineEncryption)),
-      ...(await examineChannels(database, config)),
-      ...(config.erasureLedger === null ? [] : await examineLedger(database, config.erasureLedger)),
-      ...(await examineCredentials(database)),
-    ])
+    return await withDatabase(choice, async (database) => {
+      await confirmStatuses(database)
+      return [
+        await examineServer(database),
+        { check: 'replication', ...examineReplication(await database.checkReplication()) },
+        ...(await database.replicaLags()).map(examineReplica),
+        { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
+        ...(await listFleet(database, ALL_ORGANIZATIONS)).flatMap(examineAccount),
+        ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
+          check: `endpoint ${endpointId}`,
+          severity,
+          message,
+        })),
+        ...(await database.session(examineEncryption)),
+        ...(await examineChannels(database, config)),
+        ...(config.erasureLedger === null ? [] : await examineLedger(database, config.erasureLedger)),
+        ...(await examineCredentials(database)),
+      ]
+    })
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
     return [{ check, severity: 'error', message: error.message }]

@@ -104,7 +104,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
          values ($1, 'problem', 'suspended', now(), 1, now(), now(), null, 250, ''),
                 ($1, 'problem', 'suspended', now(), 2, now(), null, now(), 550, 'No such user here'),
                 ($1, 'problem', 'suspended', now() + interval '1 hour', 1, now(), null, null, 451, 'Try later'),
-                ($1, 'problem', 'suspended', now() + interval '3 hours', 0, null, null, null, null, null)
+                ($1, 'problem', 'suspended', now() + interval '90 minutes', 0, null, null, null, null, null)
          returning id)
        insert into notification_account (notification_id, channel_oa_id, before, after, problem, since)
        select id, $2, 'ok', 'broken', '{"reason":"suspended","status":"broken","facts":{}}', now() from added`,

@@ -136,7 +136,7 @@ export async function useEverything(users: Users): Promise<string[]> {
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await takeDueAccounts(database, 1)
   while ((await refreshDueFigures(database)) > 0);
-  await findFleetAccount(database, null, tenant.accountId, Date.now())
+  await findFleetAccount(database, null, tenant.accountId)
   await readFleetCharts(database, null, [tenant.accountId])
   await database.query(storePending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)

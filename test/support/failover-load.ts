@@ -18,14 +18,8 @@ const READ_PAUSE_MS = 20
 /** Reached only if a member is lost. An instance may read a former primary that still runs until it notices the takeover. */
 const FIND_LIMIT_MS = 20_000
 
-/** Environment of an instance without rate limits. */
-export const NO_LIMITS = {
-  RATE_LIMIT_MAX: '0',
-  TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
-  TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
-  TRACKING_KEY_EVENTS_PER_MINUTE: '0',
-  TRACKING_KEY_BYTES_PER_MINUTE: '0',
-}
+/** Environment of an instance without the rate limit of requests. */
+export const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 
 export class FailoverLoad {
   readonly client: RetryingClient

@@ -1,6 +1,8 @@
 /** A fleet as large as an agency has it, loaded by SQL, with something on every page of the console. */
+
 import { randomUUID } from 'node:crypto'
 import { addClient, addKey } from '../../src/accounts/provisioning.ts'
+import { confirmStatuses } from '../../src/operator/accounts/store-statuses.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
@@ -44,12 +46,10 @@ export async function loadFleet(
   const { id: clientId } = await addClient(database, 'CRM')
   await addKey(database, clientId, tenant.accountId)
   await load(database, insertClients, [CLIENTS])
-  return {
-    tenant,
-    endpointId: await addFailingEndpoint(database, tenant),
-    eventId: await addCurableEvent(database, tenant),
-    clientId,
-  }
+  const endpointId = await addFailingEndpoint(database, tenant)
+  const eventId = await addCurableEvent(database, tenant)
+  await confirmStatuses(database)
+  return { tenant, endpointId, eventId, clientId }
 }
 
 async function loadAccounts(database: TextDatabase, { organizationId }: Tenant, count: number) {

@@ -127,12 +127,15 @@ export class Service {
   }
 }
 
-const NO_BUDGET = { eventsPerMinute: 0, bytesPerMinute: 0 }
+/** Of tracking events per minute. */
+export const NO_BUDGET = {
+  eventsPerMinute: Number.POSITIVE_INFINITY,
+  bytesPerMinute: Number.POSITIVE_INFINITY,
+}
 const DEFAULTS: AppOptions['config'] = {
   logLevel: 'silent',
   trustProxy: [],
   rateLimit: { max: 0, windowMs: 60_000, spareSigned: false },
-  trackingBudgets: { address: NO_BUDGET, key: NO_BUDGET },
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
   publicUrl: null,
@@ -144,6 +147,7 @@ export async function startApp(
   options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
 ): Promise<Service> {
   const app = await createApp({
+    trackingBudgets: { address: NO_BUDGET, key: NO_BUDGET },
     ...options,
     database: database ?? new NoDatabase(),
     config: { ...DEFAULTS, ...options.config },

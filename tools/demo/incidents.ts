@@ -7,8 +7,8 @@ import type { FastifyBaseLogger } from 'fastify'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Verifier } from '../../src/accounts/verify.ts'
 import { AccountMonitor } from '../../src/background/monitoring/account-monitor.ts'
-import { GROUP_MS } from '../../src/background/notifications/plan-messages.ts'
-import { AccountWatch, PASS_INTERVAL_MS } from '../../src/background/notifications/watch.ts'
+import { GROUP_SECONDS } from '../../src/background/notifications/announce.ts'
+import { AccountWatch } from '../../src/background/notifications/watch.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
@@ -16,7 +16,7 @@ import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { randomAccount } from '../simulator/state.ts'
 
 export const FLEET_SIZE = 8
-const SECONDS = { pass: PASS_INTERVAL_MS / 1000 + 1, group: GROUP_MS / 1000 + 1, outage: 16 * 60 }
+const SECONDS = { group: GROUP_SECONDS + 1, outage: 16 * 60 }
 
 type ShopState = ReturnType<SimulatedPlatform['addAccount']>
 
@@ -78,7 +78,7 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
   await settle('Everything works again')
 }
 
-/** Checks all accounts, lets two passes see the result, and makes the messages due. */
+/** Checks all accounts, and lets two passes see the result, after which the messages are due. */
 async function observe({ database, verifier, log, organizationId }: IncidentParts): Promise<void> {
   const [started] = await database.query<{ at: string }>(makeDue, [organizationId])
   const monitor = new AccountMonitor(database, verifier)
@@ -88,10 +88,9 @@ async function observe({ database, verifier, log, organizationId }: IncidentPart
   while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
   const watch = new AccountWatch(database, log)
   for (let passes = 0; passes < 2; passes += 1) {
-    await pass(database, SECONDS.pass)
+    await pass(database, SECONDS.group)
     await watch.pass()
   }
-  await pass(database, SECONDS.group)
 }
 
 /** $1 organization id bigint */
@@ -109,17 +108,18 @@ const selectUnchecked = statement('incidents-select-unchecked')`
 /** $1 seconds int */
 const moveWatch = statement('incidents-move-watch')`
     update notification_watch
-       set passed_at = passed_at - $1 * interval '1 second', platform_down_since = platform_down_since - $1 * interval '1 second'`
+       set passed_at = passed_at - $1 * interval '1 second', platform_since = platform_since - $1 * interval '1 second'`
 const moveMessages = statement('incidents-move-messages')`
     update notification set due_at = due_at - $1 * interval '1 second' where sent_at is null and attempts = 0`
 const moveChecks = statement('incidents-move-checks')`
-    update account_check set checked_at = checked_at - $1 * interval '1 second'`
-const moveAlerts = statement('incidents-move-alerts')`
-    update account_alert set since = since - $1 * interval '1 second', announced_at = announced_at - $1 * interval '1 second'`
+    update account_check set checked_at = checked_at - $1 * interval '1 second', status_since = status_since - $1 * interval '1 second'`
+const moveTold = statement('incidents-move-told')`
+    with told as (update notification_account set since = since - $1 * interval '1 second' where is_current)
+    update notification_channel set outage_since = outage_since - $1 * interval '1 second'`
 
 /** Moves the stored times back. */
 async function pass(database: Queryable, seconds: number): Promise<void> {
-  for (const move of [moveWatch, moveMessages, moveChecks, moveAlerts])
+  for (const move of [moveWatch, moveMessages, moveChecks, moveTold])
     await database.query(move, [Math.ceil(seconds)])
 }
 

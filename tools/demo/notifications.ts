@@ -30,7 +30,12 @@ interface Message {
 const TOKEN: Problem = { reason: 'token_refused', status: 'broken', facts: { check: null } }
 const UNAPPLIED: Problem = { reason: 'events_unapplied', status: 'degraded', facts: { count: 7 } }
 
-/** They fit the fleet and its activity log: see fleet.ts and story.ts. */
+const EXPIRES: Problem = {
+  ...{ reason: 'token_expires', status: 'degraded' },
+  facts: { expiresAt: new Date(Date.now() + 72 * HOUR_MS).toISOString(), isExpired: false },
+}
+
+/** They fit the fleet and its activity log: see fleet.ts and story.ts. What the fleet shows was announced already. */
 const ON_CALL: Message[] = [
   { hoursAgo: 310, kind: 'test' },
   {
@@ -46,8 +51,16 @@ const ON_CALL: Message[] = [
     ...{ problem: TOKEN, reason: 'token_refused' },
   },
   {
-    ...{ hoursAgo: 94, kind: 'reminder', account: 'Momo Books', before: 'broken', after: 'broken' },
-    ...{ problem: TOKEN, reason: 'token_refused', sinceHours: 24 },
+    ...{ hoursAgo: 22, kind: 'reminder', account: 'Momo Books', before: 'broken', after: 'broken' },
+    ...{ problem: TOKEN, reason: 'token_refused', sinceHours: 96 },
+  },
+  {
+    ...{ hoursAgo: 21, kind: 'problem', account: 'Lotus Spa', before: 'ok', after: 'broken' },
+    ...{ problem: { reason: 'no_channel_secret', status: 'broken', facts: {} }, reason: 'no_channel_secret' },
+  },
+  {
+    ...{ hoursAgo: 20, kind: 'problem', account: 'Tokyo Ramen', before: 'ok', after: 'degraded' },
+    ...{ problem: EXPIRES, reason: 'token_expires' },
   },
   {
     ...{ hoursAgo: 9, kind: 'problem', account: 'Siam Dental', before: 'ok', after: 'broken' },
@@ -67,15 +80,6 @@ const MAILBOX: Message[] = [
   { hoursAgo: 249, kind: 'test' },
 ]
 
-/** What the fleet shows was announced already, so the first pass of the watch adds nothing. */
-const ANNOUNCED: Record<string, { status: AccountStatus; reason: string }> = {
-  'Siam Dental': { status: 'broken', reason: 'webhook_inactive' },
-  'Momo Books': { status: 'broken', reason: 'token_refused' },
-  'Lotus Spa': { status: 'broken', reason: 'no_channel_secret' },
-  'Green Gym': { status: 'degraded', reason: 'events_unapplied' },
-  'Tokyo Ramen': { status: 'degraded', reason: 'token_expires' },
-}
-
 /**
  * Adds the channels once. The chat of an earlier run listened on another port.
  * @param chatUrl where the simulated platform plays a chat
@@ -94,8 +98,6 @@ export async function addNotifications(
     const mailbox = [organizationId, 'Owners', 'email', 'owners@demo-fleet.example', 'paused']
     await addHistory(transaction, ids, chat, ON_CALL)
     await addHistory(transaction, ids, [...mailbox, false], MAILBOX)
-    for (const [name, { status, reason }] of Object.entries(ANNOUNCED))
-      await transaction.query(insertAlert, [ids.get(name), status, reason])
   })
 }
 
@@ -120,6 +122,7 @@ async function addHistory(
       await transaction.query(insertAccount, [
         ...[row?.id, accounts.get(message.account), message.before, message.after],
         ...[problem === null ? null : JSON.stringify(problem), since],
+        messages.findLast(({ account }) => account === message.account) === message && problem !== null,
       ])
   }
 }
@@ -150,11 +153,10 @@ const insertMessage = statement('demo-insert-notification')`
            case when $7 then $5::timestamptz + interval '1 hour' end, $8, $9
     returning id`
 
-/** $1 notification id bigint, $2 account id bigint, $3 before text, $4 after text, $5 problem jsonb or null, $6 since timestamptz */
+/**
+ * $1 notification id bigint, $2 account id bigint, $3 before text, $4 after text, $5 problem jsonb or null, $6 since timestamptz,
+ * $7 whether it is what the channel was sent last boolean
+ */
 const insertAccount = statement('demo-insert-notification-account')`
-    insert into notification_account (notification_id, channel_oa_id, before, after, problem, since) values ($1, $2, $3, $4, $5, $6)`
-
-/** $1 account id bigint, $2 status text, $3 reason text */
-const insertAlert = statement('demo-insert-account-alert')`
-    insert into account_alert (channel_oa_id, status, passes, since, announced_status, announced_reason, announced_at, reminded_at)
-    values ($1, $2, 2, now(), $2, $3, now(), now())`
+    insert into notification_account (notification_id, channel_oa_id, before, after, problem, since, is_current)
+    values ($1, $2, $3, $4, $5, $6, $7)`

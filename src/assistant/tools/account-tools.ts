@@ -52,12 +52,12 @@ export const listAccounts = tool(
     limit: Limit,
     after: After,
   },
-  async ({ database, organizationIds, now }, input) => {
+  async ({ database, organizationIds }, input) => {
     const { status, problem, name, after = '0' } = input
     const organizationId = optionalId('organizationId', input.organizationId)
     const start = Number(idOf('after', after))
     if (start < 0) refuseInput('after', 'is not `next` of this list')
-    const fleet = await listFleet(database, organizationIds, now)
+    const fleet = await listFleet(database, organizationIds)
     const matching = fleet.filter(
       (account) =>
         (status === undefined || account.status === status) &&
@@ -109,7 +109,7 @@ export const explainAccount = tool(
   async (context, { accountId }) => {
     const details = await requireAccount(context, accountId)
     const { database, organizationIds, now } = context
-    const account = await findFleetAccount(database, organizationIds, details.id, now)
+    const account = await findFleetAccount(database, organizationIds, details.id)
     if (account === null) throw absent('account')
     const verification = await findVerification(database, account.id)
     const { lastDeliveryAt, deliveries24h, events24h, failed24h, refused, lastRefusedAt, unapplied } = account

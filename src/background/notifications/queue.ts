@@ -17,8 +17,8 @@ export interface Claim {
   attempts: number
 }
 
-/** A retry follows within 2 hours. Only quiet hours postpone a message for longer, before its first attempt and within a day. */
-const IS_DUE = `is_due(due_at, case when attempts > 0 then interval '2 hours' when created_at > now() then '0' else '1 day' end)`
+/** A message is due when it is made, and a retry follows within 2 hours. */
+const IS_DUE = `is_due(due_at, interval '2 hours')`
 const IS_FREE = `is_due(leased_until, interval '${LEASE_SECONDS} seconds')`
 
 /**
@@ -53,7 +53,7 @@ const lockDueChannels = statement('lock-channels-with-due-notifications')`
 
 /**
  * The message of each channel that has been due for longest. A statement of its own, because it must see the leases of the instance
- * that had the lock before. A message to which accounts are being added is claimed later.
+ * that had the lock before.
  *
  * $1 locked channels bigint[]; $2 lease seconds int
  */

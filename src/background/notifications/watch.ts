@@ -1,23 +1,19 @@
 /**
- * Watches the statuses of all accounts, and makes messages of their changes. One process at a time makes a pass:
+ * Stores the statuses of all accounts, and makes messages of their changes. One process at a time makes a pass:
  *
- * 1. `claimPass` chooses the process. If it dies, the next pass compares the same statuses.
- * 2. The process reads all accounts and LINE's responses, page by page and outside of any transaction.
- * 3. `storePass` compares them with what was announced, and stores messages in one transaction.
+ * 1. `claimPass` chooses the process. If it dies, the next pass reads the same facts.
+ * 2. `storeStatuses` assesses all accounts page by page, outside of any transaction.
+ * 3. `announce` stores messages about what changed and was not announced, in one transaction.
  *
  * All reads use the primary: a replica may be 30 s old, which would delay messages by as much.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../../errors.ts'
+import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../../operator/accounts/store-statuses.ts'
 import type { Database } from '../../postgres/database.ts'
-import { claimPass, forgetAlerts } from './alert-rows.ts'
-import { takePicture } from './picture.ts'
-import { readChecks } from './platform.ts'
-import { storePass } from './store-pass.ts'
+import { announce } from './announce.ts'
 
-/** Two passes and the time in which a message collects accounts are 105 s. A message leaves within two minutes of a change. */
-export const PASS_INTERVAL_MS = 30_000
 /** Passes use at most a fifth of the time, because a pass of 30,000 accounts is seconds of work for PostgreSQL. */
 export const PASS_SHARE = 1 / 5
 /** How often each process checks whether a pass is due: an index lookup. */
@@ -28,16 +24,13 @@ const STOP_MAX_MS = 3_000
 export class AccountWatch {
   readonly #database: Database
   readonly #log: FastifyBaseLogger
-  readonly #minIntervalMs: number
   readonly #stopped = new AbortController()
-  #intervalMs: number
+  #lastMs = 0
   #running: Promise<unknown> = Promise.resolve()
 
-  constructor(database: Database, log: FastifyBaseLogger, intervalMs = PASS_INTERVAL_MS) {
+  constructor(database: Database, log: FastifyBaseLogger) {
     this.#database = database
     this.#log = log
-    this.#minIntervalMs = intervalMs
-    this.#intervalMs = intervalMs
   }
 
   start(): void {
@@ -52,20 +45,18 @@ export class AccountWatch {
 
   /** Makes a pass, unless one was made within the interval. Returns whether it stored what it saw. Throws DatabaseUnavailable. */
   async pass(): Promise<boolean> {
-    const claimed = await claimPass(this.#database, this.#intervalMs)
+    const claimed = await claimPass(
+      this.#database,
+      nextInterval(PASS_INTERVAL_MS, this.#lastMs),
+      nextInterval(0, this.#lastMs),
+    )
     if (claimed === null) return false
-    const { pass, now } = claimed
-    if (!claimed.hasChannels) {
-      await forgetAlerts(this.#database, pass)
-      return true
-    }
     const startedAt = performance.now()
     try {
-      const picture = await takePicture(this.#database, now)
-      const checks = await readChecks(this.#database)
-      return await storePass(this.#database, { pass, picture, checks })
+      await storeStatuses(this.#database, claimed.pass, claimed.now)
+      return await announce(this.#database, claimed.pass)
     } finally {
-      this.#intervalMs = nextInterval(this.#minIntervalMs, performance.now() - startedAt)
+      this.#lastMs = performance.now() - startedAt
     }
   }
 

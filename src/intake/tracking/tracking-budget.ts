@@ -4,7 +4,7 @@
  * is stored. Otherwise anybody could use up a site's budget with invalid requests.
  */
 import { LRUCache } from 'lru-cache'
-import type { Budget } from '../../config/config.ts'
+import type { Budget } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 
 const WINDOW_MS = 60_000
@@ -34,8 +34,8 @@ export class Budgets {
 
   /** @param sender completes the message "Too many tracking events from …" */
   constructor({ eventsPerMinute, bytesPerMinute }: Budget, sender: string) {
-    this.#eventsMax = eventsPerMinute || Number.POSITIVE_INFINITY
-    this.#bytesMax = bytesPerMinute || Number.POSITIVE_INFINITY
+    this.#eventsMax = eventsPerMinute
+    this.#bytesMax = bytesPerMinute
     this.#message = `Too many tracking events from this ${sender}: ${eventsPerMinute} events and ${bytesPerMinute} bytes per minute are accepted`
   }
 

@@ -24,7 +24,6 @@ export const ACCOUNT_TABLES = [
   'account_check',
   'account_day',
   'delivery_hour',
-  'account_alert',
   'notification_account',
   'api_key',
 ] as const

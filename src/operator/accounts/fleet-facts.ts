@@ -71,6 +71,10 @@ export interface AccountFacts {
   endpointsFailed: number
   /** the lowest id of an active endpoint that does not accept deliveries; null if none */
   failingEndpointId: bigint | null
+
+  /** as store-statuses.ts has stored them; fleet.ts has their types */
+  status: string
+  problems: unknown[]
 }
 
 /** Accounts per statement. Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
@@ -115,7 +119,7 @@ const selectFleet = statement('select-fleet')`
            c.counted_at as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
            c.missing_day::text as "missingDay", c.missing::float8 as missing,
            endpoints.pending as "endpointsPending", endpoints.failed as "endpointsFailed",
-           endpoints.failing_id as "failingEndpointId"
+           endpoints.failing_id as "failingEndpointId", coalesce(c.status, 'quiet') as status, coalesce(c.problems, '[]') as problems
       from official_account a
       -- "offset 0" keeps these joins from reading all accounts for each page.
      cross join lateral (select name from organization where id = a.organization_id offset 0) o

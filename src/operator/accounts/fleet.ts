@@ -3,20 +3,18 @@ import type { AccountId } from '../../accounts/account.ts'
 import { LINE_TODAY } from '../../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
-import { ACCOUNT_STATUSES, type AccountHealth, assessAccount } from './account-status.ts'
+import { ACCOUNT_STATUSES, type AccountHealth } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
-export type FleetAccount = AccountFacts & AccountHealth
+export type FleetAccount = Omit<AccountFacts, keyof AccountHealth> & AccountHealth
 
 /** Worst accounts first. Equals are ordered by id. */
 export async function listFleet(
   database: Queryable,
   organizationIds: OrganizationIds,
-  now: number,
 ): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
-  for await (const page of readFleet(database, organizationIds))
-    for (const facts of page) fleet.push(Object.assign(facts, assessAccount(facts, now)))
+  for await (const page of readFleet(database, organizationIds)) fleet.push(...(page as FleetAccount[]))
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
@@ -24,10 +22,8 @@ export async function findFleetAccount(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: AccountId,
-  now: number,
 ): Promise<FleetAccount | null> {
-  const facts = await readAccountFacts(database, organizationIds, id)
-  return facts === null ? null : { ...facts, ...assessAccount(facts, now) }
+  return (await readAccountFacts(database, organizationIds, id)) as FleetAccount | null
 }
 
 /** The table of the fleet shows a third of the facts, because it may have 10,000 rows. */

@@ -10,6 +10,7 @@ import {
   listFleet,
   readFleetCharts,
 } from '../accounts/fleet.ts'
+import { confirmStatus } from '../accounts/store-statuses.ts'
 import { sharedExamination } from '../reachability.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
@@ -36,7 +37,7 @@ export function accountRoutes(
   api.get('/reachability', VIEWER, () => examineReachability())
 
   api.get('/fleet', VIEWER, async (request) => {
-    const fleet = await listFleet(reads, operatorOf(request).organizationIds, now())
+    const fleet = await listFleet(reads, operatorOf(request).organizationIds)
     return { accounts: fleet.map(fleetRow) }
   })
 
@@ -56,10 +57,11 @@ export function accountRoutes(
     const { organizationIds } = operatorOf(request)
     // Anybody who has the oaHash can write events, so it is treated like a secret.
     const { oaHash: _, ...account } = await findAccountDetails(database, organizationIds, id)
+    await confirmStatus(database, id, now())
     return {
       account,
       verification: await findVerification(database, id),
-      facts: found(await findFleetAccount(reads, organizationIds, id, now())),
+      facts: found(await findFleetAccount(database, organizationIds, id)),
       webhookPath: verifier.webhookPaths(String(id))[0],
       publicUrl: config.publicUrl,
     }
