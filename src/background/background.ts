@@ -84,7 +84,7 @@ export class Background {
     this.#encryption = new SecretEncryption(database, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
-    this.jobs = new JobRunner(database, log, verifier, onQueued, erasureLedger)
+    this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {

@@ -38,5 +38,6 @@ export const LANES: readonly JobKind[][] = [
   [...CALLS_LINE],
   [...REPLAY_KINDS],
 ]
-/** Of all lanes, for tests and commands. */
 export const ALL_KINDS: JobKind[] = LANES.flat()
+/** Kinds that a command works on itself, because they queue no deliveries. */
+export const COMMAND_KINDS = ALL_KINDS.filter((kind) => !REPLAY_KINDS.includes(kind))
