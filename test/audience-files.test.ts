@@ -171,12 +171,14 @@ describe('audience import', () => {
     for (const { tags } of await service.members(tenant)) expect(tags).toEqual([])
   })
 
-  it('keeps the lines before a fault in the format, and reports the last of them', async () => {
+  it('keeps the lines before a fault in the format, and counts them', async () => {
     const tenant = await tenantWithMembers(database, 1)
     const row = `U1,"{""note"":""${'x'.repeat(2000)}""}"\n`
     const file = writeTemporaryFile('late.csv', `userId,attributes\n${row.repeat(100)}U1,"a"b"\n`)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(stderr).toMatch(/the import stopped after line \d+: .*quoted cell.*safe to run the command again/)
+    expect(stderr).toMatch(
+      /the import stopped: .*late\.csv, line \d+: .*quoted cell.*safe to run the command again/,
+    )
     expect(JSON.parse(stdout)).toEqual({ changed: expect.any(Number), refused: 0 })
   })
 
@@ -249,7 +251,7 @@ describe('audience import', () => {
     const file = writeTemporaryFile('members.csv', `userId,tags\nU1,"[""a""]"\n${record}`)
     const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
     expect(stderr).toMatch(
-      /the import stopped after line 2: .*, line \d+: the line is longer than 1048576 bytes/,
+      /the import stopped: .*members\.csv, line \d+: the line is longer than 1048576 bytes/,
     )
     expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 1, refused: 0 }])
   })

@@ -12,6 +12,8 @@ import { io, printError } from './io.ts'
 import { Progress } from './progress.ts'
 
 const POLL_MS = 500
+/** Longer than the wait for a locked row, and short enough for the progress. No other job waits for a turn of the command. */
+const TURN_MS = 1_000
 /** An idle service takes a job within 3 s, and a job that waits for a paused endpoint is looked at every 3 s. */
 const UNATTENDED_SECONDS = 10
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
@@ -51,7 +53,7 @@ export async function followJob(
       const onPostponed = ({ message }: Error) => {
         fault = `; ${message}`
       }
-      const turn = { jobId: id, kinds: COMMAND_KINDS, platform, onPostponed }
+      const turn = { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform, onPostponed }
       const hasWorked = await takeTurn(database, turn)
       const job = await findJob(database, commandActor(), id)
       if (job !== null) progress.show(Number(job.done), fault || (await noteOf(database, job)))

@@ -1,7 +1,7 @@
 /**
  * `members.import`: an uploaded file of externalIds, tags and attributes of existing members.
  *
- * 1. The console stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
+ * 1. The console or the command stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
  * 2. The last piece starts the job. Each batch of entries is one transaction, which also stores the position in the file, and deletes
  *    the pieces before it.
  * 3. The end of the job deletes the rest. An upload that nobody continues ends after an hour (retention).
@@ -31,8 +31,6 @@ const REFUSALS_MAX = 100
 
 export interface ImportParameters {
   format: MemberFileFormat
-  /** bytes of the whole file */
-  size: number
 }
 
 export interface ImportTally {
@@ -65,9 +63,8 @@ export const importMembers: RunStep = async (job, step) => {
 }
 
 /** All bytes are read. */
-function end(job: Job): Progress {
-  const { size } = job.parameters as ImportParameters
-  return { position: null, done: BigInt(size), tally: job.tally }
+function end({ done, total, tally }: Job): Progress {
+  return { position: null, done: total ?? done, tally }
 }
 
 /** Null: the file is not at fault. */

@@ -45,6 +45,8 @@ export interface Job {
   /** null: the work has not begun */
   position: unknown
   done: bigint
+  /** null: unknown */
+  total: bigint | null
   tally: unknown
   actorKind: Actor['kind']
   operatorId: bigint | null

@@ -43,8 +43,8 @@ const claimNext = statement('claim-job')`
                   where status = 'running' and is_due(leased_until, $1 * interval '1 second') and kind = any ($2)
                     and ($3::bigint is null or id = $3)
                   order by stepped_at <= now() + interval '1 minute', stepped_at limit 1 for no key update skip locked)
-    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim,
-              actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
+    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, total, tally,
+              claim, actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
 
 interface ClaimedJob extends Job, Row {
   claim: bigint
