@@ -21,7 +21,7 @@ const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
 /** Starts a job and works on it. Throws a FatalError if it fails. @param platform of a job that calls LINE */
 export async function runJob(
   database: Database,
-  unit: string,
+  unit: string | null,
   start: (transaction: Queryable) => Promise<bigint>,
   platform: Platform | null = null,
 ): Promise<JobSummary> {
@@ -30,17 +30,17 @@ export async function runJob(
   throw new FatalError(String(job?.tally.problem ?? endText(job)))
 }
 
-/** Ctrl-C ends the command, and the job goes on. Returns the job that has ended. */
+/** Ctrl-C ends the command, and the job goes on. Returns the job that has ended. @param unit null: show no progress */
 export async function followJob(
   database: Database,
   id: bigint,
-  unit: string,
+  unit: string | null,
   platform: Platform | null = null,
 ): Promise<JobSummary | null> {
   const first = await findJob(database, commandActor(), id)
-  const progress = new Progress(unit, first?.total == null ? null : Number(first.total))
+  const progress = unit && new Progress(unit, first?.total == null ? null : Number(first.total))
   const interrupt = () => {
-    progress.end()
+    if (progress) progress.end()
     printError(
       `Task ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience jobs show ${id}", end it with "oa-audience jobs cancel ${id}".`,
     )
@@ -56,13 +56,13 @@ export async function followJob(
       const turn = { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform, onPostponed }
       const hasWorked = await takeTurn(database, turn)
       const job = await findJob(database, commandActor(), id)
-      if (job !== null) progress.show(Number(job.done), fault || (await noteOf(database, job)))
+      if (job && progress) progress.show(Number(job.done), fault || (await noteOf(database, job)))
       if (job === null || job.finishedAt !== null) return job
       if (!hasWorked) await sleep(POLL_MS)
     }
   } finally {
     for (const signal of INTERRUPTS) process.off(signal, interrupt)
-    progress.end()
+    if (progress) progress.end()
   }
 }
 

@@ -20,7 +20,7 @@ import {
   updateEndpoint,
 } from '../endpoints/manage-endpoints.ts'
 import { findJob } from '../jobs/job.ts'
-import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
+import { startResumption } from '../jobs/resume-endpoint.ts'
 import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
@@ -135,19 +135,7 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
     const operator = operatorOf(request)
-    let jobId: bigint | null = null
-    found(
-      await updateEndpoint(
-        database,
-        operator,
-        id,
-        changes,
-        ownUrls(),
-        async (transaction, endpoint, rest) => {
-          jobId = await startBacklog(transaction, operator, endpoint, rest, null)
-        },
-      ),
-    )
+    const { jobId } = found(await updateEndpoint(database, operator, id, changes, ownUrls()))
     if (jobId === null) return { job: null }
     parts.onJob?.()
     return { job: await findJob(database, operator, jobId) }
@@ -189,8 +177,8 @@ function backlogRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   // The endpoint is active at once. A job makes its backlog due.
   api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request, reply) => {
     const endpoint = await targetOf(request)
-    return sendJob(request, reply, parts, async (transaction) =>
-      found(await startResumption(transaction, operatorOf(request), endpoint)),
+    return sendJob(request, reply, parts, (transaction) =>
+      startResumption(transaction, operatorOf(request), endpoint),
     )
   })
 

@@ -2,13 +2,10 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import {
-  beginResumption,
   discardRotation,
   finishRotation,
   pauseEndpoint,
-  type Resumption,
   removeEndpointBatch,
-  retryFailedBatch,
   rotateSecret,
 } from '../../endpoints/manage.ts'
 import {
@@ -25,6 +22,7 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
+import { startBacklog } from '../jobs/resume-endpoint.ts'
 
 /** Returns null if the actor does not see the account. Throws `invalid_input` that says why a setting is refused. */
 export function addEndpoint(
@@ -48,32 +46,24 @@ export function addEndpoint(
   })
 }
 
-/**
- * Returns null if the actor does not see the endpoint, and otherwise what its backlog needs: see endpoints/settings.ts.
- * @param onMoved runs in the transaction if the receiver is another one
- */
+/** Returns null if the actor does not see the endpoint. If the receiver is another one, a job makes its backlog due. */
 export function updateEndpoint(
   database: Transactions,
   actor: Actor,
   id: bigint,
   changes: Partial<EndpointSettings>,
   own: URL[],
-  onMoved: (transaction: Queryable, endpoint: Endpoint, resumption: Resumption) => Promise<void> = async () =>
-    undefined,
-): Promise<{ resumption: Resumption | null } | null> {
+): Promise<{ jobId: bigint | null } | null> {
   return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction, endpoint) => {
     const updated = await updateSettings(transaction, id, changes, own)
     if (updated?.after.allowPrivateNetwork) {
       if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
       if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
     }
-    if (updated?.resumption) await onMoved(transaction, endpoint, updated.resumption)
-    return (
-      updated && {
-        result: updated,
-        changes: changesBetween(printable(updated.before), printable(updated.after)),
-      }
-    )
+    if (updated === null) return null
+    const { before, after, resumption } = updated
+    const jobId = resumption && (await startBacklog(transaction, actor, endpoint, resumption, null))
+    return { result: { jobId }, changes: changesBetween(printable(before), printable(after)) }
   })
 }
 
@@ -93,25 +83,6 @@ export function pause(database: Transactions, actor: Actor, id: bigint): Promise
   return changeEndpoint(database, actor, id, 'endpoint.paused', async (transaction) =>
     (await pauseEndpoint(transaction, id)) ? { result: true } : null,
   )
-}
-
-/** Resumes the endpoint. `finishResumption` makes its backlog due. Returns null if the actor does not see the endpoint. */
-export function resume(database: Transactions, actor: Actor, id: bigint): Promise<Resumption | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.resumed', async (transaction) => {
-    const resumption = await beginResumption(transaction, id)
-    return resumption && { result: resumption }
-  })
-}
-
-/** Makes the first failed deliveries due. `retryFailedBatch` continues. Returns null if the actor does not see the endpoint. */
-export function retryFailed(
-  database: Transactions,
-  actor: Actor,
-  id: bigint,
-): Promise<{ retried: number; isLast: boolean } | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.retried', async (transaction) => ({
-    result: await retryFailedBatch(transaction, id),
-  }))
 }
 
 /** Returns the new secret, or null if the actor does not see the endpoint. */
@@ -179,7 +150,7 @@ const selectEndpoint = statement('select-endpoint-of-organizations')`
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and ($2::bigint[] is null or a.organization_id = any ($2))`
 
-async function findEndpointOf(
+export async function findEndpointOf(
   database: Queryable,
   { organizationIds }: Actor,
   id: bigint,

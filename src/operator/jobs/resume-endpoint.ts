@@ -1,5 +1,6 @@
 /** `endpoint.resume`: an endpoint is active again at once, and the job makes its backlog due. */
 import { beginResumption, continueResumption, type Resumption } from '../../endpoints/manage.ts'
+import { AppError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
 import { type JobActivity, startJob } from './job.ts'
@@ -10,14 +11,14 @@ interface Parameters {
   endpointId: string
 }
 
-/** Call it in a transaction. Returns null if the endpoint does not exist. */
+/** Call it in a transaction. Throws `unknown_item` if the endpoint does not exist. */
 export async function startResumption(
   transaction: Queryable,
   actor: Actor,
   endpoint: EndpointOfJob,
-): Promise<bigint | null> {
+): Promise<bigint> {
   const position = await beginResumption(transaction, endpoint.id)
-  if (position === null) return null
+  if (position === null) throw new AppError('unknown_item')
   const object = { kind: 'endpoint', id: endpoint.id } as const
   return startBacklog(transaction, actor, endpoint, position, { action: 'endpoint.resumed', object })
 }

@@ -16,12 +16,12 @@ export interface EndpointOfJob {
   organizationId: OrganizationId
 }
 
-/** Call it in a transaction. */
+/** Call it in a transaction. @param failed deliveries; null: not counted */
 export function startEndpointRetry(
   transaction: Queryable,
   actor: Actor,
   { id, accountId, organizationId }: EndpointOfJob,
-  failed: number,
+  failed: number | null,
 ): Promise<bigint> {
   const parameters: Parameters = { endpointId: String(id) }
   const job = {
