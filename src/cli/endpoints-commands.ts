@@ -22,9 +22,8 @@ import {
   updateEndpoint,
 } from '../operator/endpoints/manage-endpoints.ts'
 import { age } from '../operator/format.ts'
+import { startEndpointRetry, startResumption } from '../operator/jobs/endpoint-backlog.ts'
 import type { JobSummary } from '../operator/jobs/job.ts'
-import { startResumption } from '../operator/jobs/resume-endpoint.ts'
-import { startEndpointRetry } from '../operator/jobs/retry-endpoint.ts'
 import type { Database } from '../postgres/database.ts'
 import { testCommand } from './endpoint-test-command.ts'
 import { followJob, runJob } from './follow-job.ts'

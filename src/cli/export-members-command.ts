@@ -5,7 +5,7 @@ import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
 import { commandActor } from '../operator/actor.ts'
 import { publicFilters } from '../operator/jobs/tag-members.ts'
-import { recordFile } from '../operator/members/manage-members.ts'
+import { recordExport } from '../operator/members/manage-members.ts'
 import { countMembers } from '../operator/members/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { io } from './io.ts'
@@ -35,7 +35,7 @@ export async function exportMembers(
   const members = await countMatching(database, scope, filters)
   const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
-  await recordFile(database, commandActor(), { ...scope, id: scope.accountId }, 'members.exported', changes)
+  await recordExport(database, commandActor(), { ...scope, id: scope.accountId }, changes)
   const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY

@@ -19,9 +19,8 @@ import {
   test,
   updateEndpoint,
 } from '../endpoints/manage-endpoints.ts'
+import { startEndpointRetry, startResumption } from '../jobs/endpoint-backlog.ts'
 import { findJob } from '../jobs/job.ts'
-import { startResumption } from '../jobs/resume-endpoint.ts'
-import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'

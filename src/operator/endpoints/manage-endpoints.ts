@@ -22,7 +22,7 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { startBacklog } from '../jobs/resume-endpoint.ts'
+import { startBacklog } from '../jobs/endpoint-backlog.ts'
 
 /** Returns null if the actor does not see the account. Throws `invalid_input` that says why a setting is refused. */
 export function addEndpoint(

@@ -1,6 +1,6 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
 import { violatedConstraint } from '../../postgres/faults.ts'
-import { type Queryable, statement } from '../../postgres/statement.ts'
+import type { Queryable } from '../../postgres/statement.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../accounts/account-rows.ts'
 import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
@@ -31,19 +31,6 @@ export async function startRemoval(
   await refuseRequests(transaction, accountId)
   await recordAccount(transaction, actor, { action: 'removed', account, changes: { name: [name, null] } })
   return id
-}
-
-const continueInterrupted = statement('continue-removals')`
-    insert into job (kind, organization_id, actor_kind, actor, parameters)
-    select 'account.remove', organization_id, 'service', 'service', jsonb_build_object('accountId', id::text, 'name', name)
-      from official_account a
-     where is_being_removed
-       and not exists (select from job where kind = 'account.remove' and status = 'running'
-                                         and parameters->>'accountId' = a.id::text)`
-
-/** Starts a task for each removal whose task has failed. */
-export async function continueRemovals(session: Queryable): Promise<void> {
-  await session.query(continueInterrupted)
 }
 
 const TABLES = [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]

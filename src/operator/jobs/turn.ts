@@ -107,7 +107,7 @@ export interface Turns extends Partial<JobParts> {
 
 /**
  * Takes a turn of one job. Returns false if no job is waiting for one. Throws a fault that is not temporary, after it has ended the
- * job as failed.
+ * job as failed, unless it is a removal.
  */
 export async function takeTurn(
   database: Database,
@@ -121,11 +121,14 @@ export async function takeTurn(
     await turn.run()
   } catch (error) {
     if (error instanceof JobLost) return true
+    const postpone = (seconds: number) => database.query(postponeJob, [claimed.id, claimed.claim, seconds])
     if (error instanceof AppError) {
-      await database.query(postponeJob, [claimed.id, claimed.claim, RETRY_SECONDS])
+      await postpone(RETRY_SECONDS)
       onPostponed?.(error)
     } else {
-      await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
+      // Half an account is of no use to anybody, so a removal never fails.
+      if (claimed.kind === 'account.remove') await postpone(LEASE_SECONDS)
+      else await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
       throw error
     }
   }
@@ -168,7 +171,7 @@ class Turn {
     return this.#commit(async () => ({ position: null, done, tally, failure }))
   }
 
-  /** Ends the job and returns null if it must not continue. A removal always does: half an account is of no use to anybody. */
+  /** Ends the job and returns null if it must not continue. A removal always does. */
   async #lock(transaction: Queryable): Promise<LockedJob | null> {
     const { id, claim } = this.#job
     const [locked] = await transaction.query<LockedJob>(lockJob, [id, claim])
