@@ -49,22 +49,19 @@ export const importMembers: RunStep = async (job, step) => {
   const from = (job.position as FilePosition | null) ?? FILE_BEGINNING
   const file: TextSource = { name: 'the file', open: () => readFileFrom(step.database, job.id, from.byte) }
   const batches = readBatches(file, format, from)
+  let tally: ImportTally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) }
+  const end = (): Progress => ({ position: null, done: job.total ?? job.done, tally })
   try {
-    const { value: batch, done } = await batches.next()
-    if (done) await step.commit(async () => end(job))
-    else await importBatch(job, step, batch)
+    for await (const batch of batches) {
+      tally = await importBatch(job, step, batch, tally)
+      if (step.isOver()) return
+    }
+    await step.commit(async () => end())
   } catch (error) {
     const failure = failureOf(error)
     if (failure === null) throw error
-    await step.commit(async () => ({ ...end(job), failure }))
-  } finally {
-    await batches.return(undefined)
+    await step.commit(async () => ({ ...end(), failure }))
   }
-}
-
-/** All bytes are read. */
-function end({ done, total, tally }: Job): Progress {
-  return { position: null, done: total ?? done, tally }
 }
 
 /** Null: the file is not at fault. */
@@ -73,9 +70,14 @@ function failureOf(error: unknown): string | null {
   return error instanceof FatalError ? error.message : null
 }
 
-async function importBatch(job: Job, step: Step, batch: FileEntry[]): Promise<void> {
+async function importBatch(
+  job: Job,
+  step: Step,
+  batch: FileEntry[],
+  before: ImportTally,
+): Promise<ImportTally> {
   const scope = scopeOfJob(job)
-  let tally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) } as ImportTally
+  let tally = before
   const commit = async (
     entries: FileEntry[],
     outcomesOf: (transaction: Queryable) => Promise<Outcome[]>,
@@ -102,6 +104,7 @@ async function importBatch(job: Job, step: Step, batch: FileEntry[]): Promise<vo
     },
     isOver: step.isOver,
   })
+  return tally
 }
 
 function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
@@ -114,7 +117,7 @@ function count(tally: ImportTally, line: number, outcome: Outcome | undefined): 
   return { ...tally, refused, refusals: [...tally.refusals, { line, reason: reasonOf(outcome) }] }
 }
 
-/** The names of attributes come from the file. Only the command line, which stores nothing, prints them. */
+/** The names of attributes come from the file, and are not stored. */
 function reasonOf(refusal: Error): string {
   return refusalOf(refusal).message.replaceAll(/attributes\/[^;]*?(?= must|;|$)/g, 'attributes')
 }
