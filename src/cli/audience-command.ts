@@ -1,12 +1,10 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { type Command, Option } from 'commander'
-import type { Scope } from '../access/scope.ts'
 import { FatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
 import type { ImportTally } from '../operator/jobs/import-members.ts'
 import type { JobSummary } from '../operator/jobs/job.ts'
 import { storeFile } from '../operator/jobs/job-file.ts'
-import type { Database } from '../postgres/database.ts'
 import { systemReason } from '../system-reason.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
 import { followJob } from './follow-job.ts'
@@ -43,7 +41,7 @@ function exportCommand(group: Command): void {
     .option('--updated-since <time>', 'only members changed or erased since this time')
     .action(async ({ account, json, ...options }: ExportOptions & { account: bigint; json?: boolean }) => {
       const count = await onDatabase(async (database) =>
-        exportMembers(database, await scopeOf(database, account), options),
+        exportMembers(database, await requireAccount(database, account), options),
       )
       if (options.output !== undefined) printOne({ members: count }, json === true)
     })
@@ -93,10 +91,4 @@ function report(file: string, job: JobSummary | null, asJson: boolean): void {
   }
   printOne({ changed: changed + unchanged, refused }, asJson)
   if (refused > 0 || job?.status !== 'done') io.exitCode = 1
-}
-
-async function scopeOf(database: Database, id: bigint): Promise<Scope> {
-  const account = await requireAccount(database, id)
-  const { name: actorName } = commandActor()
-  return { keyId: null, actorName, accountId: account.id, organizationId: account.organizationId }
 }
