@@ -5,11 +5,11 @@ import base from './vitest.config.ts'
 const CONCURRENT = `
   accounts-apply audience-import backup backup-dump build compose compression console-accounts console-browser
   console-browser-actions console-browser-endpoints console-browser-operators console-charts console-day
-  console-markup console-notifications console-pages console-search console-sso console-tasks database
-  database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure
-  erasure-ledger exports failover fuzz idle-connections import-followers loss nginx notifications
-  pgbouncer plans prometheus prove replicas restore-drill retention shutdown simulate slow-platform
-  systemd tarball tracking-browsers verify-faults workers
+  console-markup console-notifications console-pages console-person console-search console-sso console-tasks
+  database database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure
+  erasure-ledger exports failover full-disk fuzz idle-connections import-followers loss nginx notifications
+  openapi-page pgbouncer plans prometheus prove replicas restore-drill retention shutdown simulate slow-platform
+  soak systemd tarball tracking-browsers verify-faults workers
 `
   .trim()
   .split(/\s+/)

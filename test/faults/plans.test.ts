@@ -23,8 +23,8 @@ const ofSessions = () =>
     [...statements.values()].filter(({ name }) => OF_SESSIONS.test(name)).map(({ text }) => normalized(text)),
   )
 
-it('plans the same without statistics and with them, and reads a bounded part of 200,000 members and 30,000 accounts', async () => {
-  const sizes = { membersOfTenant: 10_000, members: 200_000, accounts: 30_000 }
+it('plans the same without statistics and with them, and reads a bounded part of 100,000 members and 10,000 accounts', async () => {
+  const sizes = { membersOfTenant: 10_000, members: 100_000, accounts: 10_000 }
   const { unanalyzed, analyzed, replanned } = await plansBySize(sizes)
   const excluded = ofSessions()
   const ofRequests = (plans: Plan[]) => plans.filter(({ text }) => !excluded.has(normalized(text)))
