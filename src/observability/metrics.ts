@@ -182,11 +182,11 @@ export class Metrics {
     this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show(null)))
   }
 
-  /** Reads the problems of accounts once a minute. An account without a problem has no series. */
+  /** Reads the problems of accounts every 15 s, as a pass stores them. An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
     const show = accountProblemGauge(this.registry)
     // No figure is better than an outdated one.
-    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   /** Reads the number once a minute. */
