@@ -27,6 +27,8 @@ interface ImportState extends ImportProgress {
   next: string | null
   /** When the token was issued. 0 at the end of the list, so that the next import starts again. */
   atMs: number
+  /** The continuation token of an earlier run had expired. It expires once. */
+  isRestarted?: boolean | undefined
   completedAt?: string
 }
 
@@ -42,23 +44,21 @@ type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<voi
 
 /**
  * Imports the next page and returns the progress with `isComplete`. A page is committed together with its continuation token, so an
- * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform
- * refuses the request.
- * @param canRestart the import may begin again if its continuation token has expired
+ * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform refuses the request.
  */
 export async function importNextFollowers(
   database: Transactions,
   lineApi: LineApi,
   account: Account,
-  canRestart: boolean,
   onImported: OnImported,
-): Promise<ImportProgress & { isComplete: boolean; isRestarted: boolean }> {
+): Promise<ImportProgress & { isComplete: boolean }> {
   const state = await readState(database, account.id)
   const atMs = Date.now()
   const page = await lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined)
-  if (state.next !== null && isStale(page) && canRestart) {
-    await database.query(storeState, [account.id, JSON.stringify(FROM_THE_START)])
-    return { seen: 0, added: 0, skipped: 0, isComplete: false, isRestarted: true }
+  if (state.next !== null && isStale(page)) {
+    const restarted = { ...FROM_THE_START, ...(!state.isRestarted && { atMs, isRestarted: true }) }
+    await database.query(storeState, [account.id, JSON.stringify(restarted)])
+    if (restarted.isRestarted) return { seen: 0, added: 0, skipped: 0, isComplete: false }
   }
   const followers = followersOf(page)
   requireProgress(state, followers)
@@ -70,7 +70,7 @@ export async function importNextFollowers(
     atMs,
     onImported,
   )
-  return { seen, added, skipped, isComplete: next === null, isRestarted: false }
+  return { seen, added, skipped, isComplete: next === null }
 }
 
 const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, skipped: 0 }
@@ -199,8 +199,7 @@ async function addPage(
     NO_KEY,
   ])
   const state: ImportState = {
-    next,
-    atMs,
+    ...{ next, atMs, isRestarted: before.isRestarted },
     seen: before.seen + userIds.length,
     added: before.added + (counts?.added ?? 0),
     skipped: before.skipped + (counts?.skipped ?? 0),

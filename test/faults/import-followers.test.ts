@@ -31,7 +31,7 @@ afterAll(() => platform.close())
 const importPage = async () => {
   const account = await findAccount(database, tenant.accountId)
   if (account === null) throw new Error('no account')
-  return importNextFollowers(database, new LineApi(platform.url), account, true, async () => undefined)
+  return importNextFollowers(database, new LineApi(platform.url), account, async () => undefined)
 }
 const commandLine = (...options: string[]) =>
   runProgramAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)

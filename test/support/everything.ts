@@ -265,7 +265,7 @@ async function useCommands(users: Users): Promise<string[]> {
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')
-  await importNextFollowers(database, new LineApi(platform.url), account, true, async () => undefined)
+  await importNextFollowers(database, new LineApi(platform.url), account, async () => undefined)
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
   await importEntries(database, database.pipeline, scope, [
     { userId: 'U2' },

@@ -126,12 +126,10 @@ async function addFollowers(
   if (accountType === 'unverified') outcome.followers = 'not allowed'
   if (accountType !== 'verified_or_premium') return
   outcome.followers = 'failed'
-  const imported = { isComplete: false, isRestarted: false }
-  while (!imported.isComplete) {
-    const page = await importPage(onboarding, account, !imported.isRestarted)
+  for (let isComplete = false; !isComplete; ) {
+    const page = await importPage(onboarding, account)
     outcome.followersAdded = page.added
-    imported.isComplete = page.isComplete
-    imported.isRestarted ||= page.isRestarted
+    isComplete = page.isComplete
   }
   outcome.followers = 'imported'
 }
@@ -140,9 +138,8 @@ async function addFollowers(
 export function importPage(
   { database, lineApi, actor }: Pick<Onboarding, 'database' | 'lineApi' | 'actor'>,
   account: Account,
-  canRestart: boolean,
 ) {
-  return importNextFollowers(database, lineApi, account, canRestart, (transaction, changes) =>
+  return importNextFollowers(database, lineApi, account, (transaction, changes) =>
     recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
   )
 }

@@ -8,11 +8,6 @@ import type { Actor } from '../actor.ts'
 import { actorOf, startJob } from './job.ts'
 import type { Platform, RunStep, Step } from './step.ts'
 
-interface Position {
-  /** The continuation token of an earlier import had expired. It expires once. */
-  isRestarted: boolean
-}
-
 /** The last page is recorded as `account.followers_imported`. */
 export function startFollowersImport(
   transaction: Queryable,
@@ -30,17 +25,15 @@ export function startFollowersImport(
 
 export const importFollowersOf: RunStep = async (job, step) => {
   const { accountId } = job
-  const { isRestarted = false } = (job.position as Position | null) ?? {}
   const account = accountId === null ? null : await findAccountOn(step.database, accountId)
   // The next commit finds that the account is gone.
-  if (account === null)
-    return step.commit(async () => ({ position: { isRestarted }, done: job.done, tally: job.tally }))
+  if (account === null) return step.commit(async () => ({ position: {}, done: job.done, tally: job.tally }))
   try {
     const actor = actorOf(job, step.organizationIds)
     const { lineApi } = platformOf(step)
-    const page = await importPage({ database: step.database, lineApi, actor }, account, !isRestarted)
+    const page = await importPage({ database: step.database, lineApi, actor }, account)
     const { isComplete, seen, added, skipped } = page
-    const position = isComplete ? null : { isRestarted: isRestarted || page.isRestarted }
+    const position = isComplete ? null : {}
     await step.commit(async () => ({ position, done: BigInt(seen), tally: { added, skipped } }))
   } catch (error) {
     if (!(error instanceof FatalError)) throw error

@@ -40,7 +40,6 @@ interface Position {
   index: number
   /** when the last webhook URL was set */
   setAtMs: number
-  isRestarted?: boolean
 }
 
 export interface OnboardingTally {
@@ -150,15 +149,13 @@ async function verify(job: Job, step: Step, position: Position, account: Account
   const hasFollowers = verification?.accountType === 'verified_or_premium'
   if (!hasFollowers || (await isImportCompleted(step.database, account.id)))
     return advance(job, step, next(position), { added, isDone: true })
-  await advance(job, step, { ...position, phase: 'followers', isRestarted: false }, { added })
+  await advance(job, step, { ...position, phase: 'followers' }, { added })
 }
 
 async function addFollowers(job: Job, step: Step, position: Position, account: Account): Promise<void> {
-  const { isRestarted = false } = position
   try {
-    const page = await importPage(onboardingOf(job, step), account, !isRestarted)
-    if (!page.isComplete)
-      return await advance(job, step, { ...position, isRestarted: isRestarted || page.isRestarted }, {})
+    const page = await importPage(onboardingOf(job, step), account)
+    if (!page.isComplete) return await advance(job, step, position, {})
     await advance(job, step, next(position), { added: { followersAdded: page.added }, isDone: true })
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
