@@ -49,7 +49,7 @@ const verifier = {
 }
 /** Works until no job is left. */
 const runJobs = async () => {
-  while (await takeTurn(database, undefined, verifier));
+  while (await takeTurn(database, { platform: verifier }));
 }
 
 describe('organizations', () => {

@@ -124,7 +124,7 @@ describe('an account with an unreadable secret', () => {
       for (const account of accounts) await startFollowersImport(transaction, commandActor(), account)
       await startOnboarding(transaction, commandActor(), accounts, false)
     })
-    const turn = () => takeTurn(database, undefined, verifier).catch((error) => error.name)
+    const turn = () => takeTurn(database, { platform: verifier }).catch((error) => error.name)
     while ((await turn()) !== false);
     const jobs = await load<{ tally: { problems?: unknown[] } }>(
       plain,

@@ -1,6 +1,6 @@
 /** Changes of an endpoint that has a backlog. */
 import { describe, expect, it } from 'vitest'
-import { finishResumption } from '../src/endpoints/manage.ts'
+import { continueResumption } from '../src/endpoints/manage.ts'
 import { addEndpoint, type EndpointSettings, updateEndpoint } from '../src/endpoints/settings.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
@@ -16,7 +16,8 @@ async function update(
   changes: Partial<EndpointSettings>,
 ) {
   const updated = await database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
-  await finishResumption(database, id, updated?.resumption ?? null)
+  for (let rest = updated?.resumption ?? null; rest !== null; )
+    rest = await continueResumption(database, id, rest)
   return updated
 }
 

@@ -60,7 +60,7 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
           const seen = receiver.received.length
           await eventually(
             async () => {
-              await takeTurn(database, 0, null, undefined, (id) => sender.expect([id]))
+              await takeTurn(database, { turnMs: 0, onQueued: (id) => sender.expect([id]) })
               await database.query(`update job set leased_until = now() where status = 'running'`)
               return (await until()) || isOver()
             },

@@ -350,7 +350,7 @@ describe('a resend', () => {
     receiver.answer = { status: 500 }
     const id = await addEndpoint(receiver.url, { format: 'members' })
     const job = await resend(id)
-    await takeTurn(database, 0)
+    await takeTurn(database, { turnMs: 0 })
     expect(await database.query('select from endpoint_delivery where job_id = $1', [job])).toHaveLength(3)
     await service.put(tenant, (await service.member(tenant, 'U2'))?.id as string, { tags: ['new'] })
     await eventually(

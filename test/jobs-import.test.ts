@@ -116,7 +116,7 @@ describe('an uploaded file', () => {
         mark + ['userId,attributes', ...lines].join(end),
         9_999,
       )
-      while (await takeTurn(database, 0));
+      while (await takeTurn(database, { turnMs: 0 }));
       expect((await jobOf(job)).tally).toMatchObject({ changed: 400, unchanged: 0, refused: 0 })
       expect((await service.member(tenant, 'U400'))?.attributes).toEqual({ note: 'line\n"399"', n: 399 })
       const [versions] = await database.query(
@@ -133,7 +133,7 @@ describe('an uploaded file', () => {
       index % 2 === 0 ? '{"userId":"Unobody"}' : '{',
     ).join('\n')
     const job = await uploadFile(operator, tenant, 'ndjson', file)
-    while (await takeTurn(database, 0));
+    while (await takeTurn(database, { turnMs: 0 }));
     const { tally } = await jobOf(job)
     expect(tally.refused).toBe(350)
     expect(tally.refusals).toHaveLength(100)
@@ -255,7 +255,7 @@ it('does not bring back a person who is erased during an import', async () => {
     (_, index) => `{"userId":"U${index + 1}","tags":["imported"]}`,
   ).join('\n')
   const job = await uploadFile(operator, tenant, 'ndjson', file, 1_000)
-  await takeTurn(database, 0)
+  await takeTurn(database, { turnMs: 0 })
   await service.eraseUser(tenant, 'U1')
   await service.eraseUser(tenant, 'U300')
   const [text] = await database.query<{ text: string }>(
@@ -264,7 +264,7 @@ it('does not bring back a person who is erased during an import', async () => {
   )
   // Lines that are already applied are deleted.
   expect(text?.text).not.toContain('"U1"')
-  while (await takeTurn(database, 0));
+  while (await takeTurn(database, { turnMs: 0 }));
   expect((await jobOf(job)).tally).toEqual({
     ...{ changed: 299, unchanged: 0, refused: 1 },
     refusals: [{ line: 300, reason: 'No such member in this scope' }],

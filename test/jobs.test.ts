@@ -36,7 +36,7 @@ async function addAudience(members: number) {
 const following = { relationship: 'following' }
 
 /** A turn of one transaction. */
-const takeShortTurn = () => takeTurn(database, 0)
+const takeShortTurn = () => takeTurn(database, { turnMs: 0 })
 
 /** Takes turns until no job waits for one. */
 async function finishJobs() {

@@ -21,8 +21,7 @@ const token = await signedIn(url)
 const directory = mkdtempSync(join(tmpdir(), 'oa-audience-memberships-'))
 atEnd(() => rmSync(directory, { recursive: true, force: true }))
 
-const take = (ledger: ErasureLedger | null = null) =>
-  takeTurn(database, 0, null, undefined, undefined, ledger)
+const take = (ledger: ErasureLedger | null = null) => takeTurn(database, { turnMs: 0, erasureLedger: ledger })
 
 /** A person who follows three accounts of three organizations. */
 async function addPerson(userId = randomUserId()) {

@@ -233,6 +233,18 @@ it('makes passes until it is stopped, also after the clock of the database was c
   await watch.stop()
 })
 
+it('announces what it saw before the clock of the database was corrected', async () => {
+  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.break(ids)
+  await passes(1)
+  await change(`update account_check set status_since = now() + interval '1 day'`)
+  await change(`update notification_watch set platform_since = now() + interval '1 day'`)
+  await passes(2)
+  expect(kinds(await messages())).toEqual(['problem'])
+})
+
 it('loses nothing if a process dies after it has claimed a pass', async () => {
   const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
   const { ids } = await addAccounts(1)

@@ -1,13 +1,11 @@
 /** A removal that began ends, also if its operator, its process or other tasks do not. */
 import { afterEach, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { listFleet } from '../src/operator/accounts/fleet.ts'
-import { removeAccount } from '../src/operator/accounts/remove-account.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { loadMembers } from './support/load.ts'
+import { load, loadMembers } from './support/load.ts'
 
 const { database, env } = await createTestDatabase()
 const { url } = await startConsole(database)
@@ -60,31 +58,21 @@ it('cannot be cancelled', async () => {
   expect(await countRows()).toEqual(GONE)
 })
 
-it('is continued by the service if its command was interrupted or its task has failed', async () => {
-  const { tenant, countRows } = await addAccount()
-  const interrupted = removeAccount(database, tenant.accountId, {
-    onProgress: (rows) => {
-      if (rows > 1) throw new Error('interrupted')
-    },
-  })
-  await expect(interrupted).rejects.toThrow('interrupted')
-  const maintain = () =>
-    database.session((session) =>
-      runMaintenance(session, {
-        ...{ retentionDays: 0, deduplicationDays: 30, trackingRetentionDays: 30, auditRetentionDays: 400 },
-      }),
-    )
-  const running = () =>
-    database.query(`select actor from job where kind = 'account.remove' and status = 'running'`)
-  await maintain()
-  await maintain()
-  expect(await running()).toEqual([{ actor: 'service' }])
-  await database.query(
-    `update job set status = 'failed', reason = 'unexpected_error', finished_at = now()
-      where kind = 'account.remove' and status = 'running'`,
+it('goes on after an unexpected error', async () => {
+  const { path, countRows } = await addAccount()
+  await owner.post(`${path}/remove`, { name: 'test' })
+  await load(
+    database,
+    `create function fail() returns trigger language plpgsql as $$ begin raise division_by_zero; end $$`,
   )
-  await maintain()
-  expect(await running()).toEqual([{ actor: 'service' }])
+  await load(
+    database,
+    'create trigger fail before delete on audience_member for each statement execute function fail()',
+  )
+  await expect(finishJobs()).rejects.toThrow()
+  expect(await takeTurn(database)).toBe(false)
+  await load(database, 'drop trigger fail on audience_member')
+  await load(database, `update job set leased_until = '-infinity'`)
   await finishJobs()
   expect(await countRows()).toEqual(GONE)
 })

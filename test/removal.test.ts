@@ -2,7 +2,12 @@
 import { expect, it } from 'vitest'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../src/operator/accounts/account-rows.ts'
-import { removeAccount } from '../src/operator/accounts/remove-account.ts'
+import { findVisibleAccount } from '../src/operator/accounts/manage-accounts.ts'
+import { commandActor } from '../src/operator/actor.ts'
+import { findJob } from '../src/operator/jobs/job.ts'
+import { type RemovalTally, startRemoval } from '../src/operator/jobs/remove-account.ts'
+import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { removeAccount } from '../tools/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'
@@ -123,8 +128,9 @@ it('deletes all rows of an account and none of another one', async () => {
   const after = await readContents(database)
   for (const table of ['change_mark', 'endpoint_answer', 'endpoint_attempt'])
     expect(after[table]).toBe(kept[table])
+  const { job: _, ...rows } = after
   for (const table of ['official_account', 'api_key', 'api_client', 'organization', ...ACCOUNT_TABLES])
-    expect(after[table], table).toBeUndefined()
+    expect(rows[table], table).toBeUndefined()
 })
 
 it('refuses deliveries and requests of a removed account, also of an instance that has cached it', async () => {
@@ -174,18 +180,27 @@ it('stores no delivery that was admitted before the removal and is flushed after
 it('continues a removal that was interrupted', async () => {
   const { database, service, tenant, run } = await setUp()
   await fill({ database, service }, tenant)
-  const interrupted = removeAccount(database, tenant.accountId, {
-    onProgress: (rows) => {
-      if (rows > 4) throw new Error('interrupted')
-    },
-  })
-  await expect(interrupted).rejects.toThrow('interrupted')
+  const task = await startTask({ database, tenant })
+  for (let turn = 0; turn < 4; turn += 1) await task.takeShortTurn()
   expect((await service.deliver(tenant, [lineEvent('follow', 'U3')])).status).toBe(403)
   expect((await run('accounts', 'remove', String(tenant.accountId), '--yes')).status).toBe(0)
   const contents = await readContents(database)
   for (const table of ['official_account', ...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES])
-    expect(contents, table).not.toHaveProperty(table)
+    if (table !== 'job') expect(contents, table).not.toHaveProperty(table)
+  expect(await database.query('select status from job')).toEqual([{ status: 'done' }])
 })
+
+/** The task of a removal, whose turns the test takes. */
+async function startTask({ database, tenant }: Pick<Parts, 'database' | 'tenant'>) {
+  const actor = commandActor()
+  const account = await findVisibleAccount(database, actor, tenant.accountId)
+  if (account === null) throw new Error('no account')
+  const jobId = await database.transaction((transaction) => startRemoval(transaction, actor, account))
+  return {
+    takeShortTurn: () => takeTurn(database, { jobId, turnMs: 0 }),
+    read: () => findJob(database, actor, jobId),
+  }
+}
 
 it('deletes more rows than one statement does, although members are inserted meanwhile', async () => {
   const { database, tenant } = await setUp()
@@ -202,13 +217,12 @@ it('deletes more rows than one statement does, although members are inserted mea
     [tenant.accountId],
   )
   let added: Promise<unknown> | null = null
-  const deleted = await removeAccount(database, tenant.accountId, {
-    onProgress: (rows) => {
-      if (rows > 6_000) added ??= addMembers(5_001, 5_003).catch(() => undefined)
-    },
-  })
-  await added
-  expect(deleted).toMatchObject({ event: 10_000 })
+  const task = await startTask({ database, tenant })
+  while (await task.takeShortTurn()) {
+    if (Number((await task.read())?.done) > 6_000) added ??= addMembers(5_001, 5_003)
+    await added
+  }
+  expect((await task.read())?.tally as RemovalTally).toMatchObject({ event: 10_000 })
   expect(await readContents(database)).not.toHaveProperty('audience_member')
   expect(await readContents(database)).not.toHaveProperty('erased_member')
 })

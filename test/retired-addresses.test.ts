@@ -1,6 +1,6 @@
 /** A tracking key or oa_hash of one organization is never another's, because pages and support chats still use it. */
 import { expect, it } from 'vitest'
-import { removeAccount } from '../src/operator/accounts/remove-account.ts'
+import { removeAccount } from '../tools/remove-account.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'

@@ -1,5 +1,4 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { type PlatformResult, type Rejection, statusAndReason } from '../line-api/call.ts'
@@ -14,9 +13,6 @@ import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
 /** The platform's continuation token expires after 24 hours. An older import starts again. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
-/** Attempts while the platform is unavailable. The wait between them doubles. */
-const ATTEMPTS = 6
-const WAIT_MIN_MS = 1_000
 
 export interface ImportProgress {
   /** Followers listed so far, over all runs of this import. */
@@ -45,37 +41,8 @@ const storeState = statement('store-followers-import')`
 type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<void>
 
 /**
- * Yields after each page. A page is committed together with its continuation token, so an interrupted import continues there.
- * Throws a FatalError if the platform refuses the request or stays unavailable.
- */
-export async function* importFollowers(
-  database: Transactions,
-  lineApi: LineApi,
-  account: Account,
-  onImported: OnImported = async () => undefined,
-): AsyncGenerator<ImportProgress> {
-  let state = await readState(database, account.id)
-  let isSecondBeginning = false
-  if (state.next !== null) yield state
-  do {
-    const atMs = Date.now()
-    const page = await requestWithRetry(() =>
-      lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
-    )
-    if (state.next !== null && isStale(page) && !isSecondBeginning) {
-      state = FROM_THE_START
-      isSecondBeginning = true
-    } else {
-      const followers = followersOf(page)
-      requireProgress(state, followers)
-      state = await storePage(database, account, state, followers, atMs, onImported)
-    }
-    yield state
-  } while (state.next !== null || state === FROM_THE_START)
-}
-
-/**
- * Imports the next page and returns the progress with `isComplete`. Throws `platform_unavailable`, and a FatalError if the platform
+ * Imports the next page and returns the progress with `isComplete`. A page is committed together with its continuation token, so an
+ * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform
  * refuses the request.
  * @param canRestart the import may begin again if its continuation token has expired
  */
@@ -89,8 +56,6 @@ export async function importNextFollowers(
   const state = await readState(database, account.id)
   const atMs = Date.now()
   const page = await lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined)
-  if (!page.ok && page.fault.type === 'unavailable')
-    throw new AppError('platform_unavailable', { retryAfterSeconds: page.fault.retryAfterSeconds })
   if (state.next !== null && isStale(page) && canRestart) {
     await database.query(storeState, [account.id, JSON.stringify(FROM_THE_START)])
     return { seen: 0, added: 0, skipped: 0, isComplete: false, isRestarted: true }
@@ -130,14 +95,6 @@ function requireProgress(state: ImportState, { next }: FollowersPage): void {
 
 type Page = PlatformResult<FollowersPage>
 
-async function requestWithRetry(request: () => Promise<Page>): Promise<Page> {
-  for (let attempt = 1; ; attempt += 1) {
-    const page = await request()
-    if (page.ok || page.fault.type !== 'unavailable' || attempt === ATTEMPTS) return page
-    await sleep(Math.max(WAIT_MIN_MS * 2 ** (attempt - 1), page.fault.retryAfterSeconds * 1000))
-  }
-}
-
 function isStale(page: Page): boolean {
   return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
 }
@@ -155,9 +112,7 @@ function followersOf(page: Page): FollowersPage {
         `the platform issues no access token for the channel id and secret ${statusAndReason(fault)}`,
       )
     case 'unavailable':
-      throw new FatalError(
-        'the platform is unavailable. Run the command again later: it continues where it stopped.',
-      )
+      throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
     case 'refused':
       throw new FatalError(refusalText(fault))
   }

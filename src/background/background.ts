@@ -82,7 +82,7 @@ export class Background {
     this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
-    this.jobs = new JobRunner(database, log, verifier, onQueued, erasureLedger)
+    this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
     const maintain = async () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       await Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {

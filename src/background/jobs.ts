@@ -1,12 +1,10 @@
 /** Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none. */
 import type { FastifyBaseLogger } from 'fastify'
-import type { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { AppError } from '../errors.ts'
 import { every, type Repetition } from '../every.ts'
 import type { JobKind } from '../operator/jobs/job.ts'
 import { LANES } from '../operator/jobs/kinds.ts'
-import type { Platform, Step } from '../operator/jobs/step.ts'
-import { takeTurn } from '../operator/jobs/turn.ts'
+import { type JobParts, takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
 
 /**
@@ -21,27 +19,12 @@ const STOP_MAX_MS = 3_000
 export class JobRunner {
   readonly #database: Database
   readonly #log: FastifyBaseLogger
-  readonly #platform: Platform | null
-  readonly #onQueued: Step['onQueued'] | undefined
-  readonly #erasureLedger: ErasureLedger | null
+  readonly #parts: Partial<JobParts>
   #lanes: Repetition[] = []
 
-  /**
-   * @param platform null: no job that calls LINE can run
-   * @param onQueued tells the sender of this process about new deliveries
-   * @param erasureLedger null: erasures are recorded in the database only
-   */
-  constructor(
-    database: Database,
-    log: FastifyBaseLogger,
-    platform: Platform | null = null,
-    onQueued?: Step['onQueued'],
-    erasureLedger: ErasureLedger | null = null,
-  ) {
+  constructor(database: Database, log: FastifyBaseLogger, parts: Partial<JobParts>) {
     this.#database = database
-    this.#platform = platform
-    this.#onQueued = onQueued
-    this.#erasureLedger = erasureLedger
+    this.#parts = parts
     this.#log = log
   }
 
@@ -69,14 +52,7 @@ export class JobRunner {
 
   async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
     try {
-      return await takeTurn(
-        this.#database,
-        undefined,
-        this.#platform,
-        kinds,
-        this.#onQueued,
-        this.#erasureLedger,
-      )
+      return await takeTurn(this.#database, { ...this.#parts, kinds })
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')

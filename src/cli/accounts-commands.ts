@@ -9,14 +9,16 @@ import { LineApi } from '../line-api/client.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
 import {
   addAccount,
-  removeAccount,
+  findVisibleAccount,
   updateAccount,
   verifyAccount,
 } from '../operator/accounts/manage-accounts.ts'
-import { importAllFollowers } from '../operator/accounts/onboard.ts'
 import { findAccountContents } from '../operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
+import { startFollowersImport } from '../operator/jobs/import-followers.ts'
+import { type RemovalTally, startRemoval } from '../operator/jobs/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import {
   columnsOf,
   type Fields,
@@ -28,13 +30,16 @@ import {
 } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
+import { runJob } from './follow-job.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
-import { Progress } from './progress.ts'
 import { readSecrets } from './questions.ts'
 import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
-const lineApi = () => new LineApi(readConfig(io.env).lineApiUrl)
+function platform() {
+  const { lineApiUrl, publicUrl } = readConfig(io.env)
+  return { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+}
 
 export function accountsCommand(program: Command): void {
   const group = program.command('accounts').description('manage official accounts')
@@ -49,8 +54,7 @@ export function accountsCommand(program: Command): void {
     noun: 'account',
     description:
       'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
-    preview: (database, id) =>
-      database.session((session) => findAccountContents(session, ALL_ORGANIZATIONS, id)),
+    preview: contentsOf,
     remove,
   })
 }
@@ -114,27 +118,19 @@ function showCommand(group: Command): void {
     })
 }
 
-/** Counts only what this run deleted, not what an interrupted run deleted before. */
+const contentsOf = (database: Database, id: bigint) =>
+  database.session((session) => findAccountContents(session, ALL_ORGANIZATIONS, id))
+
+/** Counts what an interrupted run has left. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
-  if (account === null) return null
-  const progress = new Progress('rows', null)
-  try {
-    const deleted = await removeAccount(database, commandActor(), id, (rows) => progress.show(rows))
-    return (
-      deleted && {
-        name: account.name,
-        members: deleted.audience_member,
-        receivedEvents: deleted.event_key,
-        storedEvents: deleted.event + deleted.tracking_event,
-        endpoints: deleted.endpoint,
-        waitingDeliveries: deleted.endpoint_delivery,
-        apiKeys: deleted.api_key,
-      }
-    )
-  } finally {
-    progress.end()
-  }
+  const contents = await contentsOf(database, id)
+  const account = await findVisibleAccount(database, commandActor(), id)
+  if (contents === null || account === null) return null
+  const { tally } = await runJob(database, 'rows', (transaction) =>
+    startRemoval(transaction, commandActor(), account),
+  )
+  const { event = 0, tracking_event = 0 } = tally as RemovalTally
+  return { ...contents, storedEvents: event + tracking_event }
 }
 
 export function verifyCommand(group: Command): void {
@@ -153,10 +149,8 @@ export function verifyCommand(group: Command): void {
 }
 
 async function verify(database: Database, account: Account, testWebhook: boolean): Promise<Verification> {
-  const { publicUrl } = readConfig(io.env)
-  const verifier = { database, lineApi: lineApi(), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
   try {
-    return await verifyAccount(verifier, commandActor(), account, { testWebhook })
+    return await verifyAccount({ ...platform(), database }, commandActor(), account, { testWebhook })
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
     throw new FatalError(`${error.message} (in ${error.retryAfterSeconds} s)`)
@@ -183,24 +177,12 @@ export function importFollowersCommand(group: Command): void {
     .description("add everyone on the platform's list of followers; resumes an interrupted import")
     .requiredOption('--account <id>', 'id of the account', parseId)
     .action(async ({ account: id, json }: { account: bigint; json?: boolean }) => {
-      const { seen, added, skipped } = await onDatabase(async (database) =>
-        importAll(database, await requireAccount(database, id)),
-      )
-      printOne({ seen, added, skipped }, json === true)
+      const { done, tally } = await onDatabase(async (database) => {
+        const account = await requireAccount(database, id)
+        const start = (transaction: Queryable) => startFollowersImport(transaction, commandActor(), account)
+        return runJob(database, 'followers', start, platform())
+      })
+      const { added = 0, skipped = 0 } = tally as Partial<ImportProgress>
+      printOne({ seen: Number(done), added, skipped }, json === true)
     })
-}
-
-async function importAll(database: Database, account: Account): Promise<ImportProgress> {
-  const progress = new Progress('followers', null)
-  let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
-  try {
-    const pages = importAllFollowers({ database, lineApi: lineApi(), actor: commandActor() }, account)
-    for await (const state of pages) {
-      last = state
-      progress.show(state.seen, ` (${state.added.toLocaleString('en')} new)`)
-    }
-    return last
-  } finally {
-    progress.end()
-  }
 }

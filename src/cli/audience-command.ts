@@ -1,19 +1,21 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Command, Option } from 'commander'
-import type { Scope } from '../access/scope.ts'
+import { FatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
-import { recordFile } from '../operator/members/manage-members.ts'
-import type { Database } from '../postgres/database.ts'
+import type { ImportTally } from '../operator/jobs/import-members.ts'
+import type { JobSummary } from '../operator/jobs/job.ts'
+import { storeFile } from '../operator/jobs/job-file.ts'
+import { systemReason } from '../system-reason.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
-import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members-command.ts'
+import { followJob } from './follow-job.ts'
 import { onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
-import { io, printError, printOne } from './io.ts'
-import { Progress } from './progress.ts'
+import { fileSource, io, printError, printOne } from './io.ts'
 
-/** Ctrl-C ends the command after this time even if the database does not respond. */
-const RECORD_MS = 2_000
-const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
+/** Refused lines that are reported individually. Further lines are only counted. */
+const REFUSALS_SHOWN = 20
+const REASONS: Record<string, string> = {
+  columns_missing: 'line 1 names no columns: a file needs userId or id, and externalId, tags or attributes',
+}
 
 export function audienceCommand(program: Command): void {
   const group = program.command('audience').description('export and import the members of an account')
@@ -39,7 +41,7 @@ function exportCommand(group: Command): void {
     .option('--updated-since <time>', 'only members changed or erased since this time')
     .action(async ({ account, json, ...options }: ExportOptions & { account: bigint; json?: boolean }) => {
       const count = await onDatabase(async (database) =>
-        exportMembers(database, await scopeOf(database, account), options),
+        exportMembers(database, await requireAccount(database, account), options),
       )
       if (options.output !== undefined) printOne({ members: count }, json === true)
     })
@@ -53,76 +55,40 @@ function importCommand(group: Command): void {
       '<file>',
       'file as `audience export` writes it (.csv, otherwise NDJSON), each line with userId or id, other fields ignored; - reads NDJSON from standard input',
     )
-    .action(async (file: string, { account, json }: { account: bigint; json?: boolean }) => {
+    .action(async (file: string, { account: id, json }: { account: bigint; json?: boolean }) => {
+      const format = file.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
       await onDatabase(async (database) => {
-        const scope = await scopeOf(database, account)
-        const tally = { ...NOTHING_IMPORTED, faults: [] }
-        let recorded: Promise<void> | null = null
-        const record = () => {
-          recorded ??= recordImport(database, scope, tally)
-          return recorded
-        }
-        await reporting(tally, json === true, record, (progress) =>
-          importMembers(database, scope, file, tally, progress),
-        )
+        const account = await requireAccount(database, id)
+        const job = await storeFile(database, commandActor(), account, format, bytesOf(file))
+        report(file, await followJob(database, job, 'bytes'), json === true)
       })
     })
 }
 
-/** At the end of the file, and also after an error or a signal. Without a database, only the edits of members name the command. */
-async function recordImport(database: Database, scope: Scope, tally: ImportTally): Promise<void> {
-  const { changed, refused, lastLine, stopReason } = tally
-  if (lastLine === 0) return
-  const account = { ...scope, id: scope.accountId }
-  const changes = { changed, refused }
+async function* bytesOf(file: string): AsyncGenerator<Buffer> {
   try {
-    await recordFile(database, commandActor(), account, 'members.imported', changes)
+    yield* fileSource(file).open()
   } catch (error) {
-    if (stopReason === null) throw error
-    printError('oa-audience: the import is not in the activity log, because the database does not respond.')
+    throw new FatalError(`${file} cannot be read: ${systemReason(error)}`)
   }
 }
 
-/** Prints the tally at the end of the file, and also after an error or a signal. */
-async function reporting(
-  tally: ImportTally,
-  asJson: boolean,
-  record: () => Promise<void>,
-  work: (progress: Progress) => Promise<void>,
-): Promise<void> {
-  const progress = new Progress('lines', null)
-  const interrupt = () => {
-    tally.stopReason = 'it was interrupted'
-    const isRecorded = record().catch(() => undefined)
-    void Promise.race([isRecorded, sleep(RECORD_MS)]).then(() => process.exit(130))
+/** Prints the tally also of an import that stopped before the end of its file. */
+function report(file: string, job: JobSummary | null, asJson: boolean): void {
+  const {
+    changed = 0,
+    unchanged = 0,
+    refused = 0,
+    refusals = [],
+  } = (job?.tally ?? {}) as Partial<ImportTally>
+  const shown = refusals.slice(0, REFUSALS_SHOWN)
+  for (const { line, reason } of shown) printError(`oa-audience: line ${line}: ${reason}`)
+  if (refused > shown.length) printError(`oa-audience: ${refused - shown.length} more entries were refused`)
+  if (job?.status !== 'done') {
+    const reason = REASONS[job?.reason ?? ''] ?? job?.reason ?? 'the task was deleted'
+    const place = reason.replace(/^the file\b/, file).replace(/\.$/, '')
+    printError(`oa-audience: the import stopped: ${place}. It is safe to run the command again.`)
   }
-  const report = () => {
-    process.off('exit', report)
-    for (const signal of INTERRUPTS) process.off(signal, interrupt)
-    progress.end()
-    printTally(tally, asJson)
-  }
-  process.once('exit', report)
-  // Registered before the listener that ends the process for any command (postgres/pool/open.ts).
-  for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
-  await work(progress).finally(record).finally(report)
-}
-
-function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTally, asJson: boolean): void {
-  for (const fault of faults) printError(`oa-audience: ${fault}`)
-  if (refused > faults.length) printError(`oa-audience: ${refused - faults.length} more entries were refused`)
-  if (stopReason !== null) {
-    const place = lastLine === 0 ? '' : ` after line ${lastLine}`
-    // A batch whose connection was lost may have been committed.
-    const hint = lastLine === 0 ? '' : ' It is safe to run the command again: it sets the same values.'
-    printError(`oa-audience: the import stopped${place}: ${stopReason.replace(/\.$/, '')}.${hint}`)
-  }
-  printOne({ changed, refused }, asJson)
-  if (refused > 0 || stopReason !== null) io.exitCode ||= 1
-}
-
-async function scopeOf(database: Database, id: bigint): Promise<Scope> {
-  const account = await requireAccount(database, id)
-  const { name: actorName } = commandActor()
-  return { keyId: null, actorName, accountId: account.id, organizationId: account.organizationId }
+  printOne({ changed: changed + unchanged, refused }, asJson)
+  if (refused > 0 || job?.status !== 'done') io.exitCode = 1
 }

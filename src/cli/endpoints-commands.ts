@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
-import { finishResumption, retryFailedDeliveries } from '../endpoints/manage.ts'
 import type { EndpointFormat, EndpointSettings } from '../endpoints/settings.ts'
 import { FatalError } from '../errors.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
@@ -16,16 +15,18 @@ import {
 import {
   addEndpoint,
   endRotation,
+  findEndpointOf,
   pause,
   removeBatch,
-  resume,
-  retryFailed,
   rotate,
   updateEndpoint,
 } from '../operator/endpoints/manage-endpoints.ts'
 import { age } from '../operator/format.ts'
+import { startEndpointRetry, startResumption } from '../operator/jobs/endpoint-backlog.ts'
+import type { JobSummary } from '../operator/jobs/job.ts'
 import type { Database } from '../postgres/database.ts'
 import { testCommand } from './endpoint-test-command.ts'
+import { followJob, runJob } from './follow-job.ts'
 import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printJson, printMany, printOne } from './io.ts'
 import { replayCommand, resendCommand } from './replay-commands.ts'
@@ -125,7 +126,7 @@ function updateCommand(group: Command): void {
       await onDatabase(async (database) => {
         const own = ownAddresses(publicUrl, host, port)
         const updated = await updateEndpoint(database, commandActor(), id, changes, own)
-        await database.session((session) => finishResumption(session, id, updated.resumption))
+        if (updated.jobId !== null) await followJob(database, updated.jobId, null)
       })
       printOne({ id, status: 'updated' }, json === true)
     })
@@ -169,9 +170,7 @@ function changeCommands(group: Command): void {
     pause(database, commandActor(), id),
   )
   add(['resume', 'active'], 'send again, beginning with what is kept', async (database, id) => {
-    const resumption = await resume(database, commandActor(), id)
-    // A large backlog takes longer than a request may.
-    await database.session((session) => finishResumption(session, id, resumption))
+    await runJobOf(database, id, startResumption)
   })
   add(['remove', 'removed'], 'remove an endpoint and everything it has not received yet', remove)
 }
@@ -247,10 +246,14 @@ function retryCommand(group: Command): void {
     .description('send all failed deliveries of an endpoint again')
     .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const retried = await onDatabase(async (database) => {
-        const first = await retryFailed(database, commandActor(), id)
-        return first.retried + (await database.session((session) => retryFailedDeliveries(session, id)))
-      })
-      printOne({ id, retried }, json === true)
+      const { done } = await onDatabase((database) =>
+        runJobOf(database, id, (...started) => startEndpointRetry(...started, null)),
+      )
+      printOne({ id, retried: Number(done) }, json === true)
     })
+}
+
+async function runJobOf(database: Database, id: bigint, start: typeof startResumption): Promise<JobSummary> {
+  const endpoint = await findEndpointOf(database, commandActor(), id)
+  return runJob(database, null, (transaction) => start(transaction, commandActor(), endpoint))
 }

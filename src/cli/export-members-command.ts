@@ -1,11 +1,12 @@
 /** Writes the members of an account to a file or to standard output. */
 import type { Scope } from '../access/scope.ts'
+import type { Account } from '../accounts/account.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
 import { commandActor } from '../operator/actor.ts'
-import { publicFilters } from '../operator/jobs/tag-members.ts'
-import { recordFile } from '../operator/members/manage-members.ts'
+import { publicFilters, scopeOfJob } from '../operator/jobs/tag-members.ts'
+import { recordExport } from '../operator/members/manage-members.ts'
 import { countMembers } from '../operator/members/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { io } from './io.ts'
@@ -28,14 +29,15 @@ export interface ExportOptions {
 /** Returns the number of lines written. Throws a FatalError for an invalid filter or an output that cannot be written. */
 export async function exportMembers(
   database: Database,
-  scope: Scope,
+  account: Account,
   { format, output, ...filterOptions }: ExportOptions,
 ): Promise<number> {
   const filters = readFilters(filterOptions)
+  const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
   const members = await countMatching(database, scope, filters)
   const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
-  await recordFile(database, commandActor(), { ...scope, id: scope.accountId }, 'members.exported', changes)
+  await recordExport(database, commandActor(), account, changes)
   const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY

@@ -1,43 +1,74 @@
-/** Shows the progress of a job until it has ended. The service works on it, not the command. */
+/** Works on a job and shows its progress until it has ended. Instances of the service work on it, too, and on replays alone. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { FatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
-import { findJob, type JobSummary, secondsSinceStep } from '../operator/jobs/job.ts'
+import { findJob, type JobSummary, REPLAY_KINDS, secondsSinceStep } from '../operator/jobs/job.ts'
+import { COMMAND_KINDS } from '../operator/jobs/kinds.ts'
+import type { Platform } from '../operator/jobs/step.ts'
+import { takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import { io, printError } from './io.ts'
 import { Progress } from './progress.ts'
 
 const POLL_MS = 500
+/** Longer than the wait for a locked row, and short enough for the progress. No other job waits for a turn of the command. */
+const TURN_MS = 1_000
 /** An idle service takes a job within 3 s, and a job that waits for a paused endpoint is looked at every 3 s. */
 const UNATTENDED_SECONDS = 10
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
 
-/** Ctrl-C ends the command, and the job goes on. Returns the job that has ended. */
-export async function followJob(database: Database, id: bigint, unit: string): Promise<JobSummary | null> {
+/** Starts a job and works on it. Throws a FatalError if it fails. @param platform of a job that calls LINE */
+export async function runJob(
+  database: Database,
+  unit: string | null,
+  start: (transaction: Queryable) => Promise<bigint>,
+  platform: Platform | null = null,
+): Promise<JobSummary> {
+  const job = await followJob(database, await database.transaction(start), unit, platform)
+  if (job?.status === 'done') return job
+  throw new FatalError(String(job?.tally.problem ?? endText(job)))
+}
+
+/** Ctrl-C ends the command, and the job goes on. Returns the job that has ended. @param unit null: show no progress */
+export async function followJob(
+  database: Database,
+  id: bigint,
+  unit: string | null,
+  platform: Platform | null = null,
+): Promise<JobSummary | null> {
   const first = await findJob(database, commandActor(), id)
-  const progress = new Progress(unit, first?.total == null ? null : Number(first.total))
+  const progress = unit && new Progress(unit, first?.total == null ? null : Number(first.total))
   const interrupt = () => {
-    progress.end()
+    if (progress) progress.end()
     printError(
-      `Task ${id} goes on. See it with "oa-audience jobs show ${id}", end it with "oa-audience jobs cancel ${id}".`,
+      `Task ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience jobs show ${id}", end it with "oa-audience jobs cancel ${id}".`,
     )
     process.exit(130)
   }
   for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
   try {
-    for (let job = first; ; job = await findJob(database, commandActor(), id)) {
+    for (;;) {
+      let fault = ''
+      const onPostponed = ({ message }: Error) => {
+        fault = `; ${message}`
+      }
+      const turn = { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform, onPostponed }
+      const hasWorked = await takeTurn(database, turn)
+      const job = await findJob(database, commandActor(), id)
+      if (job && progress) progress.show(Number(job.done), fault || (await noteOf(database, job)))
       if (job === null || job.finishedAt !== null) return job
-      progress.show(Number(job.done), await noteOf(database, job))
-      await sleep(POLL_MS)
+      if (!hasWorked) await sleep(POLL_MS)
     }
   } finally {
     for (const signal of INTERRUPTS) process.off(signal, interrupt)
-    progress.end()
+    if (progress) progress.end()
   }
 }
 
 /** Why a job makes no progress. */
-export async function noteOf(database: Database, { id, tally }: JobSummary): Promise<string> {
-  if ((await secondsSinceStep(database, id)) > UNATTENDED_SECONDS)
+export async function noteOf(database: Database, { id, kind, tally }: JobSummary): Promise<string> {
+  if (REPLAY_KINDS.includes(kind) && (await secondsSinceStep(database, id)) > UNATTENDED_SECONDS)
     return '; nothing works on it: start the service (oa-audience serve)'
   if (tally.waiting === 'paused') return '; waits, because the endpoint is paused'
   return tally.waiting === 'receiver' ? '; waits for the receiver, which fails' : ''
@@ -46,8 +77,9 @@ export async function noteOf(database: Database, { id, tally }: JobSummary): Pro
 /** Prints how a job has ended. The command fails if the job is not done. */
 export function reportEnd(job: JobSummary | null): void {
   if (job?.status === 'done') return
-  printError(
-    `oa-audience: the task has ${job === null ? 'been deleted' : `ended: ${job.reason ?? job.status}`}`,
-  )
+  printError(`oa-audience: ${endText(job)}`)
   io.exitCode = 1
 }
+
+const endText = (job: JobSummary | null) =>
+  `the task has ${job === null ? 'been deleted' : `ended: ${job.reason ?? job.status}`}`

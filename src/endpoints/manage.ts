@@ -48,15 +48,6 @@ export interface Resumption {
   count: number
 }
 
-/** Makes the backlog of a resumed endpoint due. */
-export async function finishResumption(
-  database: Queryable,
-  id: bigint,
-  resumption: Resumption | null,
-): Promise<void> {
-  for (let rest = resumption; rest !== null; ) rest = await continueResumption(database, id, rest)
-}
-
 /** Resumes an endpoint. `continueResumption` makes its backlog due. Throws NotVisible. */
 export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption> {
   const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
@@ -206,16 +197,6 @@ const retryFailed = statement('retry-failed-deliveries')`
       returning 1
     )
     select count(*)::int as count from retried`
-
-/** Makes all permanently failed deliveries of an endpoint due. Returns their number. */
-export async function retryFailedDeliveries(database: Queryable, id: bigint): Promise<number> {
-  let retried = 0
-  for (;;) {
-    const batch = await retryFailedBatch(database, id)
-    retried += batch.retried
-    if (batch.isLast) return retried
-  }
-}
 
 /** Makes the next batch of permanently failed deliveries due. */
 export async function retryFailedBatch(

@@ -1,14 +1,11 @@
-/** An import beside deliveries about the same people, and one that is interrupted. */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
+/** An import beside deliveries about the same people. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
-import { urlOf } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { runProgramAsync, temporaryDirectory } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
 const PEOPLE = Array.from({ length: 200 }, (_, index) => `U${index + 1}`)
@@ -53,30 +50,4 @@ it('neither loses an event nor deadlocks with a flush', async () => {
   )
   await later.close()
   expect(counted).toEqual([{ deadlocks: 0n }])
-})
-
-it('prints the tally when Ctrl-C interrupts it', async () => {
-  const { database, connection, tenant } = await setUpService()
-  await loadMembers(database, tenant, 150)
-  const args = ['audience', 'import', '--account', String(tenant.accountId), '-', '--json']
-  const child = spawn(process.execPath, [MAIN, ...args], {
-    env: { PATH: process.env.PATH, DATABASE_URL: urlOf(connection) },
-  })
-  onTestFinished(() => void child.kill('SIGKILL'))
-  const printed = { stdout: '', stderr: '' }
-  child.stdout.on('data', (chunk) => {
-    printed.stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    printed.stderr += chunk
-  })
-  const closed = once(child, 'close')
-  // The input stays open, so the last lines wait for a full batch.
-  for (const userId of PEOPLE.slice(0, 150)) child.stdin.write(`${JSON.stringify({ userId, tags: ['a'] })}\n`)
-  await expect.poll(() => load(database, `select from audience_member where tags = '{a}'`)).toHaveLength(100)
-  await expect.poll(() => printed.stderr).toContain('lines 100')
-  child.kill('SIGINT')
-  expect(await closed).toEqual([130, null])
-  expect(printed.stderr).toMatch(/the import stopped after line 100: it was interrupted\. It is safe to run/)
-  expect(JSON.parse(printed.stdout)).toEqual({ changed: 100, refused: 0 })
 })

@@ -1,4 +1,7 @@
 /** Long work of operators while processes are killed, and beside deliveries. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
 import { signedIn, startConsole } from '../support/console.ts'
 import { addTenant } from '../support/database.ts'
@@ -6,7 +9,7 @@ import { measureDeliveries } from '../support/delivery-latency.ts'
 import { endOf, startJobRunner, uploadFile } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { MEASURED } from '../support/measured.ts'
-import { eventually, spawnService } from '../support/process.ts'
+import { environment, eventually, MAIN, runProgramAsync, spawnService } from '../support/process.ts'
 import { setUpService, startApp } from '../support/service.ts'
 
 const MEMBERS = 20_000
@@ -52,6 +55,35 @@ it('finishes a bulk change of which several processes are killed, and changes ea
        from audience_member group by version, tags`,
   )
   expect(rows).toEqual([{ version: 2n, tags: ['spring'], members: MEMBERS, edits: MEMBERS }])
+})
+
+it('finishes a removal of which the command is interrupted and then killed', async () => {
+  const { database, tenant, env } = await setUp()
+  await loadMembers(database, tenant, MEMBERS)
+  const left = async () => {
+    const [row] = await load<{ count: number }>(
+      database,
+      'select count(*)::int as count from audience_member',
+    )
+    return row?.count ?? 0
+  }
+  const remove = ['accounts', 'remove', String(tenant.accountId), '--yes']
+  for (const [round, signal] of (['SIGINT', 'SIGKILL'] as const).entries()) {
+    const child = spawn(process.execPath, [MAIN, ...remove], { env: environment(env) })
+    const printed = text(child.stderr)
+    await eventually(left, (count) => count < MEMBERS - 4_000 * (round + 1))
+    child.kill(signal)
+    expect(await once(child, 'close')).toEqual(signal === 'SIGINT' ? [130, null] : [null, signal])
+    if (signal === 'SIGINT') expect(await printed).toMatch(/Task \d+ goes on while the service runs/)
+    expect(await left()).toBeGreaterThan(0)
+    await load(database, `update job set leased_until = '-infinity'`)
+  }
+  const { stdout, status } = await runProgramAsync([...remove, '--json'], env)
+  expect({ status, removed: JSON.parse(stdout).removed }).toEqual({ status: 0, removed: true })
+  expect(await load(database, 'select status, done from job')).toEqual([
+    { status: 'done', done: expect.any(BigInt) },
+  ])
+  expect(await left()).toBe(0)
 })
 
 it('finishes an import of which several processes are killed, and applies each line once', async () => {

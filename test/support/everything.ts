@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { findAccount } from '../../src/accounts/account.ts'
 import { eraseUser } from '../../src/audience/erase.ts'
 import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
-import { importFollowers } from '../../src/audience/import-followers.ts'
+import { importNextFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, storePending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
@@ -17,7 +17,7 @@ import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/fleet.ts'
-import { findAccountContents, removeAccount } from '../../src/operator/accounts/remove-account.ts'
+import { findAccountContents } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
 import { countReplay, findResendable, planReplay } from '../../src/operator/endpoints/replays.ts'
 import { readLedgerStatus, reapplyLedger } from '../../src/operator/erasures.ts'
@@ -40,6 +40,7 @@ import { countMembers, findMember, memberTimeline } from '../../src/operator/mem
 import { type Membership, selectMemberships } from '../../src/operator/members/memberships.ts'
 import { searchPeople } from '../../src/operator/search.ts'
 import { selectByEventKey } from '../../src/operator/search-statements.ts'
+import { removeAccount } from '../../tools/remove-account.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
@@ -231,7 +232,7 @@ async function sendAgain(
   // The receiver accepts or refuses the first deliveries of both.
   await eventually(
     async () => {
-      await takeTurn(database, undefined, null, undefined, onQueued)
+      await takeTurn(database, { onQueued })
       await load(direct, `update job set leased_until = now() where status = 'running'`)
       return load(
         direct,
@@ -264,7 +265,7 @@ async function useCommands(users: Users): Promise<string[]> {
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')
-  for await (const _ of importFollowers(database, new LineApi(platform.url), account));
+  await importNextFollowers(database, new LineApi(platform.url), account, true, async () => undefined)
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
   await importEntries(database, database.pipeline, scope, [
     { userId: 'U2' },

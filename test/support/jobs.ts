@@ -16,10 +16,10 @@ import { type Answer, readAnswer } from './service.ts'
 export function startJobRunner(
   database: TextDatabase,
   platform: Platform | null = null,
-  onQueued?: Step['onQueued'],
+  onQueued: Step['onQueued'] = () => undefined,
 ): JobRunner {
   const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
-  const runner = new JobRunner(database, log, platform, onQueued)
+  const runner = new JobRunner(database, log, { platform, onQueued })
   runner.start()
   atEnd(() => runner.stop())
   return runner

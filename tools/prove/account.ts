@@ -9,10 +9,10 @@ import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { NotVisible } from '../../src/errors.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
 import { deleteEmptyOrganization } from '../../src/operator/accounts/organizations.ts'
-import { removeAccount } from '../../src/operator/accounts/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { transactionWithFreeIds } from '../../src/postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
+import { removeAccount } from '../remove-account.ts'
 import { randomAccount } from '../simulator/state.ts'
 import type { Load } from './load.ts'
 
@@ -145,7 +145,7 @@ export async function removeProveAccount(database: Database, { id }: { id: bigin
 }
 
 async function remove(database: Database, { id, organizationId, createdAt }: StoredAccount): Promise<void> {
-  await removeAccount(database, id, { receivedSince: createdAt })
+  await removeAccount(database, id, createdAt)
   await database.query(forgetRevocation, [id])
   await removeOrganization(database, organizationId)
 }

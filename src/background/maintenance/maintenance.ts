@@ -1,7 +1,6 @@
-/** Creates partitions ahead of time, deletes data after its retention, and continues interrupted removals. */
+/** Creates partitions ahead of time, and deletes data after its retention. */
 
 import { LINE_DAY_START, LINE_TODAY } from '../../line-api/line-day.ts'
-import { continueRemovals } from '../../operator/jobs/remove-account.ts'
 import type { Database } from '../../postgres/database.ts'
 import { MAINTENANCE_LOCK } from '../../postgres/locks.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
@@ -34,7 +33,6 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
     await summarizeNewRanges(session)
     await countFollows(session)
     await deleteExpired(session, retention)
-    await continueRemovals(session)
   })
 }
 

@@ -18,7 +18,7 @@ const storePlatform = statement('store-platform-status')`
                    and count(*) filter (where fault is not null) >=
                        case when (select is_platform_down from notification_watch) then 1 else $1 end as is_down
               from account_check where checked_at > now() - interval '15 minutes') seen
-     where w.is_platform_down <> seen.is_down`
+     where w.is_platform_down <> seen.is_down or w.platform_since > now() + interval '1 minute'`
 
 /**
  * A status of LINE counts once an earlier pass saw it, too. Channels without accounts are skipped. An outage that ended before its

@@ -33,24 +33,6 @@ export const ACCOUNT_PARTITIONED_TABLES = ['event', 'tracking_event'] as const
 
 type AccountTable = (typeof ACCOUNT_TABLES)[number]
 type PartitionedTable = (typeof ACCOUNT_PARTITIONED_TABLES)[number]
-export type Table = AccountTable | PartitionedTable
-
-export type DeletedRows = Record<Table, number>
-
-/** Called after each batch. */
-export type Add = (table: Table, count: number) => void
-
-export async function deleteInBatches(
-  session: Queryable,
-  table: AccountTable,
-  id: AccountId,
-  add: Add,
-): Promise<void> {
-  for (let count = ROWS_PER_STATEMENT; count >= ROWS_PER_STATEMENT; ) {
-    count = await deleteBatch(session, table, id)
-    add(table, count)
-  }
-}
 
 /**
  * Statements by table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` prevents an index scan of all rows
@@ -106,21 +88,7 @@ const deleteRowsOfPages = Object.fromEntries(
   ]),
 ) as Record<PartitionedTable, Statement>
 
-/** The range of pages applies to each partition. Flushes no longer add rows, so one pass finds all. */
-export async function deletePages(
-  session: Queryable,
-  table: PartitionedTable,
-  id: AccountId,
-  receivedSince: string,
-  add: Add,
-): Promise<void> {
-  const pages = await countPages(session, table)
-  for (let page = 0; page < pages; page += PAGES_PER_STATEMENT) {
-    add(table, await deleteRange(session, table, id, page, receivedSince))
-  }
-}
-
-/** Deletes the rows in PAGES_PER_STATEMENT pages of each partition. */
+/** Deletes the rows in PAGES_PER_STATEMENT pages of each partition. Flushes no longer add rows, so one pass finds all. */
 export async function deleteRange(
   database: Queryable,
   table: PartitionedTable,

@@ -1,4 +1,4 @@
-/** Adds, updates, verifies and removes official accounts. An account that the actor does not see does not exist for it. */
+/** Adds, updates and verifies official accounts. An account that the actor does not see does not exist for it. */
 import type { Account, AccountId, OrganizationId } from '../../accounts/account.ts'
 import {
   type AccountColumns,
@@ -11,15 +11,12 @@ import {
 import type { Claims, Verification } from '../../accounts/verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from '../../accounts/verify.ts'
 import type { LineApi } from '../../line-api/client.ts'
-import type { Database } from '../../postgres/database.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Changes, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { accountChanges, changedColumns, concernsVerification } from './account-fields.ts'
-import type { DeletedRows } from './account-rows.ts'
 import { type Proof, proveChannel, requireFreeChannel } from './channels.ts'
-import { removeAccount as removeRows } from './remove-account.ts'
 
 /** What the log of changes says about an account. */
 export interface AccountActivity {
@@ -197,18 +194,4 @@ export async function findVisibleAccount(
 ): Promise<VisibleAccount | null> {
   const [account] = await database.query<VisibleAccount>(selectVisible, [id, organizationIds])
   return account ?? null
-}
-
-/** The log says who started each run. Returns null if the account does not exist for the actor. */
-export async function removeAccount(
-  database: Database,
-  actor: Actor,
-  id: AccountId,
-  onProgress: (deletedRows: number) => void,
-): Promise<DeletedRows | null> {
-  const account = await findVisibleAccount(database, actor, id)
-  if (account === null) return null
-  const onRefused = (transaction: Queryable) =>
-    recordAccount(transaction, actor, { action: 'removed', account, changes: { name: [account.name, null] } })
-  return removeRows(database, id, { onProgress, onRefused })
 }

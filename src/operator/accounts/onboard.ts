@@ -1,7 +1,7 @@
 /** Brings one stored account into service on the platform: webhook URL, test, verification, followers. */
 import { type Account, type AccountId, findAccountOn } from '../../accounts/account.ts'
 import type { Verification } from '../../accounts/verification.ts'
-import { type ImportProgress, importFollowers, isImportCompleted } from '../../audience/import-followers.ts'
+import { importNextFollowers, isImportCompleted } from '../../audience/import-followers.ts'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { deliveryPaths } from '../../intake/line/line-signature.ts'
@@ -126,20 +126,23 @@ async function addFollowers(
   if (accountType === 'unverified') outcome.followers = 'not allowed'
   if (accountType !== 'verified_or_premium') return
   outcome.followers = 'failed'
-  for await (const { added } of importAllFollowers(onboarding, account)) outcome.followersAdded = added
+  const imported = { isComplete: false, isRestarted: false }
+  while (!imported.isComplete) {
+    const page = await importPage(onboarding, account, !imported.isRestarted)
+    outcome.followersAdded = page.added
+    imported.isComplete = page.isComplete
+    imported.isRestarted ||= page.isRestarted
+  }
   outcome.followers = 'imported'
 }
 
-/** Yields after each page. The log says when the import is complete. */
-export function importAllFollowers(
+/** A page is stored in its own transaction, with its continuation token. Repeating it changes nothing. */
+export function importPage(
   { database, lineApi, actor }: Pick<Onboarding, 'database' | 'lineApi' | 'actor'>,
   account: Account,
-): AsyncGenerator<ImportProgress> {
-  return importFollowers(database, lineApi, account, (transaction, { seen, added, skipped }) =>
-    recordAccount(transaction, actor, {
-      action: 'followers_imported',
-      account,
-      changes: { seen, added, skipped },
-    }),
+  canRestart: boolean,
+) {
+  return importNextFollowers(database, lineApi, account, canRestart, (transaction, changes) =>
+    recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
   )
 }

@@ -7,32 +7,22 @@
  * 2. Its rows are deleted in batches, so that no statement is long.
  * 3. One transaction locks out flushes again, and deletes the last rows and the account.
  *
- * To continue an interrupted removal, run it again. Otherwise, maintenance continues it within an hour (continueRemovals).
+ * jobs/remove-account.ts takes the steps.
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { lockOutSendersAndFlushes } from '../../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../../audience/pending-erasure.ts'
-import type { Database } from '../../postgres/database.ts'
-import { violatedConstraint } from '../../postgres/faults.ts'
-import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import {
   ACCOUNT_PARTITIONED_TABLES,
   ACCOUNT_TABLES,
-  type Add,
   countPages,
-  type DeletedRows,
   deleteBatch,
-  deleteInBatches,
-  deletePages,
   deleteRange,
   PAGES_PER_STATEMENT,
   ROWS_PER_STATEMENT,
-  type Table,
 } from './account-rows.ts'
-
-/** Another program may insert members while the account is removed. */
-const ATTEMPTS_MAX = 5
 
 /** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
 export type AccountContents = {
@@ -64,42 +54,6 @@ export async function findAccountContents(
   return contents ?? null
 }
 
-export interface RemovalOptions {
-  /** The account has no events that were received before this time, so older partitions need not be read. */
-  receivedSince?: string
-  onProgress?: (deletedRows: number) => void
-  /** Runs in the transaction after which deliveries and requests are refused. */
-  onRefused?: (transaction: Queryable) => Promise<void>
-}
-
-/** Returns null if the account does not exist. */
-export async function removeAccount(
-  database: Database,
-  id: AccountId,
-  {
-    receivedSince = '-infinity',
-    onProgress = () => undefined,
-    onRefused = async () => undefined,
-  }: RemovalOptions = {},
-): Promise<DeletedRows | null> {
-  const deleted = Object.fromEntries(
-    [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].map((table) => [table, 0]),
-  ) as DeletedRows
-  const add = (table: Table, count: number) => {
-    deleted[table] += count
-    onProgress(Object.values(deleted).reduce((sum, rows) => sum + rows))
-  }
-  if (!(await refuseEverything(database, id, add, onRefused))) return null
-  await database.session(async (session) => {
-    await finishErasuresOf(session, id)
-    for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
-    for (const table of ACCOUNT_PARTITIONED_TABLES) await deletePages(session, table, id, receivedSince, add)
-    while (!(await finish(database, id, add)))
-      for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
-  })
-  return deleted
-}
-
 /**
  * The new hash keeps the beginning, by which `prove` recognises its accounts.
  *
@@ -109,8 +63,7 @@ const replaceCredentials = statement('replace-account-credentials')`
     update official_account
        set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
            login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token(), is_being_removed = true
-     where id = $1
-    returning id`
+     where id = $1`
 
 /** $1 account id bigint */
 const pauseEndpoints = statement('pause-endpoints-of-account')`
@@ -123,29 +76,12 @@ const selectPendingErasures = statement('select-pending-erasures-of-account')`
 /** $1 account id bigint */
 const deleteAccount = statement('delete-account')`delete from official_account where id = $1`
 
-/** Returns false if the account does not exist. */
-function refuseEverything(
-  database: Transactions,
-  id: AccountId,
-  add: Add,
-  onRefused: (transaction: Queryable) => Promise<void>,
-): Promise<boolean> {
-  return database.transaction(async (transaction) => {
-    const keys = await refuseRequests(transaction, id)
-    if (keys === null) return false
-    add('api_key', keys)
-    await onRefused(transaction)
-    return true
-  })
-}
-
-/** Step 1. Returns the number of deleted keys, or null if the account does not exist. */
-export async function refuseRequests(transaction: Queryable, id: AccountId): Promise<number | null> {
+/** Step 1. */
+export async function refuseRequests(transaction: Queryable, id: AccountId): Promise<void> {
   await transaction.query(lockOutSendersAndFlushes, [id])
-  const [account] = await transaction.query(replaceCredentials, [id])
-  if (account === undefined) return null
+  await transaction.query(replaceCredentials, [id])
   await transaction.query(pauseEndpoints, [id])
-  return deleteBatch(transaction, 'api_key', id)
+  await deleteBatch(transaction, 'api_key', id)
 }
 
 /** Before step 2, outside of its transactions. */
@@ -162,11 +98,17 @@ export interface RemovalPosition {
   page: number
 }
 
-/** Deletes one batch in a transaction. `next` is null once the account is deleted. */
+export const BEGINNING: RemovalPosition = { table: 0, page: 0 }
+
+/**
+ * Deletes one batch in a transaction. `next` is null once the account is deleted.
+ * @param receivedSince the account has no events that were received before this time, so older partitions need not be read
+ */
 export async function deleteNextRows(
   transaction: Queryable,
   id: AccountId,
   { table, page }: RemovalPosition,
+  receivedSince = '-infinity',
 ): Promise<{ deleted: number; next: RemovalPosition | null }> {
   const { [table]: name } = ACCOUNT_TABLES
   const following = { table: table + 1, page: 0 }
@@ -177,35 +119,16 @@ export async function deleteNextRows(
   const { [table - ACCOUNT_TABLES.length]: partitioned } = ACCOUNT_PARTITIONED_TABLES
   if (partitioned !== undefined) {
     if (page >= (await countPages(transaction, partitioned))) return { deleted: 0, next: following }
-    const deleted = await deleteRange(transaction, partitioned, id, page, '-infinity')
+    const deleted = await deleteRange(transaction, partitioned, id, page, receivedSince)
     return { deleted, next: { table, page: page + PAGES_PER_STATEMENT } }
   }
-  let deleted = 0
-  const isFinished = await finishIn(transaction, id, (_table, count) => {
-    deleted += count
-  })
-  return { deleted, next: isFinished ? null : { table: 0, page: 0 } }
-}
-
-/** Returns false if there are more rows than one transaction deletes. */
-async function finish(database: Database, id: AccountId, add: Add): Promise<boolean> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await database.transaction((transaction) => finishIn(transaction, id, add))
-    } catch (error) {
-      // A row was inserted after its table had been emptied.
-      if (violatedConstraint(error) === null || attempt === ATTEMPTS_MAX) throw error
-    }
-  }
-}
-
-async function finishIn(transaction: Queryable, id: AccountId, add: Add): Promise<boolean> {
   await transaction.query(lockOutSendersAndFlushes, [id])
-  for (const table of ACCOUNT_TABLES) {
-    const count = await deleteBatch(transaction, table, id)
-    add(table, count)
-    if (count >= ROWS_PER_STATEMENT) return false
+  let deleted = 0
+  for (const last of ACCOUNT_TABLES) {
+    const count = await deleteBatch(transaction, last, id)
+    deleted += count
+    if (count >= ROWS_PER_STATEMENT) return { deleted, next: BEGINNING }
   }
   await transaction.query(deleteAccount, [id])
-  return true
+  return { deleted, next: null }
 }

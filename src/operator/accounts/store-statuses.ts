@@ -40,7 +40,7 @@ export async function claimPass(
 
 /**
  * Locks only what it changes. It skips rows that others lock, until the next pass. If another process has begun a later pass, this one
- * took too long and stores nothing.
+ * took too long and stores nothing. A time ahead of the clock was stored before the clock was corrected.
  *
  * $1 pass bigint, null: any; $2 account ids bigint[]; $3 statuses text[]; $4 problems text[]
  */
@@ -49,12 +49,12 @@ const storePage = statement('store-account-statuses')`
       select c.channel_oa_id as id, t.status, t.problems::jsonb as problems
         from unnest($2::bigint[], $3::text[], $4::text[]) as t (id, status, problems)
         join account_check c on c.channel_oa_id = t.id
-       where (c.status, c.problems) is distinct from (t.status, t.problems::jsonb)
+       where ((c.status, c.problems) is distinct from (t.status, t.problems::jsonb) or c.status_since > now() + interval '1 minute')
          and ($1::bigint is null or $1 = (select pass from notification_watch))
          for no key update of c skip locked)
     update account_check c
        set status = changed.status, problems = changed.problems,
-           status_since = case when c.status = changed.status then c.status_since else now() end
+           status_since = case when c.status = changed.status then least(c.status_since, now()) else now() end
       from changed where c.channel_oa_id = changed.id`
 
 async function store(database: Queryable, pass: bigint | null, page: AccountFacts[], now: number) {

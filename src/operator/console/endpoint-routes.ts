@@ -18,9 +18,8 @@ import {
   test,
   updateEndpoint,
 } from '../endpoints/manage-endpoints.ts'
+import { startEndpointRetry, startResumption } from '../jobs/endpoint-backlog.ts'
 import { findJob } from '../jobs/job.ts'
-import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
-import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'
@@ -132,10 +131,7 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
     const operator = operatorOf(request)
-    let jobId: bigint | null = null
-    await updateEndpoint(database, operator, id, changes, ownUrls(), async (transaction, endpoint, rest) => {
-      jobId = await startBacklog(transaction, operator, endpoint, rest, null)
-    })
+    const { jobId } = await updateEndpoint(database, operator, id, changes, ownUrls())
     if (jobId === null) return { job: null }
     parts.onJob?.()
     return { job: await findJob(database, operator, jobId) }
@@ -177,7 +173,7 @@ function backlogRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   // The endpoint is active at once. A job makes its backlog due.
   api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request, reply) => {
     const endpoint = await targetOf(request)
-    return sendJob(request, reply, parts, async (transaction) =>
+    return sendJob(request, reply, parts, (transaction) =>
       startResumption(transaction, operatorOf(request), endpoint),
     )
   })

@@ -17,7 +17,7 @@ import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { countMatching } from '../members/count-members.ts'
-import { recordFile } from '../members/manage-members.ts'
+import { recordExport } from '../members/manage-members.ts'
 import { sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
@@ -131,8 +131,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
       organizationIds: [organizationId],
       fileName: `members-${accountId}.${format}`,
       mediaType: FORMATS[format].mediaType,
-      record: () =>
-        recordFile(database, operator, { id: accountId, organizationId }, 'members.exported', changes),
+      record: () => recordExport(database, operator, { id: accountId, organizationId }, changes),
       read: () => memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
     })
   })

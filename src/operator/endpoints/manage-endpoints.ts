@@ -2,13 +2,10 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import {
-  beginResumption,
   discardRotation,
   finishRotation,
   pauseEndpoint,
-  type Resumption,
   removeEndpointBatch,
-  retryFailedBatch,
   rotateSecret,
 } from '../../endpoints/manage.ts'
 import {
@@ -26,6 +23,7 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
+import { startBacklog } from '../jobs/endpoint-backlog.ts'
 
 /** Throws NotVisible for the account, and `invalid_input` that says why a setting is refused. */
 export function addEndpoint(
@@ -48,30 +46,23 @@ export function addEndpoint(
   })
 }
 
-/**
- * Returns what the backlog of the endpoint needs: see endpoints/settings.ts.
- * @param onMoved runs in the transaction if the receiver is another one
- */
+/** Throws NotVisible. If the receiver is another one, a job makes its backlog due. */
 export function updateEndpoint(
   database: Transactions,
   actor: Actor,
   id: bigint,
   changes: Partial<EndpointSettings>,
   own: URL[],
-  onMoved: (transaction: Queryable, endpoint: Endpoint, resumption: Resumption) => Promise<void> = async () =>
-    undefined,
-): Promise<{ resumption: Resumption | null }> {
+): Promise<{ jobId: bigint | null }> {
   return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction, endpoint) => {
     const updated = await updateSettings(transaction, id, changes, own)
     if (updated.after.allowPrivateNetwork) {
       if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
       if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
     }
-    if (updated.resumption) await onMoved(transaction, endpoint, updated.resumption)
-    return {
-      result: updated,
-      changes: changesBetween(printable(updated.before), printable(updated.after)),
-    }
+    const { before, after, resumption } = updated
+    const jobId = resumption && (await startBacklog(transaction, actor, endpoint, resumption, null))
+    return { result: { jobId }, changes: changesBetween(printable(before), printable(after)) }
   })
 }
 
@@ -90,24 +81,6 @@ const printable = (settings: EndpointSettings) => ({ ...settings, url: printable
 export function pause(database: Transactions, actor: Actor, id: bigint): Promise<void> {
   return changeEndpoint(database, actor, id, 'endpoint.paused', async (transaction) => ({
     result: await pauseEndpoint(transaction, id),
-  }))
-}
-
-/** Resumes the endpoint. `finishResumption` makes its backlog due. */
-export function resume(database: Transactions, actor: Actor, id: bigint): Promise<Resumption> {
-  return changeEndpoint(database, actor, id, 'endpoint.resumed', async (transaction) => ({
-    result: await beginResumption(transaction, id),
-  }))
-}
-
-/** Makes the first failed deliveries due. `retryFailedBatch` continues. */
-export function retryFailed(
-  database: Transactions,
-  actor: Actor,
-  id: bigint,
-): Promise<{ retried: number; isLast: boolean }> {
-  return changeEndpoint(database, actor, id, 'endpoint.retried', async (transaction) => ({
-    result: await retryFailedBatch(transaction, id),
   }))
 }
 
@@ -174,7 +147,7 @@ const selectEndpoint = statement('select-endpoint-of-organizations')`
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 
-async function findEndpointOf(
+export async function findEndpointOf(
   database: Queryable,
   { organizationIds }: Actor,
   id: bigint,

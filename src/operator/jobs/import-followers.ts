@@ -1,9 +1,9 @@
 /** `account.import_followers`: imports LINE's list of followers, one page in each step. */
 import { type Account, findAccountOn } from '../../accounts/account.ts'
-import { type ImportProgress, importNextFollowers } from '../../audience/import-followers.ts'
+import type { ImportProgress } from '../../audience/import-followers.ts'
 import { FatalError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
+import { importPage } from '../accounts/onboard.ts'
 import type { Actor } from '../actor.ts'
 import { actorOf, startJob } from './job.ts'
 import type { Platform, RunStep, Step } from './step.ts'
@@ -17,7 +17,7 @@ interface Position {
 export function startFollowersImport(
   transaction: Queryable,
   actor: Actor,
-  { id: accountId, organizationId }: VisibleAccount,
+  { id: accountId, organizationId }: Pick<Account, 'id' | 'organizationId'>,
 ): Promise<bigint> {
   const kind = 'account.import_followers'
   const job = { kind, accountId, organizationId, parameters: {}, total: null } as const
@@ -37,7 +37,8 @@ export const importFollowersOf: RunStep = async (job, step) => {
     return step.commit(async () => ({ position: { isRestarted }, done: job.done, tally: job.tally }))
   try {
     const actor = actorOf(job, step.organizationIds)
-    const page = await importPage(step, actor, account, !isRestarted)
+    const { lineApi } = platformOf(step)
+    const page = await importPage({ database: step.database, lineApi, actor }, account, !isRestarted)
     const { isComplete, seen, added, skipped } = page
     const position = isComplete ? null : { isRestarted: isRestarted || page.isRestarted }
     await step.commit(async () => ({ position, done: BigInt(seen), tally: { added, skipped } }))
@@ -46,19 +47,6 @@ export const importFollowersOf: RunStep = async (job, step) => {
     const tally = { ...(job.tally as ImportProgress), problem: error.message }
     await step.commit(async () => ({ position: null, done: job.done, tally, failure: 'refused_by_line' }))
   }
-}
-
-/** A page is stored in its own transaction, with its continuation token. Repeating it changes nothing. */
-export function importPage(
-  step: Pick<Step, 'database' | 'platform'>,
-  actor: Actor,
-  account: Account,
-  canRestart: boolean,
-) {
-  const { lineApi } = platformOf(step)
-  return importNextFollowers(step.database, lineApi, account, canRestart, (transaction, changes) =>
-    recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
-  )
 }
 
 export function platformOf({ platform }: Pick<Step, 'platform'>): Platform {

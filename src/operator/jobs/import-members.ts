@@ -1,7 +1,7 @@
 /**
  * `members.import`: an uploaded file of externalIds, tags and attributes of existing members.
  *
- * 1. The console stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
+ * 1. The console or the command stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
  * 2. The last piece starts the job. Each batch of entries is one transaction, which also stores the position in the file, and deletes
  *    the pieces before it.
  * 3. The end of the job deletes the rest. An upload that nobody continues ends after an hour (retention).
@@ -31,8 +31,6 @@ const REFUSALS_MAX = 100
 
 export interface ImportParameters {
   format: MemberFileFormat
-  /** bytes of the whole file */
-  size: number
 }
 
 export interface ImportTally {
@@ -51,23 +49,19 @@ export const importMembers: RunStep = async (job, step) => {
   const from = (job.position as FilePosition | null) ?? FILE_BEGINNING
   const file: TextSource = { name: 'the file', open: () => readFileFrom(step.database, job.id, from.byte) }
   const batches = readBatches(file, format, from)
+  let tally: ImportTally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) }
+  const end = (): Progress => ({ position: null, done: job.total ?? job.done, tally })
   try {
-    const { value: batch, done } = await batches.next()
-    if (done) await step.commit(async () => end(job))
-    else await importBatch(job, step, batch)
+    for await (const batch of batches) {
+      tally = await importBatch(job, step, batch, tally)
+      if (step.isOver()) return
+    }
+    await step.commit(async () => end())
   } catch (error) {
     const failure = failureOf(error)
     if (failure === null) throw error
-    await step.commit(async () => ({ ...end(job), failure }))
-  } finally {
-    await batches.return(undefined)
+    await step.commit(async () => ({ ...end(), failure }))
   }
-}
-
-/** All bytes are read. */
-function end(job: Job): Progress {
-  const { size } = job.parameters as ImportParameters
-  return { position: null, done: BigInt(size), tally: job.tally }
 }
 
 /** Null: the file is not at fault. */
@@ -76,9 +70,14 @@ function failureOf(error: unknown): string | null {
   return error instanceof FatalError ? error.message : null
 }
 
-async function importBatch(job: Job, step: Step, batch: FileEntry[]): Promise<void> {
+async function importBatch(
+  job: Job,
+  step: Step,
+  batch: FileEntry[],
+  before: ImportTally,
+): Promise<ImportTally> {
   const scope = scopeOfJob(job)
-  let tally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) } as ImportTally
+  let tally = before
   const commit = async (
     entries: FileEntry[],
     outcomesOf: (transaction: Queryable) => Promise<Outcome[]>,
@@ -105,6 +104,7 @@ async function importBatch(job: Job, step: Step, batch: FileEntry[]): Promise<vo
     },
     isOver: step.isOver,
   })
+  return tally
 }
 
 function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
@@ -117,7 +117,7 @@ function count(tally: ImportTally, line: number, outcome: Outcome | undefined): 
   return { ...tally, refused, refusals: [...tally.refusals, { line, reason: reasonOf(outcome) }] }
 }
 
-/** The names of attributes come from the file. Only the command line, which stores nothing, prints them. */
+/** The names of attributes come from the file, and are not stored. */
 function reasonOf(refusal: Error): string {
   return refusalOf(refusal).message.replaceAll(/attributes\/[^;]*?(?= must|;|$)/g, 'attributes')
 }

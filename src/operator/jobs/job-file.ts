@@ -1,9 +1,11 @@
 /** The uploaded file of an import, in pieces. */
-import { AppError } from '../../errors.ts'
-import { type Queryable, statement } from '../../postgres/statement.ts'
+import type { Account } from '../../accounts/account.ts'
+import { AppError, FatalError } from '../../errors.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { ENDED, type Job } from './job.ts'
+import type { MemberFileFormat } from '../members/member-file.ts'
+import { ENDED, type Job, startJob } from './job.ts'
 
 /** The page sends a piece of 128 KiB at a time, so a connection needs 2.2 KiB/s. */
 const UPLOAD_PAUSE_MAX_SECONDS = 60
@@ -45,13 +47,11 @@ const lockUpload = statement('lock-upload')`
 const insertPiece = statement('insert-piece-of-job-file')`
     insert into job_file (job_id, position, bytes) values ($1, $2, $3)`
 
-/** $1 job id bigint. An upload that goes on is not abandoned. */
-const touchUpload = statement('touch-upload')`
-    update job set stepped_at = clock_timestamp() where id = $1`
-
-/** $1 job id bigint */
-const startImport = statement('start-import')`
-    update job set status = 'running', stepped_at = clock_timestamp() where id = $1`
+/** $1 job id bigint, $2 status text, $3 bytes of the whole file bigint, null: as declared. An upload that goes on is not abandoned. */
+const continueUpload = statement('continue-upload')`
+    update job set status = $2, total = coalesce($3, total), stepped_at = clock_timestamp()
+     where id = $1 and status = 'uploading'
+    returning id`
 
 /** $1 seconds int */
 const endAbandoned = statement('end-abandoned-uploads')`
@@ -101,22 +101,59 @@ export async function storePiece(
     throw new AppError('invalid_input', { message: 'The file is longer than its declared size' })
   await transaction.query(insertPiece, [id, position, bytes])
   if (after < total) {
-    await transaction.query(touchUpload, [id])
+    await transaction.query(continueUpload, [id, 'uploading', null])
     return { stored: after, isComplete: false }
   }
-  await transaction.query(startImport, [id])
+  await transaction.query(continueUpload, [id, 'running', null])
   await recordImport(transaction, actor, job)
   return { stored: after, isComplete: true }
 }
 
-async function recordImport(transaction: Queryable, actor: Actor, job: LockedUpload): Promise<void> {
-  const { accountId, organizationId, parameters, total } = job
-  const { format } = parameters as { format: string }
-  await recordActivity(transaction, actor, {
+/** Stores a whole file, starts its import and records it. Returns the id of the job. */
+export async function storeFile(
+  database: Transactions,
+  actor: Actor,
+  { id: accountId, organizationId }: Pick<Account, 'id' | 'organizationId'>,
+  format: MemberFileFormat,
+  file: AsyncIterable<Buffer>,
+): Promise<bigint> {
+  const upload = { kind: 'members.import', accountId, organizationId, parameters: { format } } as const
+  let job: bigint | null = null
+  let total = 0n
+  const advance = (status: 'uploading' | 'running', bytes: Buffer | null) =>
+    database.transaction(async (transaction) => {
+      const id =
+        job ?? (await startJob(transaction, actor, { ...upload, total: null, status: 'uploading' }, null))
+      const [isOurs] = await transaction.query(continueUpload, [id, status, bytes === null ? total : null])
+      if (isOurs === undefined) throw new FatalError(ABANDONED)
+      if (bytes === null) await recordImport(transaction, actor, { ...upload, total })
+      else await transaction.query(insertPiece, [id, total, bytes])
+      return id
+    })
+  for await (const bytes of file) {
+    job = await advance('uploading', bytes)
+    total += BigInt(bytes.length)
+  }
+  return advance('running', null)
+}
+
+const ABANDONED = `the input paused for more than ${UPLOAD_PAUSE_MAX_SECONDS} s. Run the command again.`
+
+function recordImport(
+  transaction: Queryable,
+  actor: Actor,
+  {
+    accountId,
+    organizationId,
+    parameters,
+    total,
+  }: Pick<LockedUpload, 'accountId' | 'organizationId' | 'parameters' | 'total'>,
+): Promise<void> {
+  const { format } = parameters as { format: MemberFileFormat }
+  const changes = { format, bytes: total }
+  return recordActivity(transaction, actor, {
     action: 'members.imported',
     object: { kind: 'account', id: accountId },
-    organizationId,
-    accountId,
-    changes: { format, bytes: total },
+    ...{ organizationId, accountId, changes },
   })
 }

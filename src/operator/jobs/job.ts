@@ -1,4 +1,4 @@
-/** Long work as a row: what it is, how it starts, and how operators see and cancel it. background/jobs.ts does the work. */
+/** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
@@ -11,6 +11,7 @@ import { toJson } from '../format.ts'
 const RUNNING_PER_ORGANIZATION_MAX = 4
 /** Jobs that have not ended. Each takes turns of 0.25 s, so with two instances each gets one at least every 4 s. */
 const RUNNING_MAX = 32
+const INT4_MAX = 2 ** 31 - 1
 /** A job of this size takes some minutes. */
 const RETRY_AFTER_SECONDS = 60
 
@@ -44,6 +45,8 @@ export interface Job {
   /** null: the work has not begun */
   position: unknown
   done: bigint
+  /** null: unknown */
+  total: bigint | null
   tally: unknown
   actorKind: Actor['kind']
   operatorId: bigint | null
@@ -92,9 +95,19 @@ const insertJob = statement('insert-job')`
        and (select count(*) from unfinished) < $13
     returning id`
 
+/** A second job of such a kind would only disturb the first one, so it is that one. */
+const SINGLE_KINDS: readonly JobKind[] = ['account.remove', 'account.import_followers']
+
+/** $1 kind text, $2 account id bigint or null, $3 parameters jsonb */
+const selectSame = statement('select-same-job')`
+    select id from job
+     where status = 'running' and kind = $1 and channel_oa_id is not distinct from $2::bigint and parameters = $3::jsonb
+     order by id limit 1`
+
 /**
  * Stores a job, and the one row of the activity log for all of it. Call it in a transaction. Instances that start jobs at the same
- * moment may exceed the maximum by their number. Throws `too_many_jobs`.
+ * moment may exceed the maximum by their number. A command works on its jobs itself, except for replays, so it has no maximum. Throws
+ * `too_many_jobs`.
  * @param activity null: it is recorded later, when an upload is complete
  */
 export async function startJob(
@@ -104,10 +117,16 @@ export async function startJob(
   activity: JobActivity | null,
 ): Promise<bigint> {
   const { kind, accountId, organizationId, parameters, position = null, total, status = 'running' } = job
+  const [same] = SINGLE_KINDS.includes(kind)
+    ? await transaction.query<{ id: bigint }>(selectSame, [kind, accountId, toJson(parameters)])
+    : []
+  if (same !== undefined) return same.id
+  const isLimited = actor.kind !== 'command' || REPLAY_KINDS.includes(kind)
+  const limits = isLimited ? [RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX] : [INT4_MAX, INT4_MAX]
   const [added] = await transaction.query<{ id: bigint }>(insertJob, [
     ...[kind, accountId, organizationId, actor.kind, actor.operatorId, actor.name, actor.requestId],
     ...[toJson(parameters), position === null ? null : toJson(position), total, status],
-    ...[RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX, REPLAY_KINDS],
+    ...[...limits, REPLAY_KINDS],
   ])
   if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
   if (activity !== null) await recordActivity(transaction, actor, { ...activity, organizationId, accountId })

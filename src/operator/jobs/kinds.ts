@@ -1,4 +1,5 @@
 /** The step of each kind of job. A kind without one does not compile. */
+import { resumeEndpoint, retryEndpoint } from './endpoint-backlog.ts'
 import { eraseMemberships } from './erase-members.ts'
 import { importFollowersOf } from './import-followers.ts'
 import { importMembers } from './import-members.ts'
@@ -7,8 +8,6 @@ import { onboardAccounts } from './onboard-accounts.ts'
 import { removeAccountRows } from './remove-account.ts'
 import { replayEvents } from './replay-events.ts'
 import { resendMembers } from './resend-members.ts'
-import { resumeEndpoint } from './resume-endpoint.ts'
-import { retryEndpoint } from './retry-endpoint.ts'
 import { retryEvents } from './retry-events.ts'
 import type { RunStep } from './step.ts'
 import { tagMembers } from './tag-members.ts'
@@ -38,5 +37,6 @@ export const LANES: readonly JobKind[][] = [
   [...CALLS_LINE],
   [...REPLAY_KINDS],
 ]
-/** Of all lanes, for tests and commands. */
 export const ALL_KINDS: JobKind[] = LANES.flat()
+/** Kinds that a command works on itself, because they queue no deliveries. */
+export const COMMAND_KINDS = ALL_KINDS.filter((kind) => !REPLAY_KINDS.includes(kind))

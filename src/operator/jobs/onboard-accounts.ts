@@ -13,7 +13,7 @@ import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { FatalError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { findVerification } from '../accounts/accounts.ts'
-import { onboard } from '../accounts/onboard.ts'
+import { importPage, onboard } from '../accounts/onboard.ts'
 import {
   findWebhook,
   type Onboarding,
@@ -21,7 +21,7 @@ import {
   replaceWebhook,
 } from '../accounts/point-webhook.ts'
 import type { Actor } from '../actor.ts'
-import { importPage, platformOf } from './import-followers.ts'
+import { platformOf } from './import-followers.ts'
 import { actorOf, type Job, startJob } from './job.ts'
 import type { RunStep, Step } from './step.ts'
 
@@ -156,8 +156,7 @@ async function verify(job: Job, step: Step, position: Position, account: Account
 async function addFollowers(job: Job, step: Step, position: Position, account: Account): Promise<void> {
   const { isRestarted = false } = position
   try {
-    const actor = actorOf(job, step.organizationIds)
-    const page = await importPage(step, actor, account, !isRestarted)
+    const page = await importPage(onboardingOf(job, step), account, !isRestarted)
     if (!page.isComplete)
       return await advance(job, step, { ...position, isRestarted: isRestarted || page.isRestarted }, {})
     await advance(job, step, next(position), { added: { followersAdded: page.added }, isDone: true })

@@ -1,8 +1,10 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
 import { violatedConstraint } from '../../postgres/faults.ts'
-import { type Queryable, statement } from '../../postgres/statement.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../accounts/account-rows.ts'
 import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
+  BEGINNING,
   deleteNextRows,
   finishErasuresOf,
   type RemovalPosition,
@@ -11,8 +13,6 @@ import {
 import type { Actor } from '../actor.ts'
 import { startJob } from './job.ts'
 import type { RunStep } from './step.ts'
-
-const START: RemovalPosition = { table: 0, page: 0 }
 
 /** In the transaction, the account stops to accept deliveries and requests. */
 export async function startRemoval(
@@ -33,33 +33,27 @@ export async function startRemoval(
   return id
 }
 
-/** A command that still removes one of them may go on: both delete the same rows in batches. */
-const continueInterrupted = statement('continue-removals')`
-    insert into job (kind, organization_id, actor_kind, actor, parameters)
-    select 'account.remove', organization_id, 'service', 'service', jsonb_build_object('accountId', id::text, 'name', name)
-      from official_account a
-     where is_being_removed
-       and not exists (select from job where kind = 'account.remove' and status = 'running'
-                                         and parameters->>'accountId' = a.id::text)`
+const TABLES = [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]
 
-/** Starts a task for each removal whose command was interrupted or whose task has failed. */
-export async function continueRemovals(session: Queryable): Promise<void> {
-  await session.query(continueInterrupted)
-}
+/** Deleted rows. Those of the last transaction count as rows of the account. */
+export type RemovalTally = Partial<Record<(typeof TABLES)[number] | 'official_account', number>>
 
 export const removeAccountRows: RunStep = async (job, { database, commit }) => {
   const { position, done } = job
+  const tally = job.tally as RemovalTally
   const accountId = BigInt((job.parameters as { accountId: string }).accountId)
   if (position === null) await finishErasuresOf(database, accountId)
   try {
     await commit(async (transaction) => {
-      const from = (position as RemovalPosition | null) ?? START
+      const from = (position as RemovalPosition | null) ?? BEGINNING
       const { deleted, next } = await deleteNextRows(transaction, accountId, from)
-      return { position: next, done: done + BigInt(deleted), tally: {} }
+      const table = TABLES[from.table] ?? 'official_account'
+      const count = (tally[table] ?? 0) + deleted
+      return { position: next, done: done + BigInt(deleted), tally: { ...tally, [table]: count } }
     })
   } catch (error) {
     if (violatedConstraint(error) === null) throw error
     // Another program has inserted a row after its table had been emptied.
-    await commit(async () => ({ position: START, done, tally: {} }))
+    await commit(async () => ({ position: BEGINNING, done, tally }))
   }
 }

@@ -15,16 +15,9 @@ import {
 } from '../../endpoints/replays.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
+import type { EndpointOfJob } from './endpoint-backlog.ts'
 import { type Job, startJob } from './job.ts'
-import {
-  dueAtMs,
-  examine,
-  itemsNow,
-  nextAtMs,
-  type ReplayedEndpoint,
-  requireNoReplay,
-  SHORTEST_WAIT_MS,
-} from './replay-pace.ts'
+import { dueAtMs, examine, itemsNow, nextAtMs, requireNoReplay, SHORTEST_WAIT_MS } from './replay-pace.ts'
 import type { Progress, RunStep } from './step.ts'
 
 /** As much as five requests of LINE with long messages. The receiver's limit is unknown: Express accepts 100 KB by default, Rails 10 MB. */
@@ -60,7 +53,7 @@ interface Position {
 export async function startReplay(
   transaction: Queryable,
   actor: Actor,
-  { id, accountId, organizationId }: ReplayedEndpoint,
+  { id, accountId, organizationId }: EndpointOfJob,
   request: ReplayRequest,
   count: number | null,
 ): Promise<bigint> {

@@ -1,5 +1,4 @@
 /** What replays and resends have in common: how they start, when they wait, and how fast they go. */
-import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { examineReplay, type ReplayState } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
@@ -22,12 +21,6 @@ export const SHORTEST_WAIT_MS = 20
 const LONGEST_WAIT_MS = 1_000
 /** Of a paused endpoint, or between retries. */
 const LONG_WAIT_MS = 3_000
-
-export interface ReplayedEndpoint {
-  id: bigint
-  accountId: AccountId
-  organizationId: OrganizationId
-}
 
 /** $1 endpoint id bigint. Two starts take turns. */
 const lockEndpoint = statement('lock-replayed-endpoint')`

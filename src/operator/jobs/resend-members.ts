@@ -9,13 +9,13 @@ import { queueResentMembers, type ReplayState } from '../../endpoints/replays.ts
 import { INT64_MIN } from '../../http/path-id.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
+import type { EndpointOfJob } from './endpoint-backlog.ts'
 import { type Job, startJob } from './job.ts'
 import {
   dueAtMs,
   examine,
   itemsPerRequest,
   nextAtMs,
-  type ReplayedEndpoint,
   type ReplayTally,
   requireNoReplay,
   SHORTEST_WAIT_MS,
@@ -51,7 +51,7 @@ interface Position {
 export async function startResend(
   transaction: Queryable,
   actor: Actor,
-  { id, accountId, organizationId }: ReplayedEndpoint,
+  { id, accountId, organizationId }: EndpointOfJob,
   { filters, rate }: { filters: Filters; rate: number },
   count: number,
 ): Promise<bigint> {

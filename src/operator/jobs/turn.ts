@@ -10,7 +10,6 @@
  * If an instance dies, another one takes the job after LEASE_SECONDS.
  */
 
-import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
@@ -21,7 +20,7 @@ import { toJson } from '../format.ts'
 import { deleteFile, ENDED, type Job, type JobKind } from './job.ts'
 import { endAbandonedUploads } from './job-file.ts'
 import { ALL_KINDS, STEPS } from './kinds.ts'
-import type { Platform, Progress, Step } from './step.ts'
+import type { Progress, Step } from './step.ts'
 
 /** Other jobs wait this long, plus one transaction. */
 const TURN_MS = 250
@@ -36,15 +35,16 @@ class JobLost extends Error {}
 /**
  * A job whose last step is in the future is next: the clock of the database was corrected.
  *
- * $1 seconds of the longest lease int, $2 kinds text[]
+ * $1 seconds of the longest lease int, $2 kinds text[], $3 job id bigint, null: any
  */
 const claimNext = statement('claim-job')`
     update job set leased_until = now() + $1 * interval '1 second', claim = claim + 1, stepped_at = clock_timestamp()
      where id = (select id from job
                   where status = 'running' and is_due(leased_until, $1 * interval '1 second') and kind = any ($2)
+                    and ($3::bigint is null or id = $3)
                   order by stepped_at <= now() + interval '1 minute', stepped_at limit 1 for no key update skip locked)
-    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim,
-              actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
+    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, total, tally,
+              claim, actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
 
 interface ClaimedJob extends Job, Row {
   claim: bigint
@@ -91,53 +91,60 @@ const endJob = statement('end-job')`
 const postponeJob = statement('postpone-job')`
     update job set leased_until = now() + $3 * interval '1 second' where id = $1 and claim = $2 and status = 'running'`
 
+/** What the steps use. Without `platform`, no job that calls LINE can run. `onQueued` is of the sender in this process. */
+export type JobParts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
+
+export interface Turns extends Partial<JobParts> {
+  /** tests use shorter ones */
+  turnMs?: number
+  /** the kinds of one lane */
+  kinds?: readonly JobKind[]
+  /** null: the job of these kinds that has waited longest */
+  jobId?: bigint | null
+  /** a step meets a temporary fault, and is repeated */
+  onPostponed?: (fault: AppError) => void
+}
+
 /**
  * Takes a turn of one job. Returns false if no job is waiting for one. Throws a fault that is not temporary, after it has ended the
- * job as failed.
- * @param turnMs tests use a shorter one
- * @param platform null: no job that calls LINE can run
- * @param kinds the kinds of one lane
- * @param onQueued tells the sender of this process about new deliveries
- * @param erasureLedger null: erasures are recorded in the database only
+ * job as failed, unless it is a removal.
  */
 export async function takeTurn(
   database: Database,
-  turnMs = TURN_MS,
-  platform: Platform | null = null,
-  kinds: readonly JobKind[] = ALL_KINDS,
-  onQueued: Step['onQueued'] = () => undefined,
-  erasureLedger: ErasureLedger | null = null,
+  { turnMs = TURN_MS, kinds = ALL_KINDS, jobId = null, onPostponed, ...parts }: Turns = {},
 ): Promise<boolean> {
   if (kinds.includes('members.import')) await endAbandonedUploads(database)
-  const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds])
+  const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds, jobId])
   if (claimed === undefined) return false
-  const turn = new Turn(database, claimed, turnMs, { platform, onQueued, erasureLedger })
+  const turn = new Turn(database, claimed, turnMs, parts)
   try {
     await turn.run()
   } catch (error) {
     if (error instanceof JobLost) return true
-    if (error instanceof AppError)
-      await database.query(postponeJob, [claimed.id, claimed.claim, RETRY_SECONDS])
-    else {
-      await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
+    const postpone = (seconds: number) => database.query(postponeJob, [claimed.id, claimed.claim, seconds])
+    if (error instanceof AppError) {
+      await postpone(RETRY_SECONDS)
+      onPostponed?.(error)
+    } else {
+      // Half an account is of no use to anybody, so a removal never fails.
+      if (claimed.kind === 'account.remove') await postpone(LEASE_SECONDS)
+      else await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
       throw error
     }
   }
   return true
 }
 
-type Parts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
-
 class Turn {
   readonly #database: Transactions
   readonly #endsAt: number
-  readonly #parts: Parts
+  readonly #parts: JobParts
   #job: ClaimedJob
   #isOver = false
 
   /** The steps of a job share the connections of its account, of which every other account has its own (decision 17). */
-  constructor(database: Database, job: ClaimedJob, turnMs: number, parts: Parts) {
-    this.#parts = parts
+  constructor(database: Database, job: ClaimedJob, turnMs: number, parts: Partial<JobParts>) {
+    this.#parts = { platform: null, erasureLedger: null, onQueued: () => undefined, ...parts }
     const { accountId, organizationId } = job
     this.#database = accountId === null ? database : database.forTenant({ accountId, organizationId })
     this.#job = job
@@ -164,7 +171,7 @@ class Turn {
     return this.#commit(async () => ({ position: null, done, tally, failure }))
   }
 
-  /** Ends the job and returns null if it must not continue. A removal always does: half an account is of no use to anybody. */
+  /** Ends the job and returns null if it must not continue. A removal always does. */
   async #lock(transaction: Queryable): Promise<LockedJob | null> {
     const { id, claim } = this.#job
     const [locked] = await transaction.query<LockedJob>(lockJob, [id, claim])

@@ -73,15 +73,14 @@ function recordErasure(actor: Actor, { id: accountId, organizationId }: Account)
 }
 
 /** @param changes numbers and formats only; filters without personal text */
-export function recordFile(
+export function recordExport(
   transaction: Queryable,
   actor: Actor,
   { id: accountId, organizationId }: Account,
-  action: 'members.imported' | 'members.exported',
   changes: Changes,
 ): Promise<void> {
   return recordActivity(transaction, actor, {
-    action,
+    action: 'members.exported',
     object: { kind: 'account', id: accountId },
     ...{ organizationId, accountId, changes },
   })

@@ -1,0 +1,75 @@
+/** `endpoint.resume` makes the backlog of an active endpoint due, and `endpoint.retry` its permanently failed deliveries. */
+import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import {
+  beginResumption,
+  continueResumption,
+  type Resumption,
+  retryFailedBatch,
+} from '../../endpoints/manage.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import type { Action } from '../activity.ts'
+import type { Actor } from '../actor.ts'
+import { type NewJob, startJob } from './job.ts'
+import type { RunStep } from './step.ts'
+
+export interface EndpointOfJob {
+  id: bigint
+  accountId: AccountId
+  organizationId: OrganizationId
+}
+
+/** Call it in a transaction. Throws NotVisible. */
+export async function startResumption(
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: EndpointOfJob,
+): Promise<bigint> {
+  const position = await beginResumption(transaction, endpoint.id)
+  return startBacklog(transaction, actor, endpoint, position, 'endpoint.resumed')
+}
+
+/** Makes the backlog of an active endpoint due. @param action null: it is recorded elsewhere */
+export const startBacklog = (
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: EndpointOfJob,
+  position: Resumption,
+  action: Action | null,
+) => start(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, action)
+
+/** Call it in a transaction. @param failed deliveries; null: not counted */
+export const startEndpointRetry = (
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: EndpointOfJob,
+  failed: number | null,
+) => start(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, 'endpoint.retried')
+
+function start(
+  transaction: Queryable,
+  actor: Actor,
+  { id, accountId, organizationId }: EndpointOfJob,
+  job: Pick<NewJob, 'kind' | 'position' | 'total'>,
+  action: Action | null,
+): Promise<bigint> {
+  const newJob = { ...job, accountId, organizationId, parameters: { endpointId: String(id) } }
+  return startJob(transaction, actor, newJob, action && { action, object: { kind: 'endpoint', id } })
+}
+
+export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {
+  const { endpointId } = parameters as { endpointId: string }
+  const { resumedAt, lastId } = position as { resumedAt: string; lastId: string }
+  await commit(async (transaction) => {
+    const from = { resumedAt, lastId: BigInt(lastId) }
+    const rest = await continueResumption(transaction, BigInt(endpointId), from)
+    return { position: rest, done: before + BigInt(rest?.count ?? 0), tally: {} }
+  })
+}
+
+export const retryEndpoint: RunStep = async ({ parameters, done: before }, { commit }) => {
+  const { endpointId } = parameters as { endpointId: string }
+  await commit(async (transaction) => {
+    const { retried, isLast } = await retryFailedBatch(transaction, BigInt(endpointId))
+    return { position: isLast ? null : {}, done: before + BigInt(retried), tally: {} }
+  })
+}

@@ -1,0 +1,19 @@
+/** Removes the accounts of the tools, without a task and an entry in the activity log. */
+import {
+  BEGINNING,
+  deleteNextRows,
+  finishErasuresOf,
+  type RemovalPosition,
+  refuseRequests,
+} from '../src/operator/accounts/remove-account.ts'
+import type { Database } from '../src/postgres/database.ts'
+
+/** @param receivedSince see deleteNextRows */
+export async function removeAccount(database: Database, id: bigint, receivedSince?: string): Promise<void> {
+  await database.transaction((transaction) => refuseRequests(transaction, id))
+  await finishErasuresOf(database, id)
+  const deleteFrom = (position: RemovalPosition) =>
+    database.transaction((transaction) => deleteNextRows(transaction, id, position, receivedSince))
+  let { next } = await deleteFrom(BEGINNING)
+  while (next !== null) ({ next } = await deleteFrom(next))
+}
