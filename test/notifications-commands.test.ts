@@ -92,15 +92,15 @@ it('are tested once in two seconds, by those who see them', async () => {
   const id = await addChannel(database, { target: receiver.url, organization_id: tenant.organizationId })
   const tester = new ChannelTester(newSender())
   const stranger = { ...commandActor(), organizationIds: [tenant.organizationId + 1n] }
-  expect(await testChannel(database, stranger, id, tester)).toBeNull()
+  await expect(testChannel(database, stranger, id, tester)).rejects.toMatchObject({ code: 'unknown_item' })
   expect(await testChannel(database, commandActor(), id, tester)).toMatchObject({ wasAccepted: true })
   await expect(testChannel(database, commandActor(), id, tester)).rejects.toMatchObject({
     code: 'rate_limited',
   })
   expect(receiver.received).toHaveLength(1)
-  expect(
-    await listNotifications(database, stranger.organizationIds, id, { beforeId: null, limit: 1 }),
-  ).toBeNull()
+  await expect(
+    listNotifications(database, stranger.organizationIds, id, { beforeId: null, limit: 1 }),
+  ).rejects.toMatchObject({ code: 'unknown_item' })
 })
 
 it('show the text of each message, newest first', async () => {

@@ -56,8 +56,8 @@ function readTime(text: string): string {
   return new Date(ms).toISOString()
 }
 
-/** Date.parse reads February 30 as March 2. The feed would then miss the changes in between. */
-function isDay(text: string): boolean {
+/** Date.parse reads February 30 as March 2. A feed would then miss the changes in between. */
+export function isDay(text: string): boolean {
   const day = new Date(`${text}T00:00:00Z`)
   return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }

@@ -20,10 +20,12 @@ export async function requireAccount(database: Database, id: bigint): Promise<Ac
   return account
 }
 
+/** Without --all, the list of events has failed ones only. */
+const LISTS: Record<string, string> = { event: 'events list --all', channel: 'notifications list' }
+
 /** @param noun of a command group with `list`, such as `account` */
 export function notFound(noun: string, id: bigint): FatalError {
-  // Without --all, the list of events has failed ones only.
-  const list = `${noun}s list${noun === 'event' ? ' --all' : ''}`
+  const list = LISTS[noun] ?? `${noun}s list`
   return new FatalError(`${noun} ${id} does not exist. Run "oa-audience ${list}" to see all ${noun}s.`)
 }
 

@@ -88,7 +88,6 @@ function addCommand(group: Command): void {
       const added = await onDatabase((database) =>
         addChannel(database, commandActor(), channel, channelLimits()),
       )
-      if (added === null) throw new FatalError(`organization ${organization} does not exist.`)
       printOne({ id: added.id, secret: added.secret }, json === true)
     })
 }
@@ -143,7 +142,6 @@ function showCommand(group: Command): void {
         channel: await findChannel(database, ALL_ORGANIZATIONS, id),
         messages: await listNotifications(database, ALL_ORGANIZATIONS, id, { beforeId: null, limit }),
       }))
-      if (channel === null || messages === null) throw noChannel(id)
       if (json) return printJson({ ...channel, messages })
       printOne(channelRow(channel), false)
       for (const message of messages) printMessage(message)
@@ -170,10 +168,7 @@ function updateCommand(group: Command): void {
       const changes = settingsOf(options)
       if (Object.keys(changes).length === 0)
         throw new FatalError('nothing to change. Give at least one option.')
-      const updated = await onDatabase((database) =>
-        updateChannel(database, commandActor(), id, changes, channelLimits()),
-      )
-      if (updated === null) throw noChannel(id)
+      await onDatabase((database) => updateChannel(database, commandActor(), id, changes, channelLimits()))
       printOne({ id, status: 'updated' }, json === true)
     })
 }
@@ -189,7 +184,6 @@ function testCommand(group: Command): void {
       const result = await onDatabase((database) =>
         testChannel(database, commandActor(), id, new ChannelTester(sender)),
       )
-      if (result === null) throw noChannel(id)
       const { wasAccepted, status, reason, durationMs, text } = result
       if (json) printJson(result)
       else {
@@ -200,7 +194,7 @@ function testCommand(group: Command): void {
     })
 }
 
-type Change = (database: Database, id: bigint) => Promise<true | null>
+type Change = (database: Database, id: bigint) => Promise<void>
 
 function changeCommands(group: Command): void {
   const changes: Array<[name: string, status: string, description: string, change: Change]> = [
@@ -222,13 +216,10 @@ function changeCommands(group: Command): void {
       .description(description)
       .argument(...CHANNEL)
       .action(async (id: bigint, { json }: { json?: boolean }) => {
-        if ((await onDatabase((database) => change(database, id))) === null) throw noChannel(id)
+        await onDatabase((database) => change(database, id))
         printOne({ id, status }, json === true)
       })
   }
 }
 
 const CHANNEL = ['<id>', 'id of the channel, as `notifications list` shows it', parseId] as const
-
-const noChannel = (id: bigint): FatalError =>
-  new FatalError(`channel ${id} does not exist. Run "oa-audience notifications list" to see all channels.`)

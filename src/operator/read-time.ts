@@ -1,4 +1,5 @@
 /** Parses the times that operators enter. */
+import { isDay } from '../audience/filters.ts'
 import { refuseInput } from '../http/validate.ts'
 
 /** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
@@ -25,10 +26,4 @@ export function readFutureExpiry(text: string | null): string | null {
   if (expiresAtMs <= Date.now())
     refuseInput('expiresAt', 'is in the past. Give a later time. To refuse a client or a key now, revoke it')
   return new Date(expiresAtMs).toISOString()
-}
-
-/** Date.parse reads February 30 as March 2. */
-function isDay(text: string): boolean {
-  const day = new Date(`${text}T00:00:00Z`)
-  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }

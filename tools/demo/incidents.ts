@@ -83,7 +83,6 @@ async function observe({ database, verifier, log, organizationId }: IncidentPart
   const [started] = await database.query<{ at: string }>(makeDue, [organizationId])
   const monitor = new AccountMonitor(database, verifier)
   while ((await monitor.checkDue()) > 0);
-  await monitor.stop()
   // A service on the same database may have taken some of the checks.
   while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
   const watch = new AccountWatch(database, log)

@@ -2,11 +2,11 @@
  * Verifies every account with LINE and stores LINE's statistics, so that operators notice an expired token or a disabled webhook
  * before their customers do. Each account is due once an hour, in one instance.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../../accounts/verify.ts'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { AppError } from '../../errors.ts'
+import { every, type Repetition } from '../../every.ts'
 import { CallBudget } from '../../line-api/call-budget.ts'
 import type { Database } from '../../postgres/database.ts'
 import { refreshDueFigures } from './account-figures.ts'
@@ -26,8 +26,7 @@ const CONCURRENCY = 4
 export class AccountMonitor {
   readonly #verifier: Verifier
   readonly #database: Database
-  readonly #stopped = new AbortController()
-  #running: Promise<unknown> = Promise.resolve()
+  #repetitions: Repetition[] = []
 
   constructor(database: Database, verifier: Omit<Verifier, 'database'>) {
     this.#database = database
@@ -35,42 +34,34 @@ export class AccountMonitor {
   }
 
   start(): void {
-    this.#running = Promise.all([
-      this.#repeat(() => this.checkDue()),
-      this.#repeat(() => refreshDueFigures(this.#database)),
-    ])
+    const pauseAfter = (count: number) => (count === 0 ? IDLE_MS : 0)
+    this.#repetitions = [
+      every(IDLE_MS, async (signal) => pauseAfter(await this.checkDue(signal))),
+      every(IDLE_MS, async () => pauseAfter(await refreshDueFigures(this.#database))),
+    ]
   }
 
   /** Resolves when no call to LINE is in flight. */
   async stop(): Promise<void> {
-    this.#stopped.abort()
-    await this.#running
-  }
-
-  async #repeat(pass: () => Promise<number>): Promise<void> {
-    const { signal } = this.#stopped
-    while (!signal.aborted) {
-      const count = await pass().catch(() => 0)
-      if (count === 0) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
-    }
+    await Promise.all(this.#repetitions.map(({ stop }) => stop()))
   }
 
   /** Checks some of the accounts that are due and returns their number. Throws DatabaseUnavailable. */
-  async checkDue(): Promise<number> {
+  async checkDue(signal = AbortSignal.any([])): Promise<number> {
     const due = await takeDueAccounts(this.#database, CONCURRENCY)
     const checked = due.filter(({ can_call_platform }) => can_call_platform)
-    await Promise.all(checked.map(({ id }) => this.#check(id)))
+    await Promise.all(checked.map(({ id }) => this.#check(id, signal)))
     return due.length
   }
 
-  async #check(id: AccountId): Promise<void> {
+  async #check(id: AccountId, signal: AbortSignal): Promise<void> {
     const account = await findAccount(this.#database, id).catch((error) => {
       if (!(error instanceof UnreadableSecret)) throw error
       return storeCheckResult(this.#database, id, { fault: error.message }).then(() => null)
     })
     if (account === null) return
     const fault = await this.#verify(account)
-    const result: CheckResult = fault === null ? await this.#readFigures(account) : { fault }
+    const result: CheckResult = fault === null ? await this.#readFigures(account, signal) : { fault }
     await storeCheckResult(this.#database, id, result)
   }
 
@@ -86,9 +77,9 @@ export class AccountMonitor {
   }
 
   /** Figures that LINE does not return, for example for lack of permission, stay unchanged. */
-  async #readFigures(account: Account): Promise<CheckResult> {
+  async #readFigures(account: Account, signal: AbortSignal): Promise<CheckResult> {
     const { lineApi } = this.#verifier
-    const budget = new CallBudget(this.#stopped.signal)
+    const budget = new CallBudget(signal)
     const [token, quota] = await Promise.all([
       lineApi.tokenInfo(account, budget),
       lineApi.messageQuota(account, budget),

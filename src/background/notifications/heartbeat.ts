@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
+import { every, type Repetition } from '../../every.ts'
 import { heartbeatSent } from '../../observability/facts.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'
@@ -37,8 +38,7 @@ export class Heartbeat {
   readonly #url: Secret
   readonly #log: FastifyBaseLogger
   readonly #intervals: HeartbeatIntervals
-  readonly #stopped = new AbortController()
-  #running: Promise<void> = Promise.resolve()
+  #repetition: Repetition | null = null
   #hasFailed = false
 
   constructor(
@@ -54,33 +54,25 @@ export class Heartbeat {
   }
 
   start(): void {
-    this.#running = this.#run()
+    this.#repetition = every(this.#intervals.tryMs, async (signal) => {
+      // If the database does not store, nothing is requested.
+      const isFailing = (await this.#database.state()) === 'failing'
+      const chosen = await this.#database.query(isFailing ? skipBeat : beat)
+      if (chosen.length > 0) await this.#send(signal)
+    })
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort()
-    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
+    await this.#repetition?.stop(STOP_MAX_MS)
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stopped
-    while (!signal.aborted) {
-      // If the database does not store, nothing is requested.
-      const isFailing = (await this.#database.state()) === 'failing'
-      const chosen = await this.#database.query(isFailing ? skipBeat : beat).catch(() => [])
-      if (chosen.length > 0) await this.#send()
-      await sleep(this.#intervals.tryMs, undefined, { signal }).catch(() => undefined)
-    }
-  }
-
-  async #send(): Promise<void> {
-    let isAccepted = await this.#request()
-    if (!isAccepted && !this.#stopped.signal.aborted) {
-      const { signal } = this.#stopped
+  async #send(signal: AbortSignal): Promise<void> {
+    let isAccepted = await this.#request(signal)
+    if (!isAccepted && !signal.aborted) {
       await sleep(this.#intervals.retryMs, undefined, { signal }).catch(() => undefined)
-      if (!signal.aborted) isAccepted = await this.#request()
+      if (!signal.aborted) isAccepted = await this.#request(signal)
     }
-    if (this.#stopped.signal.aborted) return
+    if (signal.aborted) return
     heartbeatSent.publish({ outcome: isAccepted ? 'accepted' : 'failed' })
     if (!isAccepted && !this.#hasFailed)
       this.#log.warn('HEARTBEAT_URL does not accept requests; its watchdog may report an outage')
@@ -89,9 +81,9 @@ export class Heartbeat {
   }
 
   /** Never rejects. Its errors may contain the URL, whose path is usually a token. */
-  async #request(): Promise<boolean> {
+  async #request(stopped: AbortSignal): Promise<boolean> {
     try {
-      const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), this.#stopped.signal])
+      const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stopped])
       const response = await fetch(this.#url.reveal(), { redirect: 'manual', signal })
       await response.body?.cancel()
       return response.ok

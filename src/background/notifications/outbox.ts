@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { type EndpointResponse, isAccepted, UNREADABLE_SECRET } from '../../endpoints/post.ts'
+import { every, type Repetition } from '../../every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import {
   loadNotifications,
@@ -51,11 +52,10 @@ export class Outbox {
   readonly #sender: NotificationSender
   readonly #log: FastifyBaseLogger
   readonly #intervals: OutboxIntervals
-  readonly #stopped = new AbortController()
   /** by channel */
   readonly #inFlight = new Map<bigint, Promise<void>>()
-  #idle = new AbortController()
-  #running: Promise<void> = Promise.resolve()
+  #repetition: Repetition | null = null
+  #isStopped = false
   #maintainedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
@@ -71,26 +71,15 @@ export class Outbox {
   }
 
   start(): void {
-    this.#running = this.#run()
+    // While the database is down, there is nothing to send.
+    this.#repetition = every(this.#intervals.pollMs, () => this.#claim())
   }
 
   /** Claims nothing more, and waits up to STOP_MAX_MS for requests in flight. */
   async stop(): Promise<void> {
-    this.#stopped.abort()
-    this.#idle.abort()
-    const ended = this.#running.then(() => Promise.all(this.#inFlight.values()))
+    this.#isStopped = true
+    const ended = this.#repetition?.stop().then(() => Promise.all(this.#inFlight.values()))
     await Promise.race([ended, sleep(STOP_MAX_MS, undefined, { ref: false })])
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stopped.signal.aborted) {
-      // A message that was sent while this claims ends the sleep, too: its channel may have another one.
-      this.#idle = new AbortController()
-      const { signal } = this.#idle
-      // While the database is down, there is nothing to send.
-      await this.#claim().catch(() => undefined)
-      await sleep(this.#intervals.pollMs, undefined, { signal }).catch(() => undefined)
-    }
   }
 
   async #claim(): Promise<void> {
@@ -103,7 +92,8 @@ export class Outbox {
     for (const claim of await claimNotifications(this.#database, free, [...this.#inFlight.keys()])) {
       const sending = this.#attempt(claim).finally(() => {
         this.#inFlight.delete(claim.channelId)
-        this.#idle.abort()
+        // The channel may have another message.
+        this.#repetition?.wake()
       })
       this.#inFlight.set(claim.channelId, sending)
     }
@@ -154,7 +144,7 @@ export class Outbox {
         if (response.status === GONE && target.format !== 'email') await pauseGone(this.#database, target.id)
         return await postponeNotification(this.#database, claim, response)
       } catch (error) {
-        if (performance.now() > endsAtMs || this.#stopped.signal.aborted) throw error
+        if (performance.now() > endsAtMs || this.#isStopped) throw error
         await sleep(this.#intervals.storeRetryMs)
       }
     }

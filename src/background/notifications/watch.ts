@@ -7,9 +7,9 @@
  *
  * All reads use the primary: a replica may be 30 s old, which would delay messages by as much.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../../errors.ts'
+import { every, type Repetition } from '../../every.ts'
 import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../../operator/accounts/store-statuses.ts'
 import type { Database } from '../../postgres/database.ts'
 import { announce } from './announce.ts'
@@ -24,9 +24,8 @@ const STOP_MAX_MS = 3_000
 export class AccountWatch {
   readonly #database: Database
   readonly #log: FastifyBaseLogger
-  readonly #stopped = new AbortController()
   #lastMs = 0
-  #running: Promise<unknown> = Promise.resolve()
+  #repetition: Repetition | null = null
 
   constructor(database: Database, log: FastifyBaseLogger) {
     this.#database = database
@@ -34,13 +33,18 @@ export class AccountWatch {
   }
 
   start(): void {
-    this.#running = this.#run()
+    this.#repetition = every(CLAIM_INTERVAL_MS, async (signal) => {
+      await this.pass().catch((error: Error) => {
+        // While the database is down, there is nothing to do. Its messages may quote stored data.
+        if (!(error instanceof AppError) && !signal.aborted)
+          this.#log.error({ fault: error.name }, 'a pass over the statuses of accounts failed')
+      })
+    })
   }
 
   /** Resolves after the pass in progress, if that ends soon. */
   async stop(): Promise<void> {
-    this.#stopped.abort()
-    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
+    await this.#repetition?.stop(STOP_MAX_MS)
   }
 
   /** Makes a pass, unless one was made within the interval. Returns whether it stored what it saw. Throws DatabaseUnavailable. */
@@ -57,20 +61,6 @@ export class AccountWatch {
       return await announce(this.#database, claimed.pass)
     } finally {
       this.#lastMs = performance.now() - startedAt
-    }
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopped
-    while (!signal.aborted) {
-      try {
-        await this.pass()
-      } catch (error) {
-        // While the database is down, there is nothing to do. Its messages may quote stored data.
-        if (!(error instanceof AppError) && !signal.aborted)
-          this.#log.error({ fault: (error as Error).name }, 'a pass over the statuses of accounts failed')
-      }
-      await sleep(CLAIM_INTERVAL_MS, undefined, { signal }).catch(() => undefined)
     }
   }
 }

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
+import { checker, Nullable, StorableText } from '../../http/validate.ts'
 import { CHANNEL_FORMATS, findChannel, listChannels } from '../notifications/channels.ts'
 import { listNotifications } from '../notifications/history.ts'
 import {
@@ -14,7 +14,7 @@ import {
 } from '../notifications/manage-channels.ts'
 import { testChannel } from '../notifications/test-channel.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** Longer URLs are refused by common servers. */
@@ -49,7 +49,7 @@ export function notificationRoutes(api: FastifyInstance, parts: ConsoleParts): v
 
   api.get<OfId>('/notifications/:id', VIEWER, async (request) => {
     const { organizationIds } = operatorOf(request)
-    return { channel: found(await findChannel(database, organizationIds, requireId(request.params.id))) }
+    return { channel: await findChannel(database, organizationIds, requireId(request.params.id)) }
   })
 
   api.get<OfId>('/notifications/:id/messages', VIEWER, async (request) => {
@@ -58,14 +58,14 @@ export function notificationRoutes(api: FastifyInstance, parts: ConsoleParts): v
     const page = { beforeId: idOrNull(before), limit: READ_LIMIT }
     const id = requireId(request.params.id)
     const messages = await listNotifications(database, organizationIds, id, page)
-    const { items, next } = pageOf(found(messages))
+    const { items, next } = pageOf(messages)
     return { messages: items, next }
   })
 
   settingsRoutes(api, parts)
 
   api.post<OfId>('/notifications/:id/test', MANAGER, async (request) =>
-    found(await testChannel(database, operatorOf(request), requireId(request.params.id), channelTester)),
+    testChannel(database, operatorOf(request), requireId(request.params.id), channelTester),
   )
 }
 
@@ -76,14 +76,13 @@ function settingsRoutes(api: FastifyInstance, { database, config, ownUrls }: Con
   api.post('/notifications', MANAGER, async (request) => {
     const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
     const channel = { ...DEFAULTS, ...given, organizationId: idOrNull(organization ?? undefined) }
-    const added = await addChannel(database, operatorOf(request), channel, limits())
-    return added ?? refuseInput('organization', 'must be one of your organizations')
+    return addChannel(database, operatorOf(request), channel, limits())
   })
 
   api.post<OfId>('/notifications/:id/update', MANAGER, async (request, reply) => {
     const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
-    found(await updateChannel(database, operatorOf(request), id, changes, limits()))
+    await updateChannel(database, operatorOf(request), id, changes, limits())
     return reply.code(204).send()
   })
 
@@ -93,13 +92,13 @@ function settingsRoutes(api: FastifyInstance, { database, config, ownUrls }: Con
   ] as const) {
     api.post<OfId>(`/notifications/:id/${action}`, MANAGER, async (request, reply) => {
       const id = requireId(request.params.id)
-      found(await setChannelStatus(database, operatorOf(request), id, status))
+      await setChannelStatus(database, operatorOf(request), id, status)
       return reply.code(204).send()
     })
   }
 
   api.post<OfId>('/notifications/:id/remove', MANAGER, async (request, reply) => {
-    found(await removeChannel(database, operatorOf(request), requireId(request.params.id)))
+    await removeChannel(database, operatorOf(request), requireId(request.params.id))
     return reply.code(204).send()
   })
 }

@@ -2,6 +2,7 @@
 import type { OrganizationId } from '../../accounts/account.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
+import { requireVisible } from '../../errors.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 
@@ -73,14 +74,14 @@ export async function listChannels(
   )
 }
 
-/** Null if the channel does not exist, or belongs to an organization that the operator does not see. */
+/** Throws NotVisible. */
 export async function findChannel(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: bigint,
-): Promise<ChannelSummary | null> {
+): Promise<ChannelSummary> {
   const [channel] = await database.query<ChannelRow>(selectChannel, [organizationIds, id])
-  return channel === undefined ? null : printable(database.secretKeys, channel)
+  return printable(database.secretKeys, requireVisible(channel, 'channel', id))
 }
 
 const printable = (keys: SecretKeys, channel: ChannelRow): ChannelSummary => ({

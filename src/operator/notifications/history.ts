@@ -45,14 +45,14 @@ const selectHistory = statement('list-notifications')`
 
 type HistoryRow = Row & Omit<NotificationSummary, 'kind' | 'reason' | 'accounts' | 'accountNames' | 'text'>
 
-/** Newest first. Returns null if the operator does not see the channel. */
+/** Newest first. Throws NotVisible. */
 export async function listNotifications(
   database: Queryable,
   organizationIds: OrganizationIds,
   channelId: bigint,
   { beforeId, limit }: { beforeId: bigint | null; limit: number },
-): Promise<NotificationSummary[] | null> {
-  if ((await findChannel(database, organizationIds, channelId)) === null) return null
+): Promise<NotificationSummary[]> {
+  await findChannel(database, organizationIds, channelId)
   const rows = await database.query<HistoryRow>(selectHistory, [channelId, beforeId ?? INT64_MAX, limit])
   const ids = rows.map(({ id }) => id)
   const loaded: Notification[] = []

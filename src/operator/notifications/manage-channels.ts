@@ -1,8 +1,10 @@
 /** Adds, changes, pauses and removes notification channels. The activity log contains only the hosts of their targets. */
+
 import type { OrganizationId } from '../../accounts/account.ts'
 import { isEmailAddress } from '../../config/parsers.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../../endpoints/address.ts'
 import { newSecret } from '../../endpoints/messages.ts'
+import { NotVisible } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
@@ -49,15 +51,16 @@ const insertChannel = statement('insert-notification-channel')`
 const selectNextId = statement('next-id-notification-channel')`
     select nextval(pg_get_serial_sequence('notification_channel', 'id')) as id`
 
-/** Returns null if the actor does not see the organization. Throws `invalid_input` that says why a setting is refused. */
-export function addChannel(
+/** Throws `invalid_input` that says why a setting is refused. */
+export async function addChannel(
   database: Transactions,
   actor: Actor,
   channel: NewChannel,
   limits: ChannelLimits,
-): Promise<AddedChannel | null> {
+): Promise<AddedChannel> {
   const { organizationId, name, format, allowPrivateNetwork } = channel
-  if (!seesOrganization(actor, organizationId)) return Promise.resolve(null)
+  if (!seesOrganization(actor, organizationId))
+    refuseInput('organization', 'must be one of your organizations')
   if (allowPrivateNetwork) requirePrivateNetwork(actor)
   const target = checkSettings(channel, format, limits)
   const secret = format === 'webhook' ? newSecret() : null
@@ -91,14 +94,14 @@ type StoredChannel = NewChannel & { id: bigint; status: string } & Record<string
 const updateSettings = statement('update-notification-channel')`
     update notification_channel set name = $2, target = $3, allow_private_network = $4 where id = $1`
 
-/** Messages that are not sent yet go to the new target. Returns null if the actor does not see the channel. */
+/** Messages that are not sent yet go to the new target. Throws NotVisible. */
 export function updateChannel(
   database: Transactions,
   actor: Actor,
   id: bigint,
   changes: Partial<ChannelSettings>,
   limits: ChannelLimits,
-): Promise<true | null> {
+): Promise<void> {
   return changeChannel(database, actor, id, 'notifications.updated', async (transaction, stored) => {
     const before = settingsOf(stored)
     const after = { ...before, ...changes }
@@ -127,13 +130,13 @@ const settingsOf = (stored: StoredChannel): ChannelSettings => ({
 const setStatus = statement('set-notification-channel-status')`
     update notification_channel set status = $2 where id = $1`
 
-/** Nothing new is collected for a paused channel. What waited for it is sent if it resumes within a day. Returns null as above. */
+/** Nothing new is collected for a paused channel. What waited for it is sent if it resumes within a day. Throws NotVisible. */
 export function setChannelStatus(
   database: Transactions,
   actor: Actor,
   id: bigint,
   status: 'active' | 'paused',
-): Promise<true | null> {
+): Promise<void> {
   const action = status === 'active' ? 'notifications.resumed' : 'notifications.paused'
   return changeChannel(database, actor, id, action, async (transaction) => {
     await transaction.query(setStatus, [id, status])
@@ -159,8 +162,8 @@ export function pauseGone(database: Transactions, id: bigint): Promise<void> {
 /** $1 channel id bigint */
 const deleteChannel = statement('delete-notification-channel')`delete from notification_channel where id = $1`
 
-/** Deletes the channel with its messages. Returns null if the actor does not see the channel. */
-export function removeChannel(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
+/** Deletes the channel with its messages. Throws NotVisible. */
+export function removeChannel(database: Transactions, actor: Actor, id: bigint): Promise<void> {
   return changeChannel(
     database,
     actor,
@@ -180,16 +183,16 @@ function changeChannel(
   id: bigint,
   action: Action,
   work: (transaction: Queryable, stored: StoredChannel) => Promise<Changes>,
-): Promise<true | null> {
+): Promise<void> {
   return database.transaction(async (transaction) => {
     const [locked] = await transaction.query<StoredChannel>(lockChannel, [id])
-    if (locked === undefined || !seesOrganization(actor, locked.organizationId)) return null
+    if (locked === undefined || !seesOrganization(actor, locked.organizationId))
+      throw new NotVisible('channel', id)
     // A target that no key reads can be replaced.
     const target =
       transaction.secretKeys.decryptOrNull('notification_channel.target', id, locked.target) ?? ''
     const stored = { ...locked, target }
     await recordChannel(transaction, actor, stored, action, await work(transaction, stored))
-    return true
   })
 }
 

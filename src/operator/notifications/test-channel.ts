@@ -2,8 +2,10 @@
  * Sends a test message to a channel at once, apart from the queue, so it also works while the channel is paused. The message is stored
  * with its result.
  */
+
 import { isAccepted } from '../../endpoints/post.ts'
 import { TestLimit } from '../../endpoints/test-limit.ts'
+import { NotVisible } from '../../errors.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
 import type { Actor } from '../actor.ts'
@@ -48,16 +50,16 @@ export class ChannelTester {
     this.#sender = sender
   }
 
-  /** Returns null if the channel was removed. Throws `rate_limited` or `busy` if too many tests were made or are being made. */
-  test(database: Queryable, channelId: bigint): Promise<TestResult | null> {
+  /** Throws NotVisible if the channel was removed, and `rate_limited` or `busy` if too many tests were made or are being made. */
+  test(database: Queryable, channelId: bigint): Promise<TestResult> {
     return this.#limit.run(channelId, () => this.#send(database, channelId))
   }
 
-  async #send(database: Queryable, channelId: bigint): Promise<TestResult | null> {
+  async #send(database: Queryable, channelId: bigint): Promise<TestResult> {
     const [stored] = await database.query<{ id: bigint }>(insertTest, [channelId])
     const target = stored && (await loadTarget(database, channelId))
     const [notification] = stored ? await loadNotifications(database, [stored.id]) : []
-    if (!target || notification === undefined) return null
+    if (!target || notification === undefined) throw new NotVisible('channel', channelId)
     const startedAtMs = performance.now()
     const response = await this.#sender.send(notification, target)
     const durationMs = Math.ceil(performance.now() - startedAtMs)
@@ -68,16 +70,15 @@ export class ChannelTester {
   }
 }
 
-/** Returns null if the actor does not see the channel. */
+/** Throws NotVisible. */
 export async function testChannel(
   database: Transactions,
   actor: Actor,
   id: bigint,
   tester: ChannelTester,
-): Promise<TestResult | null> {
+): Promise<TestResult> {
   const channel = await findChannel(database, actor.organizationIds, id)
-  const result = channel && (await tester.test(database, id))
-  if (channel === null || result === null) return null
+  const result = await tester.test(database, id)
   await recordChannel(database, actor, channel, 'notifications.tested', {
     status: result.status,
     durationMs: result.durationMs,
