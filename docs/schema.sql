@@ -1037,6 +1037,7 @@ begin
 end $function$;
 
 -- Functions of migrations/functions, which holds them as they are:
+--   account_lock: locks.sql
 --   apply_conversations: flush.sql
 --   apply_relationships: flush.sql
 --   apply_suspensions: flush.sql
@@ -1044,19 +1045,19 @@ end $function$;
 --   due_ranges: due-times.sql
 --   erase_people: erasure.sql
 --   flush_events: flush.sql
---   hold_sending: flush.sql
+--   hold_sending: locks.sql
 --   is_due: due-times.sql
 --   is_newer: flush.sql
---   is_sending_quiet: flush.sql
---   lock_out_erasures: flush.sql
---   lock_out_flushes: flush.sql
---   lock_out_sending: flush.sql
+--   is_sending_quiet: locks.sql
+--   lock_out_erasures: locks.sql
+--   lock_out_flushes: locks.sql
+--   lock_out_sending: locks.sql
 --   prepare_writes: restores.sql
 --   queue_deliveries: flush.sql
 --   raise_change_offset: change-numbers.sql
 --   raise_member_ids: restores.sql
 --   record_restore: restores.sql
---   release_sending: flush.sql
+--   release_sending: locks.sql
 --   scrub_events: erasure.sql
 --   skip_lost_changes: change-numbers.sql
 --   skip_member_ids: restores.sql
@@ -1064,4 +1065,4 @@ end $function$;
 --   versions_of_bot: flush.sql
 --   versions_to_compare: flush.sql
 --   visible: visible.sql
---   without_waiting_erasure: flush.sql
+--   without_waiting_erasure: locks.sql

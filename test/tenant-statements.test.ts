@@ -74,8 +74,16 @@ describe('the statements over members and events', () => {
   })
 })
 
-/** Whether a job or a client also concerns organizations that its operator does not see, and the organizations of a file. */
-const OTHER_PREDICATES = ['lock-job', 'select-foreign-key-of-client', 'select-stored-accounts']
+/**
+ * Whether a job or a client also concerns organizations that its operator does not see, the organizations of a file, and a statement for
+ * operators of some organizations alone.
+ */
+const OTHER_PREDICATES = [
+  'lock-job',
+  'select-failure-reasons-of-organizations',
+  'select-foreign-key-of-client',
+  'select-stored-accounts',
+]
 
 it('operators see rows by visible(), which the planner inlines, and by no predicate of one statement', async () => {
   const statements = await loadStatements()
