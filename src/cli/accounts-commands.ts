@@ -99,7 +99,6 @@ function updateCommand(group: Command): void {
         const updated = await onDatabase((database) =>
           updateAccount({ database, lineApi: proverOf({ unproven }) }, commandActor(), id, changes),
         )
-        if (updated === null) throw notFound('account', id)
         warnIfUnproven(updated.proof)
         printOne({ id, changed: changed.join(', ') }, json === true)
       },

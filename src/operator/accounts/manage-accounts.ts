@@ -10,6 +10,7 @@ import {
 } from '../../accounts/provisioning.ts'
 import type { Claims, Verification } from '../../accounts/verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from '../../accounts/verify.ts'
+import { requireVisible } from '../../errors.ts'
 import type { LineApi } from '../../line-api/client.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
@@ -98,20 +99,20 @@ const clearVerification = statement('clear-account-verification')`
 type LockedAccount = { id: AccountId; organizationId: OrganizationId; columns: AccountColumns }
 
 /**
- * Returns what changed, or null if the account does not exist for the actor. Throws `invalid_input` for a channel that LINE refuses or
- * another account has. Two changes at the same time, one of the id and one of the secret, may store a pair that nobody proved.
+ * Returns what changed. Throws NotVisible, and `invalid_input` for a channel that LINE refuses or another account has. Two changes
+ * at the same time, one of the id and one of the secret, may store a pair that nobody proved.
  */
 export async function updateAccount(
   { database, lineApi }: AccountParts,
   actor: Actor,
   id: AccountId,
   columns: Partial<AccountColumns>,
-): Promise<{ changes: Changes; proof: Proof } | null> {
+): Promise<{ changes: Changes; proof: Proof }> {
   const proof = await checkChannel({ database, lineApi }, actor, id, columns)
   const changes = await database.transaction((transaction) =>
     updateAccountIn(transaction, actor, id, columns),
   )
-  return changes && { changes, proof }
+  return { changes, proof }
 }
 
 async function checkChannel(
@@ -122,17 +123,16 @@ async function checkChannel(
 ): Promise<Proof> {
   if (columns.channel_id === undefined && columns.channel_secret === undefined) return 'not_asked'
   const account = await database.transaction((transaction) => lockStored(transaction, actor, id))
-  if (account === null) return 'not_asked'
   const changes = accountChanges(account.stored, columns)
   if ('channelId' in changes) await requireFreeChannel(database, actor, columns.channel_id)
   if (!('channelId' in changes) && !('channelSecret' in changes)) return 'not_asked'
   return proveChannel(lineApi, { ...account.stored, ...columns })
 }
 
-/** Locks the account until the transaction ends. Null if it does not exist for the actor. */
+/** Locks the account until the transaction ends. Throws NotVisible. */
 async function lockStored(transaction: Queryable, { organizationIds }: Actor, id: AccountId) {
-  const [account] = await transaction.query<LockedAccount>(lockAccount, [id, organizationIds])
-  if (account === undefined) return null
+  const [locked] = await transaction.query<LockedAccount>(lockAccount, [id, organizationIds])
+  const account = requireVisible(locked, 'account', id)
   return { ...account, stored: decryptAccount(transaction.secretKeys, id, account.columns) }
 }
 
@@ -141,9 +141,8 @@ export async function updateAccountIn(
   actor: Actor,
   id: AccountId,
   columns: Partial<AccountColumns>,
-): Promise<Changes | null> {
+): Promise<Changes> {
   const account = await lockStored(transaction, actor, id)
-  if (account === null) return null
   const changes = accountChanges(account.stored, columns)
   if (Object.keys(changes).length === 0) return changes
   await updateColumns(transaction, id, changedColumns(changes, columns))

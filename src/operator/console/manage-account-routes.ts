@@ -93,9 +93,7 @@ function fieldRoutes(
   api.post<OfId>('/accounts/:id', MANAGER, async (request) => {
     const fields = requireValid(checkChanges(parseUtf8Json(bodyBytes(request))))
     const id = requireId(request.params.id)
-    const { changes, proof } = found(
-      await updateAccount(accountParts, operatorOf(request), id, columnsOf(fields)),
-    )
+    const { changes, proof } = await updateAccount(accountParts, operatorOf(request), id, columnsOf(fields))
     return { changes, ...ifUnproven(proof) }
   })
 
@@ -103,7 +101,7 @@ function fieldRoutes(
   api.post<OfId>('/accounts/:id/callback-address', MANAGER, async (request) => {
     const oaHash = randomBytes(OA_HASH_BYTES).toString('base64url')
     const id = requireId(request.params.id)
-    found(await updateAccount(accountParts, operatorOf(request), id, { oa_hash: oaHash }))
+    await updateAccount(accountParts, operatorOf(request), id, { oa_hash: oaHash })
     return { callbackUrl: base + callbackPath(oaHash) }
   })
 }
