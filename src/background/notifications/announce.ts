@@ -2,11 +2,12 @@
  * Makes messages of what changed and was not announced yet. A channel was notified of the rows of notification_account that are
  * current: each has what the channel was sent last about an account that has a problem. In one transaction:
  *
- * 1. `lockPass` makes sure that no later pass has begun, and lets later ones wait.
+ * 1. A lock makes sure that no later pass has begun, and lets later ones wait.
  * 2. LINE's outage is one message per channel (platform.ts).
  * 3. `announceChanges` compares the stored statuses with the current rows. Accounts with one reason are one message.
  * 4. `remindOfProblems` repeats once a day what lasts.
  */
+import { PASS_LOCK, takeLock } from '../../postgres/locks.ts'
 import { type Statement, statement, type Transactions } from '../../postgres/statement.ts'
 import { announcePlatform } from './platform.ts'
 
@@ -18,15 +19,6 @@ export const PER_HOUR_MAX = 3
 const REMINDER_HOURS = 24
 /** Accounts of the messages that one statement makes, unless one message has more. 30,000 take about 2 s, and a statement may take 5 s. */
 const ACCOUNTS_PER_STATEMENT = 10_000
-
-/**
- * Arbitrary but fixed. This advisory lock lets one transaction at a time announce. A lock of the row of notification_watch would also
- * delay the heartbeat.
- */
-const PASS_LOCK = 7_301_008
-
-/** $1 bigint: PASS_LOCK. Held until the transaction ends. */
-const lockPasses = statement('lock-status-passes')`select pg_advisory_xact_lock($1::bigint)`
 
 /**
  * Until the transaction ends. PostgreSQL has no statistics of the lists that these statements join: it would compare each of 30,000 accounts
@@ -152,7 +144,7 @@ const remindOfProblems = statement('remind-of-account-problems')`
 /** Returns false if a later pass has begun. */
 export function announce(database: Transactions, pass: bigint): Promise<boolean> {
   return database.transaction(async (transaction) => {
-    await transaction.query(lockPasses, [PASS_LOCK])
+    await takeLock(transaction, PASS_LOCK)
     await transaction.query(refuseNestedLoops)
     if ((await transaction.query(selectPass, [pass])).length === 0) return false
     await announcePlatform(transaction, PER_HOUR_MAX)
