@@ -1,15 +1,10 @@
 import { defineConfig } from 'vitest/config'
 import base from './vitest.config.ts'
 
-/** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
-const CONCURRENT = `
-  accounts-apply audience-import backup backup-dump build compose compression console-accounts console-browser
-  console-browser-actions console-browser-endpoints console-browser-operators console-charts console-day
-  console-markup console-notifications console-pages console-person console-search console-sso console-tasks
-  database database-hosts demo embedded-database embedded-lifecycle embedded-upgrade encryption endpoints-erasure
-  erasure-ledger exports failover full-disk fuzz idle-connections import-followers loss nginx notifications
-  openapi-page pgbouncer plans prometheus prove replicas restore-drill retention shutdown simulate slow-platform
-  soak systemd tarball tracking-browsers verify-faults workers
+/** They measure, or take most of the machine, so each runs alone. The results of all others do not depend on what else runs. */
+const ALONE = `
+  body-memory console-load console-speed endpoints endpoints-names endpoints-replay held-rows image jobs
+  many-endpoints overload shares tracking-flood
 `
   .trim()
   .split(/\s+/)
@@ -26,7 +21,7 @@ const slow = {
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
   ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export', 'line-order'],
-  ...['tenants', 'unit/line-payload', 'unit/notification-transitions'],
+  ...['tenants', 'notifications-histories', 'unit/line-payload'],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */
@@ -37,8 +32,8 @@ export default defineConfig({
         test: {
           ...slow,
           name: 'two at a time',
-          include: CONCURRENT,
-          exclude: [],
+          include: ['test/faults/*.test.ts'],
+          exclude: ALONE,
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
@@ -57,8 +52,8 @@ export default defineConfig({
         test: {
           ...slow,
           name: 'one at a time',
-          include: ['test/faults/*.test.ts'],
-          exclude: CONCURRENT,
+          include: ALONE,
+          exclude: [],
           maxWorkers: 1,
           sequence: { groupOrder: 1 },
         },

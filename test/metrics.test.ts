@@ -1,4 +1,4 @@
-/** A scrape of /metrics that fails. console-process.test.ts, process.test.ts and faults/workers.test.ts scrape services. */
+/** A scrape of /metrics that fails. console-process.test.ts, faults/process.test.ts and faults/workers.test.ts scrape services. */
 import { expect, it, onTestFinished } from 'vitest'
 import { serveMetrics } from '../src/observability/metrics-page.ts'
 

@@ -1,14 +1,14 @@
 /** The service as a process on an external PostgreSQL: start, outages, signals, metrics. */
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
-import type { Connection } from '../src/postgres/embedded/server.ts'
-import { freePort } from '../tools/prove/service.ts'
-import { lineEvent } from '../tools/simulator/events.ts'
-import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
-import { signedDelivery } from './support/service.ts'
+import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { freePort } from '../../tools/prove/service.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { becomesWell, eventually, runProgramAsync, spawnService } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
 
 async function createDatabase(
   template?: string,

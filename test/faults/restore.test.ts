@@ -1,14 +1,14 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
-import { migrate } from '../src/postgres/schema/migrate.ts'
-import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
-import { runCommand } from './support/command.ts'
-import type { Tenant } from './support/database.ts'
-import { startReceiver, startSending } from './support/endpoints.ts'
-import { load, loadMembers, readEverything } from './support/load.ts'
-import { type Service, setUpService } from './support/service.ts'
-import { walk } from './support/walk.ts'
+import { migrate } from '../../src/postgres/schema/migrate.ts'
+import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
+import { runCommand } from '../support/command.ts'
+import type { Tenant } from '../support/database.ts'
+import { startReceiver, startSending } from '../support/endpoints.ts'
+import { load, loadMembers, readEverything } from '../support/load.ts'
+import { type Service, setUpService } from '../support/service.ts'
+import { walk } from '../support/walk.ts'
 
 const LONG_AGO = '2020-01-01T00:00:00.000Z'
 /** Beyond every transaction id of the tests' server: as if the numbers came from a server that is older. */

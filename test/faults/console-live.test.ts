@@ -1,10 +1,10 @@
 /** The live tail of the console. */
 import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
-import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addSignedIn, endSessions, Operator, signedIn, startConsole } from './support/console.ts'
-import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
-import { setUpService } from './support/service.ts'
+import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import { addSignedIn, endSessions, Operator, signedIn, startConsole } from '../support/console.ts'
+import { addTenant, createTestDatabase, openDatabase } from '../support/database.ts'
+import { setUpService } from '../support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 

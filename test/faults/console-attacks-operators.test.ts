@@ -1,15 +1,15 @@
 /** What operators and strangers try with sessions, passwords, invitations and the shared connection of the console. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { AppError } from '../src/errors.ts'
-import { type Actor, commandActor } from '../src/operator/actor.ts'
-import { addOperator, updateOperator } from '../src/operator/people/operators.ts'
-import { changePassword } from '../src/operator/people/sign-in.ts'
-import type { Queryable } from '../src/postgres/statement.ts'
-import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } from './support/console.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { load } from './support/load.ts'
-import { eventually } from './support/process.ts'
+import { AppError } from '../../src/errors.ts'
+import { type Actor, commandActor } from '../../src/operator/actor.ts'
+import { addOperator, updateOperator } from '../../src/operator/people/operators.ts'
+import { changePassword } from '../../src/operator/people/sign-in.ts'
+import type { Queryable } from '../../src/postgres/statement.ts'
+import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } from '../support/console.ts'
+import { addTenant, createTestDatabase } from '../support/database.ts'
+import { load } from '../support/load.ts'
+import { eventually } from '../support/process.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)

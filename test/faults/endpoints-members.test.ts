@@ -1,8 +1,8 @@
 import { EventEmitter, once } from 'node:events'
 import { expect, it } from 'vitest'
-import { lineEvent } from '../tools/simulator/events.ts'
-import { type Received, startReceiver, startSending } from './support/endpoints.ts'
-import { loadMembers } from './support/load.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { type Received, startReceiver, startSending } from '../support/endpoints.ts'
+import { loadMembers } from '../support/load.ts'
 
 const FORMAT = { format: 'members' }
 const messages = (received: Received[]) => received.map(({ body }) => JSON.parse(body))

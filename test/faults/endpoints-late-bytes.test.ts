@@ -1,11 +1,11 @@
 /** No byte of a person or of a message is written to a receiver after its erasure or unsend was acknowledged. */
 import { expect, it } from 'vitest'
-import { Contents } from '../src/endpoints/contents.ts'
-import { post } from '../src/endpoints/post.ts'
-import { retryEvent } from '../src/intake/retry-events.ts'
-import { lineEvent, textMessage } from '../tools/simulator/events.ts'
-import { startReceiver, startSending } from './support/endpoints.ts'
-import { arrivalsOf, OK, type RawConnection, startRawReceiver } from './support/raw-receiver.ts'
+import { Contents } from '../../src/endpoints/contents.ts'
+import { post } from '../../src/endpoints/post.ts'
+import { retryEvent } from '../../src/intake/retry-events.ts'
+import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
+import { startReceiver, startSending } from '../support/endpoints.ts'
+import { arrivalsOf, OK, type RawConnection, startRawReceiver } from '../support/raw-receiver.ts'
 
 /** A receiver with four idle connections that holds the next request. */
 async function startHolding() {

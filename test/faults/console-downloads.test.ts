@@ -2,12 +2,12 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { expect, it } from 'vitest'
-import { lineEvent } from '../tools/simulator/events.ts'
-import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
-import { addTenant } from './support/database.ts'
-import { load } from './support/load.ts'
-import { setUpService } from './support/service.ts'
-import { addLargeTenant } from './support/stream.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { addSignedIn, type Operator, signedIn, startConsole } from '../support/console.ts'
+import { addTenant } from '../support/database.ts'
+import { load } from '../support/load.ts'
+import { setUpService } from '../support/service.ts'
+import { addLargeTenant } from '../support/stream.ts'
 
 const { database, service, tenant: other } = await setUpService()
 const large = await addLargeTenant(database)
