@@ -170,7 +170,7 @@ async function takeOthers(page) {
   await page.getByRole('dialog').getByText('events would be sent').waitFor()
   await take(page, 'replay')
   await page.goto(`${demo.url}/endpoints`)
-  await page.getByRole('link', { name: 'CRM' }).first().click()
+  await page.getByRole('link', { name: 'Loyalty app' }).first().click()
   await page.getByRole('region', { name: 'History' }).locator('tbody tr').first().waitFor()
   await take(page, 'endpoint')
   await page.goto(`${demo.url}/activity`)

@@ -2,10 +2,12 @@
  * A fleet for the console: fictitious accounts with a history of four weeks, one or more in each state. They are written into the
  * demo's own database, because a history cannot be delivered afterwards.
  */
+
 import { randomBytes } from 'node:crypto'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Check } from '../../src/accounts/verification.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
+import { confirmStatuses } from '../../src/operator/accounts/store-statuses.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 import { randomUserId } from '../simulator/events.ts'
 import { addNotifications } from './notifications.ts'
@@ -61,6 +63,8 @@ export async function addFleet(database: Queryable & Transactions, chatUrl: stri
   if (known === undefined) for (const member of FLEET) await addMember(database, id, member)
   await addStory(database, { id, name: ORGANIZATION })
   await addNotifications(database, id, chatUrl)
+  // A visitor does not wait for the next pass.
+  await confirmStatuses(database)
   return database.query<FleetAccount & Record<string, unknown>>(selectHealthy, [ORGANIZATION])
 }
 
