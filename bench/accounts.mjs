@@ -11,6 +11,7 @@ import { refreshDueFigures } from '../dist/src/background/monitoring/account-fig
 import { takeDueAccounts } from '../dist/src/background/monitoring/due-accounts.js'
 import { Metrics } from '../dist/src/observability/metrics.js'
 import { findFleetAccount, fleetRow, listFleet } from '../dist/src/operator/accounts/fleet.js'
+import { listProblems, storeStatuses } from '../dist/src/operator/accounts/store-statuses.js'
 import { listBacklogs } from '../dist/src/operator/endpoints/endpoint-health.js'
 import { toJson } from '../dist/src/operator/format.js'
 import { addAccounts, requestsOf, USED } from './account-fleet.mjs'
@@ -164,8 +165,11 @@ function reportWorkForAll({ accounts, database }) {
     const metrics = new Metrics(['line'])
     const shown = (watch, read) =>
       new Promise((resolve) => watch.call(metrics, () => read().finally(resolve)))
-    await per('metrics of accounts, every minute', () =>
-      shown(metrics.watchAccounts, () => listFleet(session, null, Date.now())),
+    // The first pass stores all statuses.
+    await storeStatuses(session, null, Date.now())
+    await per('statuses, every 15 s', () => storeStatuses(session, null, Date.now()))
+    await per('metrics of accounts, every 15 s', () =>
+      shown(metrics.watchAccounts, () => listProblems(session)),
     )
     await per('metrics of endpoints, every 15 s', () =>
       shown(metrics.watchEndpoints, () => listBacklogs(session)),
