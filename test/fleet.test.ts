@@ -476,7 +476,7 @@ describe('a stored status', () => {
     expect(await watch.pass()).toBe(true)
   })
 
-  it('is no metric if no pass was completed for five minutes', async () => {
+  it('has no series if no pass was completed for five minutes', async () => {
     const tenant = await addTenant(database)
     await set(tenant, 'suspended = true')
     await setWatch(`passed_at = '-infinity'`)

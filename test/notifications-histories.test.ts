@@ -124,16 +124,16 @@ function checkMessages(messages: Message[], seen: Seen[][]): void {
     expect(received.every(({ id }) => ids.includes(id))).toBe(true)
     for (const [index, id] of ids.entries()) {
       const levels = seen.map((statuses) => levelOf(statusOf(statuses[index] as Seen)))
-      let told: Level = 'ok'
+      let sent: Level = 'ok'
       for (const { before, after, kind } of received.filter((each) => each.id === id)) {
-        expect(before).toBe(told)
+        expect(before).toBe(sent)
         // A reminder repeats what the channel knows.
-        if (kind !== 'reminder') expect(levelOf(after)).not.toBe(told)
-        told = levelOf(after)
-        expect(kind === 'recovery').toBe(told === 'ok')
-        expect(levels.some((level, pass) => level === told && levels[pass + 1] === level)).toBe(true)
+        if (kind !== 'reminder') expect(levelOf(after)).not.toBe(sent)
+        sent = levelOf(after)
+        expect(kind === 'recovery').toBe(sent === 'ok')
+        expect(levels.some((level, pass) => level === sent && levels[pass + 1] === level)).toBe(true)
       }
-      expect(told).toBe(levels.at(-1))
+      expect(sent).toBe(levels.at(-1))
     }
   }
 }

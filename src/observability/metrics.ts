@@ -22,9 +22,9 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events arrive within a second, or hours late when they are redelivered. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
-const BACKLOG_INTERVAL_MS = 60_000
-/** Counting a large backlog may take longer than a scrape waits. */
-const ENDPOINTS_INTERVAL_MS = 15_000
+const COUNT_INTERVAL_MS = 60_000
+/** Of what alerts are about. Not with each scrape, because counting a large backlog may take longer than a scrape waits. */
+const ALERT_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 
@@ -172,28 +172,28 @@ export class Metrics {
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
     const show = endpointBacklogGauges(this.registry)
     // No figure is better than an outdated one.
-    this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#repeat(ALERT_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   /** Counts the messages of all channels once a minute. */
   watchNotifications(read: () => Promise<NotificationCounts[]>): void {
     const show = notificationGauges(this.registry)
     // No figure is better than an outdated one.
-    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show(null)))
+    this.#repeat(COUNT_INTERVAL_MS, () => read().then(show, () => show(null)))
   }
 
   /** Reads the problems of accounts every 15 s, as a pass stores them. An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
     const show = accountProblemGauge(this.registry)
     // No figure is better than an outdated one.
-    this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#repeat(ALERT_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   /** Reads the number once a minute. */
   #watchNumber(name: string, help: string, read: () => Promise<number>): void {
     const gauge = new Gauge({ name, help, aggregator: 'max', registers: this.#registers })
     // No figure is better than an outdated one.
-    this.#repeat(BACKLOG_INTERVAL_MS, () =>
+    this.#repeat(COUNT_INTERVAL_MS, () =>
       read().then(
         (value) => gauge.set(value),
         () => gauge.remove(),

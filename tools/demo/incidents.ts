@@ -112,13 +112,13 @@ const moveMessages = statement('incidents-move-messages')`
     update notification set due_at = due_at - $1 * interval '1 second' where sent_at is null and attempts = 0`
 const moveChecks = statement('incidents-move-checks')`
     update account_check set checked_at = checked_at - $1 * interval '1 second', status_since = status_since - $1 * interval '1 second'`
-const moveTold = statement('incidents-move-told')`
-    with told as (update notification_account set since = since - $1 * interval '1 second' where is_current)
+const moveSent = statement('incidents-move-sent')`
+    with sent as (update notification_account set since = since - $1 * interval '1 second' where is_current)
     update notification_channel set outage_since = outage_since - $1 * interval '1 second'`
 
 /** Moves the stored times back. */
 async function pass(database: Queryable, seconds: number): Promise<void> {
-  for (const move of [moveWatch, moveMessages, moveChecks, moveTold])
+  for (const move of [moveWatch, moveMessages, moveChecks, moveSent])
     await database.query(move, [Math.ceil(seconds)])
 }
 

@@ -34,7 +34,7 @@ const completePass = statement('complete-status-pass')`update notification_watch
 /** Active channels, and what each was sent. A channel that is being removed is skipped. */
 const CHANNELS = `channel as materialized (
       select id, organization_id from notification_channel where status = 'active' order by id for key share skip locked
-    ), told as materialized (
+    ), sent as materialized (
       select n.notification_channel_id as channel_id, t.channel_oa_id as account_id, t.notification_id, t.after, t.problem, t.since,
              n.created_at
         from notification_account t join notification n on n.id = t.notification_id
@@ -43,7 +43,7 @@ const CHANNELS = `channel as materialized (
 /** Stores `part` as messages. They are the current ones until the next. */
 const MESSAGES = `former as (
       update notification_account t set is_current = false
-        from part where t.notification_id = part.told_id and t.channel_oa_id = part.account_id
+        from part where t.notification_id = part.sent_id and t.channel_oa_id = part.account_id
     ), stored as (
       insert into notification_account (notification_id, channel_oa_id, before, after, problem, since, is_current)
       select m.id, part.account_id, part.before, part.after, part.problem, part.since, part.kind <> 'recovery'
@@ -76,14 +76,14 @@ const announceChanges = statement('announce-account-statuses')`
          and (k.problems->0->>'reason' = 'platform_unreachable' and (w.is_platform_down or k.checked_at < w.platform_since))
              is not true
     ), change as materialized (
-      select channel_id, account_id, coalesce(told.after, 'ok') as before, seen.status as after,
+      select channel_id, account_id, coalesce(sent.after, 'ok') as before, seen.status as after,
              case when level = 'ok' then 'recovery' else 'problem' end as kind,
-             case when level = 'ok' then told.problem else seen.problem end->>'reason' as reason,
+             case when level = 'ok' then sent.problem else seen.problem end->>'reason' as reason,
              case when level <> 'ok' then seen.problem end as problem,
-             case when level = 'ok' then told.since else seen.status_since end as since,
-             seen.status_since as changed_at, told.notification_id as told_id
-        from seen join coverage using (organization_id) left join told using (channel_id, account_id)
-       where level <> coalesce(told.after, 'ok')
+             case when level = 'ok' then sent.since else seen.status_since end as since,
+             seen.status_since as changed_at, sent.notification_id as sent_id
+        from seen join coverage using (organization_id) left join sent using (channel_id, account_id)
+       where level <> coalesce(sent.after, 'ok')
     ), ready as materialized (
       select channel_id, kind, reason, count(*) as accounts, min(changed_at) as changed_at
         from change
@@ -118,11 +118,11 @@ const announceChanges = statement('announce-account-statuses')`
 /** $1 hours int: REMINDER_HOURS; $2 int: ACCOUNTS_PER_STATEMENT. Of problems that still have the status that was announced. */
 const remindOfProblems = statement('remind-of-account-problems')`
     with ${CHANNELS}, lasting as materialized (
-      select told.*, k.status, k.problems->0 as now_problem, k.status_since
-        from told
-        join channel c on c.id = told.channel_id
-        join official_account a on a.id = told.account_id and (c.organization_id is null or c.organization_id = a.organization_id)
-        join account_check k on k.channel_oa_id = a.id and k.status = told.after
+      select sent.*, k.status, k.problems->0 as now_problem, k.status_since
+        from sent
+        join channel c on c.id = sent.channel_id
+        join official_account a on a.id = sent.account_id and (c.organization_id is null or c.organization_id = a.organization_id)
+        join account_check k on k.channel_oa_id = a.id and k.status = sent.after
     ), due as (
       select channel_id
         from (select channel_id, sum(count(*)) over (order by channel_id) - count(*) as before
@@ -133,7 +133,7 @@ const remindOfProblems = statement('remind-of-account-problems')`
        where id in (select account_id from lasting join due using (channel_id)) order by id for key share skip locked
     ), part as materialized (
       select channel_id, account_id, status as before, status as after, now_problem as problem, status_since as since,
-             notification_id as told_id, 'reminder' as kind, null::text as reason
+             notification_id as sent_id, 'reminder' as kind, null::text as reason
         from lasting join due using (channel_id) join present on present.id = account_id
        where created_at <= now() - interval '1 hour'
     ), message as (

@@ -15,7 +15,7 @@ import type { Database } from '../../postgres/database.ts'
 import { announce } from './announce.ts'
 
 /** Passes use at most a fifth of the time, because a pass of 30,000 accounts is seconds of work for PostgreSQL. */
-export const PASS_SHARE = 1 / 5
+const PASS_SHARE = 1 / 5
 /** How often each process checks whether a pass is due: an index lookup. */
 const CLAIM_INTERVAL_MS = 2_000
 /** A pass may take seconds, which is longer than a shutdown may take. It is repeated, because it stores all or nothing. */

@@ -27,7 +27,7 @@ const claimNext = statement('claim-status-pass')`
            and exists (select from activity where occurred_at > w.passed_at)
     returning pass, extract(epoch from now())::float8 * 1000 as now`
 
-export type ClaimedPass = Row & { pass: bigint; now: number }
+type ClaimedPass = Row & { pass: bigint; now: number }
 
 export async function claimPass(
   database: Queryable,

@@ -1,5 +1,4 @@
 /** Adds, changes, pauses, tests and removes endpoints. Throws NotVisible for others than the actor sees. URLs appear in the activity log as they are printed, without tokens. */
-import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import {
   discardRotation,
@@ -23,7 +22,7 @@ import { type Queryable, statement, type Transactions } from '../../postgres/sta
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { startBacklog } from '../jobs/endpoint-backlog.ts'
+import { type EndpointOfJob, startBacklog } from '../jobs/endpoint-backlog.ts'
 
 /** Throws NotVisible for the account, and `invalid_input` that says why a setting is refused. */
 export function addEndpoint(
@@ -139,7 +138,7 @@ export async function test(
   return delivery
 }
 
-type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
+type Endpoint = EndpointOfJob & { name: string }
 
 /** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
 const selectEndpoint = statement('select-endpoint-of-organizations')`

@@ -12,7 +12,7 @@ import type { Actor } from '../actor.ts'
 import { type NewJob, startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 
-export interface EndpointOfJob {
+export type EndpointOfJob = {
   id: bigint
   accountId: AccountId
   organizationId: OrganizationId
