@@ -3,12 +3,11 @@ import { userInfo } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { pauseEndpoint } from '../src/endpoints/backlog.ts'
-import { commandActor } from '../src/operator/actor.ts'
-import { addClient } from '../src/operator/manage-clients.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
 import { load } from './support/load.ts'
+import { addClientNamed } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant, ...created } = await setUpService()
@@ -75,7 +74,7 @@ describe('a change in the console', () => {
           ...transaction,
           transaction: (work: never) => (work as CallableFunction)(transaction),
         }
-        await addClient(inner as never, commandActor(), 'lost', null)
+        await addClientNamed(inner as never, 'lost')
         throw new Error('a fault')
       })
       .catch(() => undefined)
@@ -169,7 +168,7 @@ describe('the log', () => {
   it('names the client of a key, and the operator who was changed', async () => {
     const owner = await addSignedIn(here, { role: 'owner' })
     await owner.post('/api/clients', { name: 'Loyalty app', account: String(accountId) })
-    await owner.post(`/api/operators/${owner.id}`, { name: 'Krit' })
+    await owner.post(`/api/operators/${owner.id}/update`, { name: 'Krit' })
     const namesOf = async (action: string) =>
       (await owner.get(`/api/activity?action=${action}`)).json.activity[0].objectName
     expect(await namesOf('client.added')).toBe('Loyalty app')
@@ -179,7 +178,7 @@ describe('the log', () => {
 
   it('is filtered by account, operator, action and time, page by page', async () => {
     const owner = await addSignedIn(here, { role: 'owner' })
-    for (let i = 0; i < 60; i += 1) await addClient(database, commandActor(), `Client ${i}`, null)
+    for (let i = 0; i < 60; i += 1) await addClientNamed(database, `Client ${i}`)
     const first = (await owner.get('/api/activity?action=client.')).json
     expect(first.activity).toHaveLength(50)
     const rest = (await owner.get(`/api/activity?action=client.&before=${first.next}`)).json

@@ -203,7 +203,7 @@ describe('expiry', () => {
       expect((await command(...args, '--expires-at', time)).stderr).toContain(reason)
     const bodies = [
       await operator.post('/api/clients', { expiresAt: time }),
-      await operator.post(`/api/clients/${clientRowId}/keys`, { account, expiresAt: time }),
+      await operator.post('/api/keys', { client: String(clientRowId), account, expiresAt: time }),
       await operator.post(`/api/clients/${clientRowId}/update`, { expiresAt: time }),
       await operator.post(`/api/keys/${keyId}/update`, { expiresAt: time }),
     ]

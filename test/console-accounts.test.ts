@@ -4,13 +4,13 @@ import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { commandActor, type Role } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
-import { addOperator } from '../src/operator/people/operators.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { addSignedIn, Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { load } from './support/load.ts'
+import { addOperator } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -55,12 +55,12 @@ const runJobs = async () => {
 describe('organizations', () => {
   it('are added, renamed, and removed only after typing the name', async () => {
     const id = await addOrganization('Old')
-    expect((await operator.post(`/api/organizations/${id}`, { name: 'New ☕' })).status).toBe(204)
+    expect((await operator.post(`/api/organizations/${id}/rename`, { name: 'New ☕' })).status).toBe(200)
     const { organizations } = (await operator.get('/api/organizations')).json
     expect(organizations).toContainEqual({ id, name: 'New ☕', accounts: 0 })
     const remove = (name: string) => operator.post(`/api/organizations/${id}/remove`, { name })
     expect((await remove('Old')).status).toBe(400)
-    expect((await remove('New ☕')).status).toBe(204)
+    expect((await remove('New ☕')).status).toBe(200)
     expect((await operator.get(`/api/organizations/${id}/contents`)).status).toBe(404)
     expect((await activityOf('organization', id)).map(({ action, actor }) => [action, actor])).toEqual([
       ['organization.added', 'token'],
@@ -537,7 +537,7 @@ describe('an operator of one organization', () => {
     const { organizationId } = await other
     const requests = [
       ['/api/organizations', { name: 'x' }],
-      [`/api/organizations/${organizationId}`, { name: 'x' }],
+      [`/api/organizations/${organizationId}/rename`, { name: 'x' }],
       [`/api/organizations/${organizationId}/remove`, { name: 'x' }],
     ] as const
     const statuses = async (sender: Operator) =>

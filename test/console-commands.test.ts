@@ -36,7 +36,10 @@ const PLACES: Record<string, Place> = {
 
   'organizations add': { page: '/settings/organizations', route: ['POST', '/api/organizations'] },
   'organizations list': { page: '/settings/organizations', route: ['GET', '/api/organizations'] },
-  'organizations rename': { page: '/settings/organizations', route: ['POST', '/api/organizations/:id'] },
+  'organizations rename': {
+    page: '/settings/organizations',
+    route: ['POST', '/api/organizations/:id/rename'],
+  },
   'organizations remove': {
     page: '/settings/organizations',
     route: ['POST', '/api/organizations/:id/remove'],
@@ -69,7 +72,7 @@ const PLACES: Record<string, Place> = {
   'clients list': { page: '/clients', route: ['GET', '/api/clients'] },
   'clients revoke': { page: '/clients/:id', route: ['POST', '/api/clients/:id/revoke'] },
   'clients remove': { page: '/clients/:id' },
-  'keys add': { page: '/clients/:id', route: ['POST', '/api/clients/:id/keys'] },
+  'keys add': { page: '/clients/:id', route: ['POST', '/api/keys'] },
   'keys update': { page: '/clients/:id', route: ['POST', '/api/keys/:id/update'] },
   'keys list': { page: '/clients/:id', route: ['GET', '/api/clients/:id/keys'] },
   'keys revoke': { page: '/clients/:id', route: ['POST', '/api/keys/:id/revoke'] },

@@ -278,13 +278,15 @@ describe('endpoints', () => {
     const pending = (await operator.get(`/api/endpoints/${id}/deliveries?status=pending`)).json
     expect(pending.deliveries).toHaveLength(1)
 
-    const answer = await operator.get(`/api/endpoints/${id}/deliveries/${first.deliveries[0].id}`)
+    const answer = await operator.get(`/api/endpoints/${id}/delivery?delivery=${first.deliveries[0].id}`)
     const { request } = answer.json
     expect(request.url).toBe('https://tool.example/hook')
     expect(JSON.parse(request.body)).toMatchObject({ events: [{ message: { text: 'hello' } }] })
     expect(request.headers['x-line-signature']).toBe('•••')
     expect(answer.text).not.toContain(new Secret(own.channelSecret).reveal())
-    expect((await operator.get(`/api/endpoints/0/deliveries/${first.deliveries[0].id}`)).status).toBe(404)
+    expect((await operator.get(`/api/endpoints/0/delivery?delivery=${first.deliveries[0].id}`)).status).toBe(
+      404,
+    )
   })
 
   it('are paused, resumed and retried by jobs', async () => {
@@ -304,7 +306,7 @@ describe('endpoints', () => {
 describe('clients', () => {
   it('are added with a secret that is in no later answer, and are revoked', async () => {
     const added = (await operator.post('/api/clients', { name: 'CRM' })).json
-    const key = (await operator.post(`/api/clients/${added.id}/keys`, { account: String(tenant.accountId) }))
+    const key = (await operator.post('/api/keys', { client: added.id, account: String(tenant.accountId) }))
       .json
     const headers = {
       'x-client-id': added.clientId,
@@ -348,7 +350,7 @@ describe('clients', () => {
   it('and accounts that do not exist are 404', async () => {
     const client = await addClient(database, null)
     await addKey(database, client.id, tenant.accountId)
-    expect((await operator.post(`/api/clients/${client.id}/keys`, { account: '0' })).status).toBe(404)
+    expect((await operator.post('/api/keys', { client: String(client.id), account: '0' })).status).toBe(404)
     expect((await operator.post('/api/clients/0/keys', { account: String(tenant.accountId) })).status).toBe(
       404,
     )

@@ -106,7 +106,7 @@ it('only operators of all organizations let an endpoint reach the private networ
   expect(await refusalOf('', { ...outside, allowPrivateNetwork: true })).toEqual(refused)
   expect(await refusalOf(`/${id}/update`, { allowPrivateNetwork: true })).toEqual(refused)
   expect(await refusalOf(`/${inside}/update`, { url: 'http://10.0.0.1/' })).toEqual([400, 'url'])
-  expect((await manager.post(`/api/endpoints/${inside}/update`, { name: 'Ours' })).status).toBe(200)
+  expect((await manager.post(`/api/endpoints/${inside}/update`, { name: 'Ours' })).status).toBe(204)
   const stored = await load(
     database,
     'select url, allow_private_network from endpoint where id = any ($1) order by id',

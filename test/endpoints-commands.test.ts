@@ -97,6 +97,7 @@ describe('endpoints add', () => {
     expect(line).toEqual({
       id: expect.any(String),
       accountId: account,
+      accountName: 'test',
       name: '',
       url: URL_OF_TOOL,
       format: 'line',

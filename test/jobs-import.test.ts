@@ -2,11 +2,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { commandActor } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
-import { updateOperator } from '../src/operator/people/operators.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { sendPiece, uploadFile } from './support/jobs.ts'
 import { loadMembers } from './support/load.ts'
+import { updateOperator } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service } = await setUpService()

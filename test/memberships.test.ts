@@ -6,12 +6,12 @@ import { describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
-import { updateOperator } from '../src/operator/people/operators.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
+import { updateOperator } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()

@@ -6,19 +6,13 @@ import { readConfig } from '../config/config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { LineApi } from '../line-api/client.ts'
+import { ACCOUNTS } from '../operations/accounts.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
-import {
-  addAccount,
-  findVisibleAccount,
-  updateAccount,
-  verifyAccount,
-} from '../operator/accounts/manage-accounts.ts'
+import { addAccount, updateAccount, verifyAccount } from '../operator/accounts/manage-accounts.ts'
 import { findAccountContents } from '../operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import { startFollowersImport } from '../operator/jobs/import-followers.ts'
-import { type RemovalTally, startRemoval } from '../operator/jobs/remove-account.ts'
+import type { RemovalTally } from '../operator/jobs/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
 import {
   columnsOf,
   type Fields,
@@ -30,9 +24,10 @@ import {
 } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
-import { runJob } from './follow-job.ts'
+import { finishJob } from './follow-job.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
+import { performHere } from './operation-commands.ts'
 import { readSecrets } from './questions.ts'
 import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
@@ -123,11 +118,9 @@ const contentsOf = (database: Database, id: bigint) =>
 /** Counts what an interrupted run has left. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
   const contents = await contentsOf(database, id)
-  const account = await findVisibleAccount(database, commandActor(), id)
-  if (contents === null || account === null) return null
-  const { tally } = await runJob(database, 'rows', (transaction) =>
-    startRemoval(transaction, commandActor(), account),
-  )
+  if (contents === null) return null
+  const { job } = await performHere(database, ACCOUNTS.remove, { id, input: { name: contents.name } })
+  const { tally } = await finishJob(database, job as bigint, 'rows')
   const { event = 0, tracking_event = 0 } = tally as RemovalTally
   return { ...contents, storedEvents: event + tracking_event }
 }
@@ -177,9 +170,8 @@ export function importFollowersCommand(group: Command): void {
     .requiredOption('--account <id>', 'id of the account', parseId)
     .action(async ({ account: id, json }: { account: bigint; json?: boolean }) => {
       const { done, tally } = await onDatabase(async (database) => {
-        const account = await requireAccount(database, id)
-        const start = (transaction: Queryable) => startFollowersImport(transaction, commandActor(), account)
-        return runJob(database, 'followers', start, platform())
+        const { job } = await performHere(database, ACCOUNTS.followers, { id })
+        return finishJob(database, job as bigint, 'followers', platform())
       })
       const { added = 0, skipped = 0 } = tally as Partial<ImportProgress>
       printOne({ seen: Number(done), added, skipped }, json === true)

@@ -25,7 +25,17 @@ export async function runJob(
   start: (transaction: Queryable) => Promise<bigint>,
   platform: Platform | null = null,
 ): Promise<JobSummary> {
-  const job = await followJob(database, await database.transaction(start), unit, platform)
+  return finishJob(database, await database.transaction(start), unit, platform)
+}
+
+/** Works on a job that was started. Throws a FatalError if it fails. */
+export async function finishJob(
+  database: Database,
+  id: bigint,
+  unit: string | null = null,
+  platform: Platform | null = null,
+): Promise<JobSummary> {
+  const job = await followJob(database, id, unit, platform)
   if (job?.status === 'done') return job
   throw new FatalError(String(job?.tally.problem ?? endText(job)))
 }

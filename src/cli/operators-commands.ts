@@ -3,23 +3,17 @@ import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/local-url.ts'
-import { commandActor, ROLES, type Role } from '../operator/actor.ts'
-import {
-  addOperator,
-  type Invited,
-  inviteOperator,
-  listOperators,
-  type OperatorChanges,
-  updateOperator,
-} from '../operator/people/operators.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
+import type { Outcome } from '../operations/operation.ts'
+import { type Invited, OPERATORS } from '../operations/operators.ts'
+import { ROLES, type Role } from '../operator/actor.ts'
+import { onDatabase, parseId } from './input.ts'
 import { io, print, printOne } from './io.ts'
-import { addChangeCommand, addListCommand } from './shared-commands.ts'
+import { addOperation, addOperations, performHere } from './operation-commands.ts'
 
 interface Fields {
   role?: Role
   name?: string
-  organization?: bigint[]
+  organization?: string[]
   json?: boolean
 }
 
@@ -37,70 +31,50 @@ export function operatorsCommand(program: Command): void {
     collectIds,
   ] as const
 
-  withJson(group.command('add'))
+  addOperation(group, OPERATORS.add)
     .description('add an operator and print an invitation link, which works once within 24 hours')
     .requiredOption('--email <email>', 'address with which the operator signs in')
     .addOption(role().makeOptionMandatory())
     .option('--name <name>', 'display name')
     .option(...organization)
-    .action(async ({ email, json, ...fields }: Fields & { email: string; role: Role }) => {
-      const { role, name = null, organization: organizationIds = null } = fields
-      const invited = await onDatabase((database) =>
-        addOperator(database, commandActor(), email, { role, name, organizationIds }),
+    .action(async ({ email, role, name = null, organization: organizationIds = null, json }) => {
+      const input = { email, role, name, organizationIds }
+      printInvitation(
+        await onDatabase((database) => performHere(database, OPERATORS.add, { input })),
+        json === true,
       )
-      printInvitation(invited, json === true)
     })
 
-  addListCommand(group, 'list all operators', (database) => listAll(database))
-
-  withJson(group.command('update'))
+  addOperation(group, OPERATORS.update)
     .description('change an operator; it takes effect with the next request')
-    .argument('<id>', 'id of the operator, as `operators list` shows it', parseId)
     .addOption(role())
     .option('--name <name>', 'display name')
     .option(...organization)
     .option('--all-organizations', 'all organizations')
     .action(async (id: bigint, options: Fields & { allOrganizations?: boolean }) => {
-      const changes = changesOf(options)
-      await onDatabase((database) => updateOperator(database, commandActor(), id, changes))
-      printOne({ id, changed: Object.keys(changes).join(', ') }, options.json === true)
+      const input = changesOf(options)
+      await onDatabase((database) => performHere(database, OPERATORS.update, { id, input }))
+      printOne({ id, changed: Object.keys(input).join(', ') }, options.json === true)
     })
 
-  const setStatus =
-    (status: 'active' | 'disabled') => (database: Parameters<typeof updateOperator>[0], id: bigint) =>
-      updateOperator(database, commandActor(), id, { status })
-  addChangeCommand(
-    group,
-    'operator',
-    ['disable', 'disabled'],
-    'disable an operator; the next request of all sessions is refused',
-    setStatus('disabled'),
-  )
-  addChangeCommand(
-    group,
-    'operator',
-    ['enable', 'active'],
-    'enable a disabled operator, who signs in again with the same password',
-    setStatus('active'),
-  )
+  addOperations(group, Object.values(OPERATORS))
 
-  withJson(group.command('invite'))
+  addOperation(group, OPERATORS.invite)
     .description('print a new invitation link, for a forgotten password; the previous link no longer works')
-    .argument('<id>', 'id of the operator, as `operators list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const invited = await onDatabase((database) => inviteOperator(database, commandActor(), id))
+      const invited = await onDatabase((database) => performHere(database, OPERATORS.invite, { id }))
       printInvitation(invited, json === true)
     })
 }
 
-function collectIds(text: string, before: bigint[] | undefined): bigint[] {
-  return [...(before ?? []), parseId(text)]
+function collectIds(text: string, before: string[] | undefined): string[] {
+  return [...(before ?? []), String(parseId(text))]
 }
 
 function changesOf({ role, name, organization, allOrganizations }: Fields & { allOrganizations?: boolean }) {
   if (organization !== undefined && allOrganizations)
     throw new FatalError('--organization and --all-organizations exclude each other. Give one of them.')
-  const changes: OperatorChanges = {
+  const changes = {
     ...(role === undefined ? {} : { role }),
     ...(name === undefined ? {} : { name: name.trim() || null }),
     ...(organization === undefined ? {} : { organizationIds: organization }),
@@ -111,16 +85,9 @@ function changesOf({ role, name, organization, allOrganizations }: Fields & { al
   return changes
 }
 
-async function listAll(database: Parameters<typeof listOperators>[0]) {
-  const operators = await listOperators(database, null)
-  return operators.map(({ organizationIds, ...operator }) => ({
-    ...operator,
-    organizations: organizationIds?.join(', ') ?? 'all',
-  }))
-}
-
 /** Behind a proxy, the console has another address than the one it listens on: CONSOLE_URL. */
-function printInvitation({ id, invitation }: Invited, asJson: boolean): void {
+function printInvitation({ result }: Outcome<Invited>, asJson: boolean): void {
+  const { id, invitation } = result as Invited
   const { console, consoleUrl, host } = readConfig(io.env)
   const local =
     console === null || console.port === 0 ? 'https://<the console>' : localUrl(host, console.port)

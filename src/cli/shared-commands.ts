@@ -1,8 +1,10 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { FatalError } from '../errors.ts'
+import type { Operation } from '../operations/operation.ts'
 import type { Database } from '../postgres/database.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printMany, printOne } from './io.ts'
+import { addOperation, performHere } from './operation-commands.ts'
 
 export function addListCommand(
   group: Command,
@@ -55,5 +57,25 @@ export function addRemoveCommand(group: Command, { noun, description, preview, r
         throw new FatalError(
           `nothing was removed. Run "oa-audience ${noun}s remove ${id} --yes" to delete all of this permanently.`,
         )
+    })
+}
+
+type Rotation = Record<'rotate' | 'finishRotation' | 'discardRotation', Operation<object | undefined>>
+
+/** `rotate`, with --finish and --discard, which end a rotation. */
+export function addRotateCommand(
+  group: Command,
+  { rotate, finishRotation, discardRotation }: Rotation,
+  help: Record<'description' | 'finish' | 'discard', string>,
+): void {
+  addOperation(group, rotate)
+    .description(help.description)
+    .addOption(new Option('--finish', help.finish).conflicts('discard'))
+    .option('--discard', help.discard)
+    .action(async (id: bigint, { finish, discard, json }: Record<string, boolean | undefined>) => {
+      const operation = finish ? finishRotation : discard ? discardRotation : rotate
+      const { result } = await onDatabase((database) => performHere(database, operation, { id }))
+      const status = { status: finish ? 'finished' : 'discarded' }
+      printOne({ id, ...(result ?? status) }, json === true)
     })
 }

@@ -30,23 +30,6 @@ const isExpired = (table: string) => `coalesce(${table}.expires_at <= now(), fal
 
 const IS_ROTATING = `c.previous_client_secret is not null`
 
-export type ClientSummary = Lifetime & {
-  id: bigint
-  clientId: string
-  name: string | null
-  status: string
-  /** the previous secret is also valid */
-  isRotating: boolean
-}
-
-const selectClients = statement('select-clients')`
-    select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating"
-      from api_client c order by c.id`
-
-export function listClients(database: Queryable): Promise<ClientSummary[]> {
-  return database.query(selectClients)
-}
-
 export type KeySummary = Lifetime & {
   id: bigint
   client: bigint
@@ -55,17 +38,30 @@ export type KeySummary = Lifetime & {
   status: string
 }
 
+/** $1 organization ids bigint[], null: all; $2 after this id bigint; $3 maximum number of rows int */
 const selectKeys = statement('select-keys')`
     select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
            ${lifetimeOf('k')}
       from api_key k
-     order by k.id`
+     where visible(k.organization_id, $1) and k.id > $2
+     order by k.id
+     limit $3`
 
-export function listKeys(database: Queryable): Promise<KeySummary[]> {
-  return database.query(selectKeys)
+export function listKeys(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  { afterId, limit }: { afterId: bigint; limit: number },
+): Promise<KeySummary[]> {
+  return database.query(selectKeys, [organizationIds, afterId, limit])
 }
 
-export type ClientDetails = ClientSummary & {
+export type ClientDetails = Lifetime & {
+  id: bigint
+  clientId: string
+  name: string | null
+  status: string
+  /** the previous secret is also valid */
+  isRotating: boolean
   createdAt: string
   isExpired: boolean
   /** keys that work while the client works */

@@ -3,12 +3,12 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { AppError } from '../../src/errors.ts'
 import { type Actor, commandActor } from '../../src/operator/actor.ts'
-import { addOperator, updateOperator } from '../../src/operator/people/operators.ts'
 import { changePassword } from '../../src/operator/people/sign-in.ts'
 import type { Queryable } from '../../src/postgres/statement.ts'
 import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
+import { addOperator, updateOperator } from '../support/operations.ts'
 import { eventually } from '../support/process.ts'
 
 const { database } = await createTestDatabase()
@@ -134,7 +134,7 @@ describe('the activity log', () => {
 it('a manager of one organization does not learn how many keys of others a client has', async () => {
   const [ours, theirs] = [await addTenant(database), await addTenant(database)]
   const { json } = await owner.post('/api/clients', { account: String(theirs.accountId) })
-  expect((await owner.post(`/api/clients/${json.id}/keys`, { account: String(ours.accountId) })).status).toBe(
+  expect((await owner.post('/api/keys', { client: json.id, account: String(ours.accountId) })).status).toBe(
     200,
   )
   const organizationIds = [ours.organizationId]

@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto'
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operator/actor.ts'
-import { addOperator } from '../../src/operator/people/operators.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
@@ -19,6 +18,7 @@ import {
 } from '../support/console-browser.ts'
 import { type Fleet, loadFleet } from '../support/fleet.ts'
 import { load } from '../support/load.ts'
+import { addOperator } from '../support/operations.ts'
 
 const OWNER = 'ann@example.com'
 const REFUSED = /status of 40[01]/

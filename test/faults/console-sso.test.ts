@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operator/actor.ts'
-import { addOperator } from '../../src/operator/people/operators.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
+import { addOperator } from '../support/operations.ts'
 import { eventually } from '../support/process.ts'
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0

@@ -2,10 +2,10 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operator/actor.ts'
-import { addOperator, inviteOperator, updateOperator } from '../../src/operator/people/operators.ts'
 import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
+import { addOperator, inviteOperator, updateOperator } from '../support/operations.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)
@@ -194,8 +194,8 @@ describe('the management of operators', () => {
       addSignedIn({ url, database: own.database }, { role: 'owner' }),
     ])
     const statuses = await Promise.all([
-      one.post(`/api/operators/${other.id}`, { role: 'viewer' }),
-      other.post(`/api/operators/${one.id}`, { role: 'viewer' }),
+      one.post(`/api/operators/${other.id}/update`, { role: 'viewer' }),
+      other.post(`/api/operators/${one.id}/update`, { role: 'viewer' }),
     ])
     expect(statuses.map(({ status }) => status).sort()).toEqual([204, 403])
     const owners = await load(own.database, `select from operator where role = 'owner'`)
@@ -206,8 +206,12 @@ describe('the management of operators', () => {
     const own = await createTestDatabase()
     const { url } = await startConsole(own.database)
     const owner = await addSignedIn({ url, database: own.database }, { role: 'owner' })
-    for (const changes of [{ role: 'manager' }, { status: 'disabled' }]) {
-      const { status, json } = await owner.post(`/api/operators/${owner.id}`, changes)
+    const path = `/api/operators/${owner.id}`
+    for (const refused of [
+      owner.post(`${path}/update`, { role: 'manager' }),
+      owner.post(`${path}/disable`),
+    ]) {
+      const { status, json } = await refused
       expect([status, json.details[0].path]).toEqual([400, 'role'])
     }
     expect((await owner.get('/api/operators')).status).toBe(200)
@@ -220,13 +224,15 @@ describe('the management of operators', () => {
     const owner = await addSignedIn(here, { role: 'owner' })
     const fields = { name: null, role: 'owner' as const, organizationIds: null }
     const invited = await addOperator(own.database, commandActor(), someone(), fields)
-    for (const changes of [{ role: 'manager' }, { status: 'disabled' }, { organizationIds: ['1'] }])
-      expect((await owner.post(`/api/operators/${owner.id}`, changes)).status).toBe(400)
+    const path = `/api/operators/${owner.id}`
+    for (const changes of [{ role: 'manager' }, { organizationIds: ['1'] }])
+      expect((await owner.post(`${path}/update`, changes)).status).toBe(400)
+    expect((await owner.post(`${path}/disable`)).status).toBe(400)
     // An invitation that is not accepted can be taken back.
-    expect((await owner.post(`/api/operators/${invited.id}`, { status: 'disabled' })).status).toBe(204)
+    expect((await owner.post(`/api/operators/${invited.id}/disable`)).status).toBe(204)
     const other = await addSignedIn(here, { role: 'owner' })
-    expect((await owner.post(`/api/operators/${owner.id}`, { role: 'manager' })).status).toBe(204)
-    expect((await other.post(`/api/operators/${other.id}`, { role: 'manager' })).status).toBe(400)
+    expect((await owner.post(`/api/operators/${owner.id}/update`, { role: 'manager' })).status).toBe(204)
+    expect((await other.post(`/api/operators/${other.id}/update`, { role: 'manager' })).status).toBe(400)
   })
 
   it('counts an owner who signs in at a proxy', async () => {
@@ -303,7 +309,7 @@ describe('the management of operators', () => {
     expect(seen).toContain(String(owner.id))
     for (const { id } of [stranger, everywhere]) {
       expect(seen).not.toContain(String(id))
-      expect((await owner.post(`/api/operators/${id}`, { role: 'owner' })).status).toBe(404)
+      expect((await owner.post(`/api/operators/${id}/update`, { role: 'owner' })).status).toBe(404)
       expect((await owner.post(`/api/operators/${id}/invite`)).status).toBe(404)
     }
   })

@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operator/actor.ts'
-import { addOperator } from '../../src/operator/people/operators.ts'
 import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
+import { addOperator } from '../support/operations.ts'
 
 const { database } = await createTestDatabase()
 

@@ -1,5 +1,7 @@
 /** Every route of the console's JSON: the least role that may use it, and what it does with objects of another organization. */
 import type { FastifyInstance } from 'fastify'
+import { OPERATIONS } from '../../src/operations/all.ts'
+import { routeOf } from '../../src/operations/operation.ts'
 import type { Role } from '../../src/operator/actor.ts'
 
 /** Ids of objects of one organization. */
@@ -25,7 +27,7 @@ export interface RouteAccess {
   /** a valid request about these objects; without it, the route takes no object */
   request?: (of: Objects) => { path: string; body?: unknown }
   /** the status for objects of another organization; `filtered`: 200, without them */
-  foreign: 404 | 400 | 'filtered'
+  foreign: 404 | 400 | 403 | 'filtered'
 }
 
 const viewer = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
@@ -48,8 +50,47 @@ const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
   body,
 })
 
+/** Input that each operation needs, about objects of one organization. */
+const INPUTS: Record<string, (of: Objects) => object> = {
+  'organization.add': () => ({ name: 'taken' }),
+  'organization.rename': () => ({ name: 'taken' }),
+  'organization.remove': () => ({ name: 'Strangers' }),
+  'account.remove': () => ({ name: 'Strangers' }),
+  'endpoint.list': ({ account }) => ({ account }),
+  'endpoint.deliveries': () => ({ status: 'pending' }),
+  'endpoint.delivery': ({ delivery }) => ({ delivery }),
+  'endpoint.add': ({ account }) => ({ account, url: 'https://taken.example/hook' }),
+  'endpoint.update': () => ({ name: 'taken' }),
+  'client.add': ({ account }) => ({ name: 'x', account }),
+  'client.update': () => ({ expiresAt: null }),
+  'key.add': ({ client, account }) => ({ client, account }),
+  'key.update': () => ({ expiresAt: null }),
+  'operator.add': ({ organization }) => ({
+    ...{ email: 'taken@example.com', name: null, role: 'viewer', organizationIds: [organization] },
+  }),
+  'operator.update': () => ({ role: 'owner' }),
+}
+
+/** A foreign organization is a fault of the input; nobody of one organization adds another one. */
+const REFUSED: Record<string, RouteAccess['foreign']> = { 'operator.add': 400, 'organization.add': 403 }
+
+const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
+  const { method, path } = routeOf(operation)
+  const { name, noun, role, does, hasTarget, way } = operation
+  const request = (of: Objects) => {
+    const input = INPUTS[name]?.(of)
+    const target = path.replace(':id', of[noun.word as keyof Objects])
+    if (method === 'POST') return { path: target, body: input }
+    return { path: input ? `${target}?${new URLSearchParams(input as Record<string, string>)}` : target }
+  }
+  const isFiltered = way === 'list' && !hasTarget && INPUTS[name] === undefined
+  const foreign = isFiltered ? 'filtered' : (REFUSED[name] ?? 404)
+  return [`${method} ${path.replace(':id', ':')}`, { role, does, request, foreign }]
+})
+
 /** By method and path, where `:` stands for a parameter. */
 export const ROUTES: Record<string, RouteAccess> = {
+  ...Object.fromEntries(operationRoutes),
   'GET /fleet': viewer('list accounts', () => ({ path: '/fleet' }), 'filtered'),
   'GET /fleet/charts': viewer(
     'see charts',
@@ -58,8 +99,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=Strangers' }), 'filtered'),
   'GET /accounts/:': viewer('see an account', ofAccount('')),
-  'GET /accounts/:/charts': viewer('see charts of an account', ofAccount('/charts')),
-  'GET /accounts/:/keys': viewer('list keys of an account', ofAccount('/keys'), 'filtered'),
   'POST /accounts': manager(
     'add an account',
     (of) => ({ path: '/accounts', body: { organization: of.organization, name: 'x' } }),
@@ -76,12 +115,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     path: `/accounts/${of.account}/webhook`,
     body: { replaces: null },
   })),
-  'POST /accounts/:/followers': manager('import followers', ofAccount('/followers')),
-  'GET /accounts/:/contents': manager('see what a removal deletes', ofAccount('/contents')),
-  'POST /accounts/:/remove': manager('remove an account', (of) => ({
-    path: `/accounts/${of.account}/remove`,
-    body: { name: 'Strangers' },
-  })),
   'POST /fleet-file/preview': manager(
     'see what a fleet file would change',
     () => ({ path: '/fleet-file/preview', body: 'no columns' }),
@@ -92,19 +125,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     () => ({ path: '/fleet-file/apply?webhook=no', body: 'no columns' }),
     400,
   ),
-  'GET /organizations': viewer('list organizations', () => ({ path: '/organizations' }), 'filtered'),
-  'POST /organizations': owner('add an organization', undefined),
-  'POST /organizations/:': owner('rename an organization', (of) => ({
-    path: `/organizations/${of.organization}`,
-    body: { name: 'taken' },
-  })),
-  'GET /organizations/:/contents': owner('see what a removal deletes', (of) => ({
-    path: `/organizations/${of.organization}/contents`,
-  })),
-  'POST /organizations/:/remove': owner('remove an organization', (of) => ({
-    path: `/organizations/${of.organization}/remove`,
-    body: { name: 'Strangers' },
-  })),
   'GET /accounts/:/members': viewer('list members', ofAccount('/members')),
   'GET /accounts/:/members/:': viewer('see a member', ofMember('')),
   'GET /accounts/:/members/:/timeline': viewer('see the timeline of a member', ofMember('/timeline')),
@@ -150,29 +170,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'GET /events/:': viewer('see an event', (of) => ({ path: `/events/${of.event}` })),
   'POST /events/:/retry': manager('retry an event', (of) => ({ path: `/events/${of.event}/retry` })),
-  'GET /endpoints': viewer(
-    'list endpoints',
-    (of) => ({ path: `/endpoints?account=${of.account}` }),
-    'filtered',
-  ),
-  'POST /endpoints': manager('add an endpoint', (of) => ({
-    path: '/endpoints',
-    body: { account: of.account, url: 'https://taken.example/hook', format: 'line' },
-  })),
-  'GET /endpoints/:': viewer('see an endpoint', ofEndpoint('')),
-  'GET /endpoints/:/history': viewer('see attempts of an endpoint', ofEndpoint('/history')),
-  'GET /endpoints/:/deliveries': viewer('list deliveries', ofEndpoint('/deliveries?status=pending')),
-  'GET /endpoints/:/deliveries/:': viewer('see a delivery', (of) =>
-    ofEndpoint(`/deliveries/${of.delivery}`)(of),
-  ),
-  'POST /endpoints/:/update': manager('change an endpoint', ofEndpoint('/update', { name: 'taken' })),
-  'POST /endpoints/:/test': manager('test an endpoint', ofEndpoint('/test')),
-  'POST /endpoints/:/rotate': manager('rotate a secret', ofEndpoint('/rotate')),
-  'POST /endpoints/:/finish-rotation': manager('delete a previous secret', ofEndpoint('/finish-rotation')),
-  'POST /endpoints/:/discard-rotation': manager('discard a new secret', ofEndpoint('/discard-rotation')),
-  'POST /endpoints/:/pause': manager('pause an endpoint', ofEndpoint('/pause')),
-  'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
-  'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
   'POST /endpoints/:/replay/count': manager(
     'count events of a time range',
     ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
@@ -182,7 +179,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
   ),
   'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
-  'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
   'GET /notifications': viewer('list notification channels', () => ({ path: '/notifications' }), 'filtered'),
   'GET /notifications/:': viewer('see a notification channel', ofChannel('')),
   'GET /notifications/:/messages': viewer('see the messages of a channel', ofChannel('/messages')),
@@ -217,56 +213,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /jobs/:/file': manager('upload a file', (of) => ({
     path: `/jobs/${of.job}/file?position=0`,
     body: {},
-  })),
-  'GET /clients': viewer('list clients', () => ({ path: '/clients' }), 'filtered'),
-  'GET /clients/:': viewer('see a client', (of) => ({ path: `/clients/${of.client}` })),
-  'GET /clients/:/keys': viewer('list keys', (of) => ({ path: `/clients/${of.client}/keys` }), 'filtered'),
-  'POST /clients': manager('add a client', (of) => ({
-    path: '/clients',
-    body: { name: 'x', account: of.account },
-  })),
-  'POST /clients/:/keys': manager('add a key', (of) => ({
-    path: `/clients/${of.client}/keys`,
-    body: { account: of.account },
-  })),
-  'POST /clients/:/update': manager('change when a client expires', (of) => ({
-    path: `/clients/${of.client}/update`,
-    body: { expiresAt: null },
-  })),
-  'POST /clients/:/rotate': manager("rotate a client's secret", (of) => ({
-    path: `/clients/${of.client}/rotate`,
-  })),
-  'POST /clients/:/finish-rotation': manager("delete a client's previous secret", (of) => ({
-    path: `/clients/${of.client}/finish-rotation`,
-  })),
-  'POST /clients/:/discard-rotation': manager("discard a client's new secret", (of) => ({
-    path: `/clients/${of.client}/discard-rotation`,
-  })),
-  'POST /keys/:/update': manager('change when a key expires', (of) => ({
-    path: `/keys/${of.key}/update`,
-    body: { expiresAt: null },
-  })),
-  'POST /clients/:/revoke': manager('revoke a client', (of) => ({ path: `/clients/${of.client}/revoke` })),
-  'GET /clients/:/removal': manager('see what a removal deletes', (of) => ({
-    path: `/clients/${of.client}/removal`,
-  })),
-  'POST /clients/:/remove': manager('remove a client', (of) => ({ path: `/clients/${of.client}/remove` })),
-  'POST /keys/:/revoke': manager('revoke a key', (of) => ({ path: `/keys/${of.key}/revoke` })),
-  'GET /operators': owner('list operators', () => ({ path: '/operators' }), 'filtered'),
-  'POST /operators': owner(
-    'add an operator',
-    (of) => ({
-      path: '/operators',
-      body: { email: 'taken@example.com', name: null, role: 'viewer', organizationIds: [of.organization] },
-    }),
-    400,
-  ),
-  'POST /operators/:': owner('change an operator', (of) => ({
-    path: `/operators/${of.operator}`,
-    body: { role: 'owner' },
-  })),
-  'POST /operators/:/invite': owner('invite an operator', (of) => ({
-    path: `/operators/${of.operator}/invite`,
   })),
   'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),
   'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),

@@ -10,11 +10,11 @@ import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/
 import { createConsole } from '../../src/operator/console/server.ts'
 import { openNotificationSender } from '../../src/operator/notifications/send.ts'
 import { ChannelTester } from '../../src/operator/notifications/test-channel.ts'
-import { addOperator } from '../../src/operator/people/operators.ts'
 import { openSession } from '../../src/operator/people/sessions.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
+import { addOperator } from './operations.ts'
 import { type Answer, readAnswer } from './service.ts'
 
 const SESSION_COOKIE = 'oa-audience-console'

@@ -55,7 +55,9 @@ const ALLOWED: Record<string, string[]> = {
   ],
   observability: ['http'],
   assistant: ['accounts', 'audience', 'http', 'operator', 'postgres'],
+  operations: ['accounts', 'endpoints', 'http', 'operator', 'postgres'],
   operator: [
+    'operations',
     'access',
     'accounts',
     'audience',
@@ -95,6 +97,14 @@ describe('imports', () => {
   it('of the console come from main.ts alone', () => {
     for (const file of files.filter((name) => name !== 'main.ts' && dirname(name) !== 'operator/console')) {
       for (const imported of importsOf(file)) expect(dirname(imported), file).not.toBe('operator/console')
+    }
+  })
+
+  it('of operations come from the console and the command line alone', () => {
+    for (const file of files.filter(
+      (name) => !['operator/console', 'cli', 'operations'].includes(dirname(name)),
+    )) {
+      for (const imported of importsOf(file)) expect(dirname(imported), file).not.toBe('operations')
     }
   })
 

@@ -11,9 +11,7 @@ import { addEndpoint } from '../../src/endpoints/settings.ts'
 import { PortTaken } from '../../src/http/listen.ts'
 import type { RunningService } from '../../src/main.ts'
 import { listOrganizations, removeOrganization } from '../../src/operator/accounts/organizations.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
-import { listClients } from '../../src/operator/clients.ts'
-import { removeClient } from '../../src/operator/remove.ts'
+import { ALL_ORGANIZATIONS } from '../../src/operator/actor.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { statement } from '../../src/postgres/statement.ts'
 import { removeAccount } from '../remove-account.ts'
@@ -149,14 +147,19 @@ async function present(
 const selectEarlierAccounts = statement('demo-select-earlier-accounts')`
     select a.id from official_account a join organization o on o.id = a.organization_id where o.name = $1`
 
+/** $1 name text. Nothing else gives a demo key. */
+const deleteEarlierClients = statement('demo-delete-earlier-clients')`
+    with deleted as (delete from api_key using api_client c where api_client_id = c.id and c.name = $1)
+    delete from api_client where name = $1`
+
 /** The simulated platform of this run does not know the account of an earlier run, so the console would show it as broken. */
 async function removeEarlierRun(database: Database): Promise<void> {
   for (const { id } of await database.query<{ id: bigint }>(selectEarlierAccounts, [ORGANIZATION]))
     await removeAccount(database, id)
   for (const { id, name } of await listOrganizations(database, ALL_ORGANIZATIONS))
-    if (name === ORGANIZATION) await removeOrganization(database, commandActor(), id)
-  for (const { id, name } of await listClients(database))
-    if (name === CLIENT) await database.transaction((transaction) => removeClient(transaction, id))
+    if (name === ORGANIZATION)
+      await database.transaction((transaction) => removeOrganization(transaction, ALL_ORGANIZATIONS, id))
+  await database.query(deleteEarlierClients, [CLIENT])
 }
 
 async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {

@@ -4,7 +4,7 @@ import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { RunningService } from '../../src/main.ts'
 import { removeOrganization } from '../../src/operator/accounts/organizations.ts'
-import { commandActor } from '../../src/operator/actor.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
 import { addChannel } from '../../src/operator/notifications/manage-channels.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { removeAccount } from '../remove-account.ts'
@@ -38,7 +38,9 @@ export async function showIncidents(
     await playIncidents({ database, platform, verifier, log: app.log, organizationId, settle }, shops)
   } finally {
     for (const id of accountIds) await removeAccount(database, id)
-    await removeOrganization(database, commandActor(), organizationId)
+    await database.transaction((transaction) =>
+      removeOrganization(transaction, ALL_ORGANIZATIONS, organizationId),
+    )
   }
 }
 

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { NotVisible } from '../../src/errors.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
-import { deleteEmptyOrganization } from '../../src/operator/accounts/organizations.ts'
+import { removeOrganization as removeEmpty } from '../../src/operator/accounts/organizations.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { transactionWithFreeIds } from '../../src/postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
@@ -160,7 +160,7 @@ const deleteRetired = statement('prove-delete-retired-addresses')`
 
 function removeOrganization(database: Database, id: bigint): Promise<void> {
   return database.transaction(async (transaction) => {
-    await deleteEmptyOrganization(transaction, null, id).catch((error) => {
+    await removeEmpty(transaction, null, id).catch((error) => {
       // Another run was faster.
       if (!(error instanceof NotVisible)) throw error
     })

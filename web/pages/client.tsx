@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
+import type { ClientContents } from '../../src/operations/clients.ts'
 import type { ClientDetails } from '../../src/operator/clients.ts'
-import type { ClientContents } from '../../src/operator/remove.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'

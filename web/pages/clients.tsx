@@ -1,6 +1,6 @@
 import { useCallback, useState } from 'preact/hooks'
+import type { AddedAccess } from '../../src/operations/clients.ts'
 import type { ClientDetails } from '../../src/operator/clients.ts'
-import type { AddedAccess } from '../../src/operator/manage-clients.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
@@ -104,7 +104,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
     const secrets = [
       { label: t.clients.clientId, secret: added.clientId },
       { label: t.clients.clientSecret, secret: added.clientSecret },
-      ...(added.key ? [{ label: t.clients.key, secret: added.key.key }] : []),
+      ...(added.key ? [{ label: t.clients.key, secret: added.key }] : []),
     ]
     // The list is in the order of ids, so a new client may be on a page that is not loaded.
     const next = (

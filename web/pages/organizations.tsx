@@ -114,7 +114,7 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
   const { t } = useLocalized()
   const [name, setName] = useState(organization?.name ?? '')
   const save = async () => {
-    await post(`/api/organizations${organization === null ? '' : `/${organization.id}`}`, { name })
+    await post(`/api/organizations${organization === null ? '' : `/${organization.id}/rename`}`, { name })
     onClose()
   }
   return (

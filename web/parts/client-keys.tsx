@@ -166,8 +166,8 @@ function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
         onSubmit={(event) => {
           event.preventDefault()
           if (account === null) return
-          const body = { account: account.id, expiresAt: toIso(expires) }
-          run(async () => setAdded(await post(`/api/clients/${client}/keys`, body)))
+          const body = { client, account: account.id, expiresAt: toIso(expires) }
+          run(async () => setAdded(await post('/api/keys', body)))
         }}
       >
         <p>{t.clients.addKeyText}</p>

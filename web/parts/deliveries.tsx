@@ -160,7 +160,7 @@ export function RequestDialog({
 }) {
   const { t } = useLocalized()
   const { data, error } = useQuery<{ request: DeliveryRequest }>(
-    `/api/endpoints/${endpointId}/deliveries/${deliveryId}`,
+    `/api/endpoints/${endpointId}/delivery?delivery=${deliveryId}`,
   )
   const request = data?.request
   const isGone = error?.status === 404

@@ -1,8 +1,9 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
+import type { Invited } from '../../src/operations/operators.ts'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { Role } from '../../src/operator/actor.ts'
-import type { Invited, OperatorSummary } from '../../src/operator/people/operators.ts'
+import type { OperatorSummary } from '../../src/operator/people/operators.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
@@ -92,7 +93,7 @@ function OperatorTable({
   const nameOf = (id: string) => organizations.find((organization) => organization.id === id)?.name ?? id
   const setStatus = (id: string, status: 'active' | 'disabled') =>
     run(async () => {
-      await post(`/api/operators/${id}`, { status })
+      await post(`/api/operators/${id}/${status === 'active' ? 'enable' : 'disable'}`)
       reload()
     })
   return (
@@ -192,7 +193,7 @@ function OperatorDialog({
   const submit = async () => {
     const fields = { name: name.trim() || null, role, organizationIds: ids }
     if (operator === null) return invited(await post('/api/operators', { email, ...fields }))
-    await post(`/api/operators/${operator.id}`, fields)
+    await post(`/api/operators/${operator.id}/update`, fields)
     onClose()
   }
   return (

@@ -4,7 +4,7 @@ import { addOrganization } from '../../accounts/provisioning.ts'
 import { AppError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
-import { recordOrganization } from './organizations.ts'
+import { recordAddedOrganization } from './organizations.ts'
 
 /** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
 const selectOrganizations = statement('select-organizations-by-id-or-name')`
@@ -58,6 +58,6 @@ export async function addOrganizationOf(
   name: string,
 ): Promise<OrganizationId> {
   const id = await addOrganization(transaction, name)
-  await recordOrganization(transaction, actor, 'added', id, { name: [null, name] })
+  await recordAddedOrganization(transaction, actor, id, name)
   return id
 }

@@ -16,7 +16,7 @@ import { recordActivity } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { describeOwner, findOwners, type Proof, proveChannel } from './channels.ts'
 import { type AccountParts, addAccountIn } from './manage-accounts.ts'
-import { recordOrganization } from './organizations.ts'
+import { recordAddedOrganization } from './organizations.ts'
 
 export interface AddedFirstAccount {
   organizationId: OrganizationId
@@ -44,7 +44,7 @@ export async function addFirstAccount(
     await requireNew(transaction, actor, organizationName, channelId)
     const organizationId = await addOrganization(transaction, organizationName)
     const name: [null, string] = [null, organizationName]
-    await recordOrganization(transaction, actor, 'added', organizationId, { name })
+    await recordAddedOrganization(transaction, actor, organizationId, name[1])
     const account = await addAccountIn(transaction, actor, organizationId, columns)
     const client = await addClient(transaction, null)
     const key = await addKey(transaction, client.id, account.id)

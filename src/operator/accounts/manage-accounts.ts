@@ -179,11 +179,16 @@ export async function verifyAccount(
 
 /** $1 account id bigint, $2 organization ids bigint[], null: all */
 const selectVisible = statement('select-account-of-operator')`
-    select id, organization_id as "organizationId", name
+    select id, id as "accountId", organization_id as "organizationId", name
       from official_account
      where id = $1 and visible(organization_id, $2)`
 
-export type VisibleAccount = { id: AccountId; organizationId: OrganizationId; name: string }
+export type VisibleAccount = {
+  id: AccountId
+  accountId: AccountId
+  organizationId: OrganizationId
+  name: string
+}
 
 /** Returns null if the account does not exist for the actor. */
 export async function findVisibleAccount(

@@ -1,9 +1,7 @@
-/** Adds, renames and removes organizations. */
+/** Organizations for operators, and the removal of an empty one. */
 import type { OrganizationId } from '../../accounts/account.ts'
-import { addOrganization as insertOrganization } from '../../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../../errors.ts'
-import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
-import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { requireVisible } from '../../errors.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
 import { recordActivity } from '../activity.ts'
 import type { Actor, OrganizationIds } from '../actor.ts'
 
@@ -24,47 +22,6 @@ export function listOrganizations(
   return database.query(selectOrganizations, [organizationIds])
 }
 
-/** Throws `forbidden` unless the actor sees all organizations, because it would not see the new one. */
-export async function addOrganization(
-  database: Transactions,
-  actor: Actor,
-  name: string,
-): Promise<OrganizationId> {
-  if (actor.organizationIds !== null)
-    throw new AppError('forbidden', { message: 'Only an owner of all organizations can add one' })
-  return transactionWithFreeIds(database, async (transaction) => {
-    const id = await insertOrganization(transaction, name)
-    await recordOrganization(transaction, actor, 'added', id, { name: [null, name] })
-    return id
-  })
-}
-
-/** $1 organization id bigint, $2 organization ids bigint[], null: all */
-const lockForRename = statement('lock-organization-for-rename')`
-    select name from organization
-     where id = $1 and visible(id, $2)
-       for no key update`
-
-/** $1 organization id bigint, $2 name text */
-const updateName = statement('rename-organization')`
-    update organization set name = $2 where id = $1`
-
-/** Throws NotVisible. */
-export function renameOrganization(
-  database: Transactions,
-  actor: Actor,
-  id: OrganizationId,
-  name: string,
-): Promise<void> {
-  return database.transaction(async (transaction) => {
-    const [locked] = await transaction.query<{ name: string }>(lockForRename, [id, actor.organizationIds])
-    const stored = requireVisible(locked, 'organization', id)
-    if (stored.name === name) return
-    await transaction.query(updateName, [id, name])
-    await recordOrganization(transaction, actor, 'updated', id, { name: [stored.name, name] })
-  })
-}
-
 export type OrganizationContents = { name: string; accounts: number; apiKeys: number }
 
 /**
@@ -74,16 +31,6 @@ const selectOrganization = statement('select-organization-contents')`
     select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
            (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
       from organization where id = $1 and visible(id, $2)`
-
-/** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
-const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
-
-/** $1 organization id bigint */
-const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
-    delete from api_key where organization_id = $1`
-
-/** $1 organization id bigint */
-const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
 
 /** What a removal would delete. Throws NotVisible. */
 export async function findOrganizationContents(
@@ -95,22 +42,18 @@ export async function findOrganizationContents(
   return requireVisible(contents, 'organization', id)
 }
 
-/** Removes an organization unless it has accounts, whose number it returns. Throws NotVisible. */
-export function removeOrganization(
-  database: Transactions,
-  actor: Actor,
-  id: OrganizationId,
-): Promise<OrganizationContents> {
-  return database.transaction(async (transaction) => {
-    const contents = await deleteEmptyOrganization(transaction, actor.organizationIds, id)
-    if (contents.accounts === 0)
-      await recordOrganization(transaction, actor, 'removed', id, { name: [contents.name, null] })
-    return contents
-  })
-}
+/** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
+const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
 
-/** As removeOrganization, in a transaction and without a row of the activity log: for what `prove` adds and removes itself. */
-export async function deleteEmptyOrganization(
+/** $1 organization id bigint */
+const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
+    delete from api_key where organization_id = $1`
+
+/** $1 organization id bigint */
+const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
+
+/** Removes an organization unless it has accounts, whose number it returns. Call it in a transaction. Throws NotVisible. */
+export async function removeOrganization(
   transaction: Queryable,
   organizationIds: OrganizationIds,
   id: OrganizationId,
@@ -123,18 +66,15 @@ export async function deleteEmptyOrganization(
   return contents
 }
 
-export function recordOrganization(
+export function recordAddedOrganization(
   transaction: Queryable,
   actor: Actor,
-  action: 'added' | 'updated' | 'removed',
   id: OrganizationId,
-  changes: { name: [before: string | null, after: string | null] },
+  name: string,
 ): Promise<void> {
   const object = { kind: 'organization', id } as const
+  const changes = { name: [null, name] }
   return recordActivity(transaction, actor, {
-    action: `organization.${action}`,
-    object,
-    organizationId: id,
-    changes,
+    ...{ action: 'organization.added', object, organizationId: id, changes },
   })
 }

@@ -2,14 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
-import {
-  findFleetAccount,
-  fleetRow,
-  listAccountDays,
-  listDeliveryHours,
-  listFleet,
-  readFleetCharts,
-} from '../accounts/fleet.ts'
+import { findFleetAccount, fleetRow, listFleet, readFleetCharts } from '../accounts/fleet.ts'
 import { confirmStatus } from '../accounts/store-statuses.ts'
 import { sharedExamination } from '../reachability.ts'
 import type { ConsoleParts } from './parts.ts'
@@ -19,8 +12,6 @@ import { operatorOf, VIEWER } from './session.ts'
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
 const CHARTS_MAX = 250
-const HOURS_CHART_DAYS = 7
-const DAYS_CHART_DAYS = 90
 
 const checkSearch = checker(Type.Object({ q: Type.Optional(ShortText) }, { additionalProperties: false }))
 const checkCharts = checker(
@@ -64,15 +55,6 @@ export function accountRoutes(
       facts: found(await findFleetAccount(database, organizationIds, id)),
       webhookPath: verifier.webhookPaths(String(id))[0],
       publicUrl: config.publicUrl,
-    }
-  })
-
-  api.get<{ Params: { id: string } }>('/accounts/:id/charts', VIEWER, async (request) => {
-    const { organizationIds } = operatorOf(request)
-    const { id } = await findAccountDetails(database, organizationIds, requireId(request.params.id))
-    return {
-      hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
-      days: await listAccountDays(database, id, DAYS_CHART_DAYS),
     }
   })
 }

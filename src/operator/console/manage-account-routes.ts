@@ -8,19 +8,15 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
 import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
+import { ACCOUNT } from '../../operations/accounts.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import { columnsOf, type Fields, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
 import type { Proof } from '../accounts/channels.ts'
-import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
+import { addAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
-import { findAccountContents } from '../accounts/remove-account.ts'
 import type { Operator } from '../actor.ts'
-import { startFollowersImport } from '../jobs/import-followers.ts'
-import { startRemoval } from '../jobs/remove-account.ts'
-import { requireTyped } from './organization-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, requireId } from './parts.ts'
-import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 const NAME_MAX_LENGTH = 256
@@ -54,15 +50,11 @@ const checkReplaced = checker(
   Type.Object({ replaces: Nullable(Type.String({ maxLength: 2_000 })) }, { additionalProperties: false }),
 )
 
-const checkRemoval = checker(
-  Type.Object({ name: StorableText({ maxLength: NAME_MAX_LENGTH }) }, { additionalProperties: false }),
-)
 type OfId = { Params: { id: string } }
 
 export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   fieldRoutes(api, parts)
   workRoutes(api, parts)
-  removalRoutes(api, parts)
   webhookRoutes(api, parts)
 }
 
@@ -120,31 +112,6 @@ function workRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
     return verifyAccount({ ...verifier, database }, operator, account, claims)
   })
-
-  api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
-    const operator = operatorOf(request)
-    const account = await findVisible(database, operator, request.params.id)
-    return sendJob(request, reply, parts, (transaction) =>
-      startFollowersImport(transaction, operator, account),
-    )
-  })
-}
-
-function removalRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database } = parts
-
-  api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
-    const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
-    const operator = operatorOf(request)
-    const account = await findVisible(database, operator, request.params.id)
-    requireTyped(name, account.name)
-    return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
-  })
-
-  api.get<OfId>('/accounts/:id/contents', MANAGER, async (request) => {
-    const { organizationIds } = operatorOf(request)
-    return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
-  })
 }
 
 /** LINE's webhook URL of an account. */
@@ -183,16 +150,12 @@ function requireValid<F extends Fields>(fields: F): F {
 }
 
 /** Throws `unknown_item` for an account that the operator does not see. */
-const findVisible = async (database: Transactions, operator: Operator, id: string) =>
-  found(await findVisibleAccount(database, operator, requireId(id)))
-
-/** Throws `unknown_item` for an account that the operator does not see. */
 export async function findAccountOf(
   database: Transactions,
   operator: Operator,
   id: string,
 ): Promise<Account> {
-  const { id: visibleId } = await findVisible(database, operator, id)
+  const { id: visibleId } = await ACCOUNT.find(database, operator, requireId(id))
   return found(await findAccountOn(database, visibleId))
 }
 

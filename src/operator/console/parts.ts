@@ -9,6 +9,7 @@ import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
 import type { Streamer } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
 import { StorableText } from '../../http/validate.ts'
+import { PAGE_SIZE } from '../../operations/operation.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { Operator } from '../actor.ts'
@@ -48,8 +49,6 @@ export interface ConsoleOptions {
   /** output of Vite; default: dist/web of the package */
   pages?: URL
 }
-
-export const PAGE_SIZE = 50
 
 /** One extra row shows whether another page follows. */
 export const READ_LIMIT = PAGE_SIZE + 1

@@ -2,10 +2,13 @@
 import cookie from '@fastify/cookie'
 import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
+import { isOwnUrl } from '../../endpoints/address.ts'
+import { EndpointTester } from '../../endpoints/test-delivery.ts'
 import { FatalError } from '../../errors.ts'
 import { createServer, requireWellFormed } from '../../http/server.ts'
 import { Streamer } from '../../http/streamer.ts'
 import { logRequests } from '../../observability/log.ts'
+import { OPERATIONS } from '../../operations/all.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { systemReason } from '../../system-reason.ts'
 import { toInputError } from '../constraint-sentences.ts'
@@ -13,16 +16,13 @@ import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
 import { activityRoutes } from './activity-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
-import { clientRoutes } from './client-routes.ts'
-import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
 import { notificationRoutes } from './notification-routes.ts'
-import { operatorRoutes } from './operator-routes.ts'
-import { organizationRoutes } from './organization-routes.ts'
+import { operationRoutes } from './operation-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { replayRoutes } from './replay-routes.ts'
@@ -41,6 +41,10 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const database = options.database.console
   const sessions = createSessions({ ...options, database })
   const { requireRole } = sessions
+  const services = {
+    ...{ now: options.now, ownUrls: options.ownUrls },
+    endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
+  }
   const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
@@ -63,15 +67,12 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       accountRoutes(api, parts) //  fleet, accounts
       manageAccountRoutes(api, parts) // changes of accounts, their webhooks and verification
       fleetFileRoutes(api, parts) // accounts of a file
-      organizationRoutes(api, parts) // organizations
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied
-      endpointRoutes(api, parts) // outgoing webhooks
+      operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
       replayRoutes(api, parts) //   what they missed, sent again
-      clientRoutes(api, parts) //   API clients and keys
       notificationRoutes(api, parts) // channels of notifications
       jobRoutes(api, parts) //      long work over members
-      operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id
       liveRoutes(api, parts) // what is being committed

@@ -249,10 +249,3 @@ export async function previewDelivery(
     body: message?.body.toString() ?? null,
   }
 }
-
-/** $1 endpoint id bigint */
-const selectExists = statement('select-endpoint-exists')`select from endpoint where id = $1`
-
-export async function endpointExists(database: Queryable, id: bigint): Promise<boolean> {
-  return (await database.query(selectExists, [id])).length > 0
-}

@@ -1,13 +1,7 @@
 /** `endpoint.resume` makes the backlog of an active endpoint due, and `endpoint.retry` its permanently failed deliveries. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
-import {
-  beginResumption,
-  continueResumption,
-  type Resumption,
-  retryFailedBatch,
-} from '../../endpoints/manage.ts'
+import { continueResumption, type Resumption, retryFailedBatch } from '../../endpoints/manage.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import type { Action } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { type NewJob, startJob } from './job.ts'
 import type { RunStep } from './step.ts'
@@ -18,42 +12,31 @@ export type EndpointOfJob = {
   organizationId: OrganizationId
 }
 
-/** Call it in a transaction. Throws NotVisible. */
-export async function startResumption(
-  transaction: Queryable,
-  actor: Actor,
-  endpoint: EndpointOfJob,
-): Promise<bigint> {
-  const position = await beginResumption(transaction, endpoint.id)
-  return startBacklog(transaction, actor, endpoint, position, 'endpoint.resumed')
-}
-
-/** Makes the backlog of an active endpoint due. @param action null: it is recorded elsewhere */
+/** Makes the backlog of an active endpoint due. Call it in a transaction. */
 export const startBacklog = (
   transaction: Queryable,
   actor: Actor,
   endpoint: EndpointOfJob,
   position: Resumption,
-  action: Action | null,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, action)
+) => start(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null })
 
-/** Call it in a transaction. @param failed deliveries; null: not counted */
+/** Call it in a transaction. @param failed deliveries */
 export const startEndpointRetry = (
   transaction: Queryable,
   actor: Actor,
   endpoint: EndpointOfJob,
-  failed: number | null,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, 'endpoint.retried')
+  failed: number,
+) => start(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed })
 
+/** It is recorded with the operation that starts it. */
 function start(
   transaction: Queryable,
   actor: Actor,
   { id, accountId, organizationId }: EndpointOfJob,
   job: Pick<NewJob, 'kind' | 'position' | 'total'>,
-  action: Action | null,
 ): Promise<bigint> {
-  const newJob = { ...job, accountId, organizationId, parameters: { endpointId: String(id) } }
-  return startJob(transaction, actor, newJob, action && { action, object: { kind: 'endpoint', id } })
+  const parameters = { endpointId: String(id) }
+  return startJob(transaction, actor, { ...job, accountId, organizationId, parameters }, null)
 }
 
 export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {

@@ -1,8 +1,8 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
+import type { Account } from '../../accounts/account.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../accounts/account-rows.ts'
-import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
   BEGINNING,
   deleteNextRows,
@@ -18,9 +18,8 @@ import type { RunStep } from './step.ts'
 export async function startRemoval(
   transaction: Queryable,
   actor: Actor,
-  account: VisibleAccount,
+  { id: accountId, organizationId, name }: Pick<Account, 'id' | 'organizationId'> & { name: string },
 ): Promise<bigint> {
-  const { id: accountId, organizationId, name } = account
   const job = {
     kind: 'account.remove' as const,
     // It is not a job of the account, because the removal deletes those.
@@ -29,7 +28,6 @@ export async function startRemoval(
   }
   const id = await startJob(transaction, actor, job, null)
   await refuseRequests(transaction, accountId)
-  await recordAccount(transaction, actor, { action: 'removed', account, changes: { name: [name, null] } })
   return id
 }
 

@@ -1,0 +1,141 @@
+/** The commands of operations: see operations/operation.ts. */
+import { type Command, Option } from 'commander'
+import { readConfig } from '../config/config.ts'
+import { ownAddresses } from '../endpoints/address.ts'
+import { FatalError } from '../errors.ts'
+import { Type } from '../http/typebox.ts'
+import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
+import { commandActor } from '../operator/actor.ts'
+import type { Database } from '../postgres/database.ts'
+import { finishJob } from './follow-job.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
+import { io, type Printable, printJson, printMany, printOne } from './io.ts'
+import { readSecrets } from './questions.ts'
+
+/** Adds a command for each of the operations that have a help text. */
+export function addOperations(group: Command, operations: Operation[]): void {
+  for (const operation of operations.filter(({ help }) => help !== null)) {
+    const command = addOperation(group, operation)
+    for (const option of optionsOf(operation)) command.addOption(option)
+    command.action(async (...parsed: unknown[]) => {
+      const id = operation.hasTarget ? (parsed.shift() as bigint) : null
+      const { json, ...given } = parsed[0] as Given
+      const input = operation.check(await inputOf(operation, given))
+      await onDatabase((database) => run(database, operation, { id, input, asJson: json === true }))
+    })
+  }
+}
+
+/** The command of an operation, with --json and the argument for its target. Options and action are still missing. */
+export function addOperation(group: Command, { name, noun, hasTarget, help }: Operation): Command {
+  const command = withJson(group.command(name.slice(name.indexOf('.') + 1))).description(help ?? '')
+  if (!hasTarget) return command
+  return command.argument('<id>', `id of the ${noun.word}, as \`${noun.plural} list\` shows it`, parseId)
+}
+
+/** Runs an operation as the person at the terminal. */
+export function performHere<R>(
+  database: Database,
+  operation: Operation<R>,
+  call: { id?: bigint | null; input?: object; page?: { after: bigint | null; limit: number } } = {},
+  services: Partial<Services> = {},
+): Promise<Outcome<R>> {
+  const { publicUrl, host, port } = readConfig(io.env)
+  const own = { now: Date.now, ownUrls: () => ownAddresses(publicUrl, host, port) }
+  return perform(operation, {
+    ...{ database, actor: commandActor(), services: { ...own, ...services } as Services },
+    ...call,
+  })
+}
+
+interface Running {
+  id: bigint | null
+  input: object
+  asJson: boolean
+}
+
+async function run(database: Database, operation: Operation, { id, input, asJson }: Running): Promise<void> {
+  if (operation.way === 'list') {
+    const rows = await readAll(database, operation, { id, input })
+    return asJson
+      ? printJson(rows)
+      : printMany(
+          rows.map((row) => operation.row(row as never) as Printable),
+          false,
+        )
+  }
+  const { result, job } = await performHere(database, operation, { id, input })
+  if (job) await finishJob(database, job, null)
+  const status = operation.hasTarget ? { status: operation.status } : {}
+  printOne({ ...(id !== null && { id }), ...(result ?? status) } as Printable, asJson)
+}
+
+async function readAll(database: Database, operation: Operation, call: { id: bigint | null; input: object }) {
+  const rows: Array<{ id: bigint }> = []
+  for (let after: bigint | null = null; ; ) {
+    const page = { after, limit: PAGE_SIZE }
+    const { result } = await performHere(database, operation, { ...call, page })
+    const read = result as typeof rows
+    rows.push(...read)
+    if (operation.isWhole || read.length < PAGE_SIZE) return rows
+    after = read.at(-1)?.id ?? null
+  }
+}
+
+// Options.
+
+type Given = Record<string, unknown> & { json?: boolean }
+
+/** The keywords of a field's schema: see operations/operation.ts. */
+interface Field {
+  type?: string
+  enum?: string[]
+  anyOf?: Field[]
+  description?: string
+  default?: unknown
+  nullWord?: string
+  not?: string
+  secret?: true
+}
+
+const fieldsOf = ({ input }: Operation) => Object.entries(input as Record<string, Field>)
+const wordsOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+const typeOf = ({ type, anyOf }: Field) => type ?? anyOf?.[0]?.type
+
+function optionsOf(operation: Operation): Option[] {
+  return fieldsOf(operation).flatMap(([name, field]) => {
+    const words = wordsOf(name)
+    const { description = '', not } = field
+    if (typeOf(field) === 'boolean') {
+      const option = new Option(`--${words}`, description)
+      return not && operation.way === 'change' ? [option, new Option(`--no-${words}`, not)] : [option]
+    }
+    const option = new Option(`--${words} <${words}>`, description)
+    if (field.enum) option.choices(field.enum)
+    if (field.default) option.default(field.default)
+    return [option.makeOptionMandatory(!Type.IsOptional(field))]
+  })
+}
+
+/** The options as the console would send them. */
+async function inputOf(operation: Operation, options: Given): Promise<object> {
+  const fields = fieldsOf(operation)
+  const flags = fields.flatMap(([name, { secret }]) => (secret ? [[name, `--${wordsOf(name)}`]] : []))
+  const given = await readSecrets(options, Object.fromEntries(flags))
+  if (operation.way === 'change' && fields.length > 0 && Object.keys(given).length === 0)
+    throw new FatalError('nothing to change. Give at least one option.')
+  const sentOf = (field: Field, value: unknown) => {
+    if (value === field.nullWord) return null
+    if (typeof value === 'bigint') return String(value)
+    return typeOf(field) === 'array' ? itemsOf(String(value)) : value
+  }
+  return Object.fromEntries(
+    fields.flatMap(([name, field]) => (name in given ? [[name, sentOf(field, given[name])]] : [])),
+  )
+}
+
+const itemsOf = (text: string) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')

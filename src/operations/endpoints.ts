@@ -1,0 +1,281 @@
+/** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { printableUrl } from '../endpoints/address.ts'
+import {
+  beginResumption,
+  discardRotation,
+  finishRotation,
+  pauseEndpoint,
+  removeEndpointBatch,
+  rotateSecret,
+} from '../endpoints/manage.ts'
+import { addEndpoint, type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
+import { requireVisible } from '../errors.ts'
+import { Type } from '../http/typebox.ts'
+import { Nullable, refuseInput } from '../http/validate.ts'
+import { findAccountDetails } from '../operator/accounts/accounts.ts'
+import { changesBetween } from '../operator/activity.ts'
+import type { Actor } from '../operator/actor.ts'
+import { countText, responseLine } from '../operator/endpoints/endpoint-health.ts'
+import { listAttempts } from '../operator/endpoints/endpoint-history.ts'
+import {
+  type EndpointSummary,
+  findEndpoint,
+  listEndpoints,
+  pageDeliveries,
+  previewDelivery,
+} from '../operator/endpoints/endpoints.ts'
+import { age } from '../operator/format.ts'
+import { startBacklog, startEndpointRetry } from '../operator/jobs/endpoint-backlog.ts'
+import { statement } from '../postgres/statement.ts'
+import { Default, DisplayName, Id, partial, ShortText, Url } from './fields.ts'
+import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
+
+type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
+
+/** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
+const selectEndpoint = statement('select-endpoint-of-organizations')`
+    select p.id, p.name, a.id as "accountId", a.organization_id as "organizationId"
+      from endpoint p join official_account a on a.id = p.channel_oa_id
+     where p.id = $1 and visible(a.organization_id, $2)`
+
+const ENDPOINT: Noun<Endpoint> = {
+  kind: 'endpoint',
+  word: 'endpoint',
+  plural: 'endpoints',
+  find: async (database, { organizationIds }, id) => {
+    const [endpoint] = await database.query<Endpoint>(selectEndpoint, [id, organizationIds])
+    return requireVisible(endpoint, 'endpoint', id)
+  },
+}
+const { read, list, add, change, call } = operationsOf(ENDPOINT)
+
+const SETTINGS = {
+  name: DisplayName,
+  events: {
+    ...Nullable(Type.Array(ShortText, { maxItems: 100 })),
+    ...{ description: 'event types, separated by commas, or `all`; queued events stay', nullWord: 'all' },
+  },
+  replies: Type.Boolean({
+    description: 'receive reply tokens; only one endpoint of an account may have them',
+    not: 'receive no reply tokens',
+  }),
+  allowPrivateNetwork: Type.Boolean({
+    description: 'allow http, and addresses that are not public',
+    not: 'allow only https and public addresses',
+  }),
+}
+const EndpointUrl = Url('https:// URL that receives the webhooks')
+const Format = Type.Enum(['line', 'members'], {
+  description: 'line: events as LINE sends them; members: changes of the audience, by Standard Webhooks',
+})
+
+const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
+
+/**
+ * An endpoint that may reach the private network shows what answers there, by its test. Operators of some organizations must not
+ * look around in the network of the service.
+ */
+function requirePrivateNetwork({ organizationIds }: Actor, field: 'allowPrivateNetwork' | 'url'): void {
+  if (organizationIds !== null)
+    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
+}
+
+export const ENDPOINTS = {
+  list: list({
+    name: 'endpoint.list',
+    does: 'list endpoints',
+    help: 'list endpoints with their backlog and last response, without their secrets',
+    input: { account: Type.Optional(Id('only endpoints of this account')) },
+    run: async ({ database, actor, input: { account = null } }, { after, limit }) => {
+      if (account !== null) await findAccountDetails(database, actor.organizationIds, account)
+      const page = { limit, ...(after === null ? {} : { afterId: after }) }
+      return listEndpoints(database, actor.organizationIds, account, page)
+    },
+    row: (endpoint: EndpointSummary) => ({
+      id: endpoint.id,
+      account: endpoint.accountId,
+      name: endpoint.name || null,
+      format: endpoint.format,
+      events: endpoint.events?.join(',') ?? 'all',
+      replies: endpoint.replies ? 'yes' : 'no',
+      status: endpoint.isRotating ? `${endpoint.status}, rotating` : endpoint.status,
+      pending: countText(endpoint.pending),
+      failed: countText(endpoint.failed),
+      oldest: endpoint.oldestPendingSeconds === null ? null : age(endpoint.oldestPendingSeconds),
+      url: endpoint.url,
+      'last response':
+        endpoint.lastAnswer && responseLine(endpoint.lastAnswer.status, endpoint.lastAnswer.text),
+    }),
+  }),
+
+  show: read({
+    name: 'endpoint.show',
+    does: 'see an endpoint',
+    run: async ({ database, actor, target }) => ({
+      endpoint: await findEndpoint(database, actor.organizationIds, target.id),
+    }),
+  }),
+
+  history: read({
+    name: 'endpoint.history',
+    does: 'see attempts of an endpoint',
+    run: async ({ database, target }) => ({ attempts: await listAttempts(database, target.id) }),
+  }),
+
+  deliveries: read({
+    name: 'endpoint.deliveries',
+    does: 'list deliveries',
+    input: {
+      status: Type.Enum(['pending', 'failed']),
+      dueUs: Type.Optional(Id('of the last delivery of the page before')),
+      after: Type.Optional(Id('the last delivery of the page before')),
+    },
+    run: ({ database, target, input: { status, dueUs = 0n, after } }) =>
+      pageDeliveries(
+        database,
+        target.id,
+        status,
+        after === undefined ? null : { id: after, dueUs },
+        PAGE_SIZE,
+      ),
+  }),
+
+  delivery: read({
+    name: 'endpoint.delivery',
+    does: 'see a delivery',
+    input: { delivery: Id('of the delivery') },
+    run: async ({ database, target, services, input }) => ({
+      request: await previewDelivery(database, target, input.delivery, services.now()),
+    }),
+  }),
+
+  /** Only its result and that of a rotation contain the secret. */
+  add: add({
+    name: 'endpoint.add',
+    does: 'add an endpoint',
+    help: 'add an endpoint and print its id and, for members, its secret, which is not shown again',
+    records: 'endpoint.added',
+    input: {
+      account: Id('id of the account, as `accounts list` shows it'),
+      url: EndpointUrl,
+      format: Default(Format, 'line'),
+      name: Default(SETTINGS.name, ''),
+      events: Default(SETTINGS.events, null),
+      replies: Default(SETTINGS.replies, false),
+      allowPrivateNetwork: Default(SETTINGS.allowPrivateNetwork, false),
+    },
+    run: async ({ database, actor, services, input: { account: accountId, ...settings } }) => {
+      const endpoint = { ...settings, accountId }
+      if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+      const { organizationId } = await findAccountDetails(database, actor.organizationIds, accountId)
+      const result = await addEndpoint(database, endpoint, services.ownUrls())
+      const changes = { url: [null, printableUrl(endpoint.url)], format: [null, endpoint.format] }
+      return { result, changes, target: { id: result.id, organizationId, accountId } }
+    },
+  }),
+
+  /** If the receiver is another one, a job makes the backlog due. If too many jobs run, nothing is changed. */
+  update: change({
+    name: 'endpoint.update',
+    does: 'change an endpoint',
+    help: 'change an endpoint; its backlog is kept and sent to the new URL; the format cannot change',
+    records: 'endpoint.updated',
+    input: partial({ url: EndpointUrl, ...SETTINGS }),
+    run: async ({ database, actor, target, services, input }) => {
+      const { before, after, resumption } = await updateEndpoint(
+        database,
+        target.id,
+        input,
+        services.ownUrls(),
+      )
+      if (after.allowPrivateNetwork) {
+        if (!before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+        if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
+      }
+      const job = resumption && (await startBacklog(database, actor, target, resumption))
+      return { job, changes: changesBetween(printable(before), printable(after)) }
+    },
+  }),
+
+  test: call({
+    name: 'endpoint.test',
+    does: 'test an endpoint',
+    records: 'endpoint.tested',
+    run: async ({ database, target, services }) => {
+      const result = await services.endpointTester.test(database, target.id)
+      return { result, changes: { status: result.response.status } }
+    },
+  }),
+
+  pause: change({
+    name: 'endpoint.pause',
+    does: 'pause an endpoint',
+    help: 'stop sending; what is not sent yet is kept',
+    records: 'endpoint.paused',
+    run: async ({ database, target }) => {
+      await pauseEndpoint(database, target.id)
+    },
+  }),
+
+  /** The endpoint is active at once. A job makes its backlog due. */
+  resume: change({
+    name: 'endpoint.resume',
+    does: 'resume an endpoint',
+    help: 'send again, beginning with what is kept',
+    records: 'endpoint.resumed',
+    status: 'active',
+    run: async ({ database, actor, target }) => ({
+      job: await startBacklog(database, actor, target, await beginResumption(database, target.id)),
+    }),
+  }),
+
+  retry: change({
+    name: 'endpoint.retry',
+    does: 'retry failed deliveries',
+    records: 'endpoint.retried',
+    run: async ({ database, actor, target }) => {
+      const { failed } = await findEndpoint(database, actor.organizationIds, target.id)
+      return { job: await startEndpointRetry(database, actor, target, failed) }
+    },
+  }),
+
+  rotate: change({
+    name: 'endpoint.rotate',
+    does: 'rotate a secret',
+    records: 'endpoint.rotated',
+    run: async ({ database, target }) => ({
+      result: { secret: await rotateSecret(database, target.id) },
+      changes: { secret: 'replaced' },
+    }),
+  }),
+
+  finishRotation: change({
+    name: 'endpoint.finish-rotation',
+    does: 'delete a previous secret',
+    records: 'endpoint.rotation_finished',
+    run: async ({ database, target }) => {
+      await finishRotation(database, target.id)
+    },
+  }),
+
+  discardRotation: change({
+    name: 'endpoint.discard-rotation',
+    does: 'discard a new secret',
+    records: 'endpoint.rotation_discarded',
+    run: async ({ database, target }) => {
+      await discardRotation(database, target.id)
+    },
+  }),
+
+  /** Deletes a batch of unsent deliveries, and with the last one the endpoint. */
+  remove: change({
+    name: 'endpoint.remove',
+    does: 'remove an endpoint',
+    records: 'endpoint.removed',
+    run: async ({ database, target }) => {
+      const result = await removeEndpointBatch(database, target.id)
+      return { result, changes: result.isLast ? { name: [target.name, null] } : null }
+    },
+  }),
+}

@@ -1,0 +1,53 @@
+/**
+ * The fields of an operation's input. Beside the keywords of JSON Schema, `nullWord` is the word for null on the command line, `not`
+ * describes the option --no-x, and the value of a `secret` may be read from standard input.
+ */
+import { AppError } from '../errors.ts'
+import { INT64_MAX } from '../http/path-id.ts'
+import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
+import { checker, StorableText } from '../http/validate.ts'
+
+export type Fields = Record<string, TSchema>
+
+export const objectOf = <F extends Fields>(fields: F) => Type.Object(fields, { additionalProperties: false })
+
+/** An id, which is a text in JSON and a bigint for the operation. */
+export const Id = (description: string) =>
+  Type.Unsafe<bigint>({ type: 'string', pattern: '^\\d{1,19}$', isId: true, description })
+export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
+export const DisplayName = StorableText({ maxLength: 256, description: 'display name' })
+/** Longer URLs are refused by common servers. */
+export const Url = (description: string) => StorableText({ minLength: 1, maxLength: 2_048, description })
+
+/** A field that may be omitted. */
+export const Default = <T extends TSchema>(schema: T, value: Static<T>) =>
+  Object.assign(Type.Optional(schema), { default: value }) as unknown as T
+
+/** Fields that may be omitted: what is omitted does not change. */
+export const partial = <F extends Fields>(fields: F) =>
+  Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Type.Optional(schema)])) as {
+    [N in keyof F]: TOptional<F[N]>
+  }
+
+/** Validates, adds defaults, and makes bigints of ids. */
+export function checkerOf(fields: Fields): (input: unknown) => object {
+  const check = checker(objectOf(fields)) as (input: unknown) => Record<string, unknown>
+  return (input) => {
+    const given = check(input)
+    const checked: Record<string, unknown> = { ...given }
+    for (const [name, schema] of Object.entries(fields) as Array<
+      [string, { default?: unknown; isId?: true }]
+    >) {
+      if (given[name] === undefined && schema.default !== undefined) checked[name] = schema.default
+      if (schema.isId && typeof given[name] === 'string') checked[name] = idOf(given[name])
+    }
+    return checked
+  }
+}
+
+/** Throws `unknown_item` for an id beyond int64. */
+function idOf(text: string): bigint {
+  const id = BigInt(text)
+  if (id > INT64_MAX) throw new AppError('unknown_item')
+  return id
+}

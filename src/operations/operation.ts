@@ -1,0 +1,202 @@
+/**
+ * What an operation is: who may run it, what it takes, and what it does. One definition serves the console (console/operation-routes.ts),
+ * the command line (cli/operation-commands.ts), docs/roles.md and the tests that try each operation as each role.
+ */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import type { EndpointTester } from '../endpoints/test-delivery.ts'
+import type { Static } from '../http/typebox.ts'
+import { type Action, type Changes, type ObjectKind, recordActivity } from '../operator/activity.ts'
+import type { Actor, Role } from '../operator/actor.ts'
+import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { checkerOf, type Fields, type objectOf } from './fields.ts'
+
+/** What an operation is about. */
+export interface Target {
+  id: bigint
+  /** null: it concerns no single organization */
+  organizationId: OrganizationId | null
+  accountId?: AccountId | null
+}
+
+export interface Noun<T extends Target = Target> {
+  kind: ObjectKind
+  /** in sentences */
+  word: string
+  /** its path in the console, and its group of commands */
+  plural: string
+  /** Throws NotVisible for what does not exist, and for what the actor does not see. */
+  find: (database: Queryable, actor: Actor, id: bigint) => Promise<T>
+}
+
+/** What the process offers to operations, as its configuration says. */
+export interface Services {
+  now: () => number
+  endpointTester: EndpointTester
+  /** base URLs of this service's API, where an endpoint would be a loop */
+  ownUrls: () => URL[]
+}
+
+/** Rows of a page, in the console. */
+export const PAGE_SIZE = 50
+
+export interface Page {
+  /** the id after which the page begins; null: the first page */
+  after: bigint | null
+  limit: number
+}
+
+interface Context<D, T, F extends Fields> {
+  database: D
+  actor: Actor
+  target: T
+  input: Static<ReturnType<typeof objectOf<F>>>
+  services: Services
+}
+
+export interface Outcome<R> {
+  /** undefined: nothing to return */
+  result?: R
+  /** for the activity log; null: nothing is recorded yet */
+  changes?: Changes | null
+  /** a job that was started: the work goes on */
+  job?: bigint | null
+}
+
+interface Described<F extends Fields> {
+  /** `endpoint.pause` is POST /api/endpoints/:id/pause and `endpoints pause <id>`: see routeOf */
+  name: string
+  /** by default, viewers read and managers change */
+  role?: Role
+  /** for docs/roles.md */
+  does: string
+  /** of the command; without it, the command is written apart, or there is none */
+  help?: string
+  input?: F
+}
+
+interface Reading<T, F extends Fields, R> extends Described<F> {
+  run: (context: Context<Queryable, T, F>, page: Page) => Promise<R>
+}
+
+interface Recorded {
+  records: Action
+  /** the new state, as the command prints it; by default, the end of `records` */
+  status?: string
+}
+
+interface Addition<F extends Fields, R> extends Described<F>, Recorded {
+  /** @returns `target`: what was added */
+  run: (context: Context<Queryable, null, F>) => Promise<Outcome<R> & { target: Target }>
+}
+
+interface Change<D, T, F extends Fields, R> extends Described<F>, Recorded {
+  run: (context: Context<D, T, F>) => Promise<Outcome<R> | undefined>
+}
+
+export interface Operation<R = unknown> extends Required<Omit<Described<Fields>, 'help'>> {
+  way: 'read' | 'list' | 'add' | 'change' | 'call'
+  noun: Noun
+  /** An addition has none, and neither has the list of a noun. */
+  hasTarget: boolean
+  help: string | null
+  records: Action | null
+  status: string
+  /** of a list: what the command prints of an item in a table */
+  row: (item: never) => object
+  /** of a list: it is short, and has no pages */
+  isWhole: boolean
+  /** Validates input whose ids are texts. Throws `invalid_input`, and `unknown_item` for an id that is no int64. */
+  check: (input: unknown) => object
+  run: (context: never, page: Page) => Promise<unknown>
+  /** only for types: what it returns */
+  result?: R
+}
+
+/** The functions that define the operations of a noun. */
+export function operationsOf<T extends Target>(noun: Noun<T>) {
+  type None = Record<never, never>
+  type Given = Described<Fields> & Partial<Recorded> & { run: unknown }
+  const define = <R>(way: Operation['way'], given: Given): Operation<R> => {
+    const { name, records = null, input = {} } = given
+    return {
+      ...{
+        role: way === 'read' || way === 'list' ? 'viewer' : 'manager',
+        help: null,
+        row: (item: object) => item,
+        isWhole: false,
+      },
+      ...{ ...given, way, noun, records, input, check: checkerOf(input) },
+      hasTarget: way !== 'add' && !name.endsWith('.list'),
+      status: given.status ?? records?.split('.')[1] ?? '',
+    } as Operation<R>
+  }
+  return {
+    read: <R, F extends Fields = None>(given: Reading<T, F, R>) => define<R>('read', given),
+
+    /** Reads one row more than the limit of the page if another page follows. */
+    list: <R extends { id: bigint }, F extends Fields = None>(
+      given: Reading<T, F, R[]> & { row?: (item: R) => object; isWhole?: boolean },
+    ) => define<R[]>('list', given),
+
+    /** A change that has no target before. */
+    add: <R, F extends Fields = None>(given: Addition<F, R>) => define<R>('add', given),
+
+    /** Works in one transaction, which also writes the row of the activity log. */
+    change: <R = undefined, F extends Fields = None>(given: Change<Queryable, T, F, R>) =>
+      define<R>('change', given),
+
+    /** Asks another server, so it works outside of a transaction, and is recorded when it has ended. */
+    call: <R, F extends Fields = None>(given: Change<Transactions, T, F, R>) => define<R>('call', given),
+  }
+}
+
+const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
+
+export interface Call {
+  database: Transactions
+  actor: Actor
+  services: Services
+  /** of the target */
+  id?: bigint | null
+  /** checked by `check` */
+  input?: object
+  page?: Page
+}
+
+/** Runs an operation for an actor who has its role. Throws NotVisible for a target that the actor does not see. */
+export async function perform<R>(operation: Operation<R>, call: Call): Promise<Outcome<R>> {
+  const { way, noun, hasTarget, run } = operation
+  const { database, actor, id = null, input = {}, services, page = FIRST_PAGE } = call
+  const runOn = async (queryable: Queryable): Promise<Outcome<R>> => {
+    const target = hasTarget && id !== null ? await noun.find(queryable, actor, id) : null
+    const returned = await run({ database: queryable, actor, target, input, services } as never, page)
+    if (way === 'read' || way === 'list') return { result: returned as R }
+    const outcome: Outcome<R> & { target?: Target } = returned ?? {}
+    await record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
+    return outcome
+  }
+  return way === 'add' || way === 'change' ? transactionWithFreeIds(database, runOn) : runOn(database)
+}
+
+async function record(
+  database: Queryable,
+  { noun, records, name }: Operation,
+  actor: Actor,
+  target: Target | null,
+  changes: Changes | null = {},
+): Promise<void> {
+  if (changes === null) return
+  if (target === null || records === null) throw new Error(`${name} does not say what it has changed`)
+  const { id, organizationId, accountId = null } = target
+  const object = { kind: noun.kind, id }
+  await recordActivity(database, actor, { action: records, object, organizationId, accountId, changes })
+}
+
+/** The route in the console. The verbs `list`, `show` and `add` are not part of the path. */
+export function routeOf({ name, way, hasTarget, noun }: Operation): { method: 'GET' | 'POST'; path: string } {
+  const verb = name.slice(name.indexOf('.') + 1)
+  const rest = ['list', 'show', 'add'].includes(verb) ? '' : `/${verb}`
+  const method = way === 'read' || way === 'list' ? 'GET' : 'POST'
+  return { method, path: `/${noun.plural}${hasTarget ? '/:id' : ''}${rest}` }
+}

@@ -1,0 +1,110 @@
+/** The organizations that own official accounts. */
+import { addOrganization } from '../accounts/provisioning.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { refuseInput, StorableText } from '../http/validate.ts'
+import {
+  findOrganizationContents,
+  listOrganizations,
+  removeOrganization,
+} from '../operator/accounts/organizations.ts'
+import { statement } from '../postgres/statement.ts'
+import { type Noun, operationsOf } from './operation.ts'
+
+type Organization = { id: bigint; organizationId: bigint; name: string }
+
+/** $1 organization id bigint, $2 organization ids bigint[], null: all */
+const lockOrganization = statement('lock-organization-for-rename')`
+    select name from organization
+     where id = $1 and visible(id, $2)
+       for no key update`
+
+/** $1 organization id bigint, $2 name text */
+const updateName = statement('rename-organization')`
+    update organization set name = $2 where id = $1`
+
+const ORGANIZATION: Noun<Organization> = {
+  ...{ kind: 'organization', word: 'organization', plural: 'organizations' },
+  find: async (database, { organizationIds }, id) => {
+    const [locked] = await database.query<{ name: string }>(lockOrganization, [id, organizationIds])
+    return { ...requireVisible(locked, 'organization', id), id, organizationId: id }
+  },
+}
+const { read, list, add, change } = operationsOf(ORGANIZATION)
+
+const NAME = { name: StorableText({ minLength: 1, maxLength: 256, description: 'display name' }) }
+
+const trimmed = (name: string): string =>
+  name.trim() === '' ? refuseInput('name', 'must not be empty') : name.trim()
+
+export const ORGANIZATIONS = {
+  list: list({
+    name: 'organization.list',
+    does: 'list organizations',
+    help: 'list all organizations',
+    isWhole: true,
+    run: ({ database, actor }) => listOrganizations(database, actor.organizationIds),
+  }),
+
+  add: add({
+    name: 'organization.add',
+    role: 'owner',
+    does: 'add an organization',
+    help: 'add an organization',
+    records: 'organization.added',
+    input: NAME,
+    run: async ({ database, actor, input }) => {
+      // Others would not see the new one.
+      if (actor.organizationIds !== null)
+        throw new AppError('forbidden', { message: 'Only an owner of all organizations can add one' })
+      const name = trimmed(input.name)
+      const id = await addOrganization(database, name)
+      return { result: { id }, target: { id, organizationId: id }, changes: { name: [null, name] } }
+    },
+  }),
+
+  rename: change({
+    name: 'organization.rename',
+    role: 'owner',
+    does: 'rename an organization',
+    help: 'rename an organization',
+    records: 'organization.updated',
+    input: NAME,
+    run: async ({ database, target, input }) => {
+      const name = trimmed(input.name)
+      if (name === target.name) return { result: { name }, changes: null }
+      await database.query(updateName, [target.id, name])
+      return { result: { name }, changes: { name: [target.name, name] } }
+    },
+  }),
+
+  contents: read({
+    name: 'organization.contents',
+    role: 'owner',
+    does: 'see what a removal deletes',
+    run: ({ database, actor, target }) =>
+      findOrganizationContents(database, actor.organizationIds, target.id),
+  }),
+
+  /** The console sends the name that the operator typed. */
+  remove: change({
+    name: 'organization.remove',
+    role: 'owner',
+    does: 'remove an organization',
+    records: 'organization.removed',
+    input: NAME,
+    run: async ({ database, actor, target: { id, name }, input }) => {
+      requireTyped(input.name, name)
+      const result = await removeOrganization(database, actor.organizationIds, id)
+      if (result.accounts > 0)
+        throw new AppError('invalid_input', {
+          message: `organization ${id} still has accounts: ${result.accounts}. Remove each of them first.`,
+        })
+      return { result, changes: { name: [name, null] } }
+    },
+  }),
+}
+
+/** Refuses a removal unless the operator typed the name. */
+export function requireTyped(typed: string, name: string): void {
+  if (typed.trim() !== name.trim()) refuseInput('name', 'is not the name of what would be removed')
+}
