@@ -10,6 +10,7 @@ import { addSignedIn, Operator, startConsole } from './support/console.ts'
 import { type Objects, ROUTES, routesOf } from './support/console-routes.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
+import { addObjects } from './support/objects.ts'
 import { setUpService } from './support/service.ts'
 import { loadStatements } from './support/statements.ts'
 
@@ -22,75 +23,11 @@ const MARK = 'Strangers'
 
 /** Only the request of the other organization is searched. */
 const REQUEST_ID = randomUUID()
-const requestIdOf = (mark: string) => (mark === MARK ? REQUEST_ID : randomUUID())
-
-async function one(text: string, values: unknown[]): Promise<string> {
-  const [row] = await load<{ id: bigint }>(database, text, values)
-  return String(row?.id)
-}
-
-/** Gives a tenant an object of each kind. */
-async function fill(tenant: Tenant, mark: string): Promise<Objects> {
-  const { accountId, organizationId } = tenant
-  const account = [accountId]
-  await load(database, `update organization set name = $2 where id = $1`, [organizationId, mark])
-  await load(database, `update official_account set name = $2 where id = $1`, [accountId, mark])
-  await service.deliver(tenant, [lineEvent('follow', `U-${mark}`)])
-  await load(database, `update audience_member set display_name = $2 where channel_oa_id = $1`, [
-    accountId,
+const fill = (tenant: Tenant, mark: string) =>
+  addObjects({ database, service, url }, tenant, {
     mark,
-  ])
-  await load(
-    database,
-    `insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
-     values ($1, 'line', 'message', $2, now(), $3, '{}')`,
-    [accountId, randomUUID(), mark],
-  )
-  const endpoint = await one(
-    `insert into endpoint (channel_oa_id, name, url, format) values ($1, $2, 'https://' || $2 || '.example/', 'members') returning id`,
-    [accountId, mark],
-  )
-  await load(
-    database,
-    `update api_client set name = $2 where id = (select api_client_id from api_key where channel_oa_id = $1)`,
-    [accountId, mark],
-  )
-  const operator = await addSignedIn(
-    { url, database },
-    { email: `somebody@${mark.toLowerCase()}.example`, role: 'viewer', organizationIds: [organizationId] },
-  )
-  await load(
-    database,
-    `insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id, operator_id, request_id)
-     values ('operator', $2, 'account.updated', $1, $3::bigint, 'account', $3::bigint::text, $4, $5)`,
-    [organizationId, mark, accountId, operator.id, requestIdOf(mark)],
-  )
-  return {
-    organization: String(organizationId),
-    account: String(accountId),
-    userId: `U-${mark}`,
-    member: await one(`select id from audience_member where channel_oa_id = $1`, account),
-    endpoint,
-    delivery: await one(
-      `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, created_at) values ($1, $2, 'account.verified', now()) returning id`,
-      [accountId, endpoint],
-    ),
-    client: await one(`select api_client_id as id from api_key where channel_oa_id = $1`, account),
-    key: await one(`select id from api_key where channel_oa_id = $1`, account),
-    event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),
-    operator: String(operator.id),
-    channel: await one(
-      `insert into notification_channel (organization_id, name, format, target)
-       values ($1, $2, 'email', $2 || '@example.com') returning id`,
-      [organizationId, mark],
-    ),
-    job: await one(
-      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
-       values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
-      [accountId, organizationId, mark],
-    ),
-  }
-}
+    requestId: mark === MARK ? REQUEST_ID : randomUUID(),
+  })
 
 /** Every row that belongs to the other organization, except its hourly counts, which the service writes seconds after a delivery. */
 async function rowsOfStrangers(): Promise<string> {

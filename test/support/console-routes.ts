@@ -51,7 +51,7 @@ const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
 })
 
 /** Input that each operation needs, about objects of one organization. */
-const INPUTS: Record<string, (of: Objects) => object> = {
+export const INPUTS: Record<string, (of: Objects) => object> = {
   'organization.add': () => ({ name: 'taken' }),
   'organization.rename': () => ({ name: 'taken' }),
   'organization.remove': () => ({ name: 'Strangers' }),

@@ -1,0 +1,121 @@
+/** What holds for every operation that changes something: one row of the activity log, and none after a rollback. */
+import { describe, expect, it } from 'vitest'
+import { OPERATIONS } from '../src/operations/all.ts'
+import type { Operation } from '../src/operations/operation.ts'
+import type { Transactions } from '../src/postgres/statement.ts'
+import { signedIn, startConsole } from './support/console.ts'
+import { INPUTS, type Objects } from './support/console-routes.ts'
+import { addTenant } from './support/database.ts'
+import { load } from './support/load.ts'
+import { addObjects } from './support/objects.ts'
+import { runOperation } from './support/operations.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service } = await setUpService()
+const { url } = await startConsole(database)
+
+const MARK = 'Strangers'
+const CHANGES = OPERATIONS.filter(({ records }) => records !== null)
+
+/** What makes an operation possible. */
+const BEFORE: Record<string, string> = {
+  'client.finish-rotation': 'client.rotate',
+  'client.discard-rotation': 'client.rotate',
+  'endpoint.finish-rotation': 'endpoint.rotate',
+  'endpoint.discard-rotation': 'endpoint.rotate',
+  'operator.enable': 'operator.disable',
+}
+/** Its row says that a job was started: the job writes the other one. */
+const STARTS_JOB = 'account.followers'
+
+const operationOf = (name: string) => OPERATIONS.find((operation) => operation.name === name) as Operation
+
+/** Returns the rows of the activity log that `work` writes. */
+async function rowsOf(work: () => Promise<unknown>) {
+  const [last] = await load<{ id: bigint }>(database, 'select coalesce(max(id), 0) as id from activity')
+  await work()
+  return load(
+    database,
+    `select action, actor_kind, object_kind, object_id, organization_id, changes from activity where id > $1`,
+    [last?.id],
+  )
+}
+
+/** A database whose transactions fail at their end, as if the connection was lost. */
+const failing = (broken: Transactions): Transactions => ({
+  ...broken,
+  transaction: (work) =>
+    database.transaction(async (transaction) => {
+      await work(transaction)
+      throw new Error('a fault')
+    }),
+})
+
+async function prepare(operation: Operation) {
+  const tenant = await addTenant(database)
+  const objects = await addObjects({ database, service, url }, tenant, {
+    mark: `${MARK}${tenant.accountId}`,
+  })
+  await load(database, 'update official_account set name = $2 where id = $1', [tenant.accountId, MARK])
+  const word = operation.noun.word as keyof Objects
+  if (word === 'organization') objects.organization = await emptyOrganization()
+  const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
+  const services = { ownUrls: () => [], endpointTester }
+  const run = ({ name, hasTarget }: Operation, on: Transactions = database) =>
+    runOperation(on, operationOf(name), {
+      ...{ services, input: INPUTS[name]?.(objects) ?? {} },
+      ...(hasTarget && { id: BigInt(objects[word]) }),
+    })
+  const before = BEFORE[operation.name]
+  if (before !== undefined) await run(operationOf(before))
+  return { objects, word, run }
+}
+
+async function emptyOrganization(): Promise<string> {
+  const [added] = await load<{ id: bigint }>(
+    database,
+    'insert into organization (name) values ($1) returning id',
+    [MARK],
+  )
+  return String(added?.id)
+}
+
+describe.each(CHANGES.map((operation) => [operation.name, operation] as const))('%s', (_, operation) => {
+  it('writes one row, and none if it fails', async () => {
+    const { objects, word, run } = await prepare(operation)
+    if (operation.way !== 'call')
+      expect(
+        await rowsOf(() => expect(run(operation, failing(database))).rejects.toThrow('a fault')),
+      ).toEqual([])
+    const rows = await rowsOf(() => run(operation))
+    const row = rows.find(({ object_kind }) => object_kind === operation.noun.kind)
+    // A client may be added with its first key.
+    expect(rows.filter((each) => each !== row && each.action !== 'key.added')).toEqual([])
+    expect(row).toMatchObject({
+      action: operation.name === STARTS_JOB ? 'job.started' : operation.records,
+      actor_kind: 'command',
+      object_kind: operation.noun.kind,
+      object_id: operation.hasTarget ? objects[word] : expect.stringMatching(/^\d+$/),
+    })
+    expect(JSON.stringify(row?.changes)).not.toMatch(/whsec_|secret_/)
+  })
+})
+
+it('a replay and a resend, which count before they start, write one row each', async () => {
+  const operator = await signedIn(url)
+  const { accountId } = await addTenant(database)
+  const add = async (format: string) => {
+    const settings = { account: String(accountId), url: 'https://tool.example/', format }
+    return (await operator.post('/api/endpoints', settings)).json.id
+  }
+  const [line, members] = [await add('line'), await add('members')]
+  const replay = { from: '2020-01-01', to: '2020-01-02' }
+  const rows = await rowsOf(async () => {
+    expect((await operator.post(`/api/endpoints/${line}/replay`, replay)).status).toBe(202)
+    expect((await operator.post(`/api/endpoints/${members}/resend`, { filters: {} })).status).toBe(202)
+  })
+  expect(rows).toMatchObject([
+    { action: 'endpoint.replayed', object_id: line, actor_kind: 'token' },
+    { action: 'endpoint.resent', object_id: members, actor_kind: 'token' },
+  ])
+})
