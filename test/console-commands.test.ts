@@ -133,7 +133,7 @@ const PLACES: Record<string, Place> = {
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },
   'events export': { page: '/accounts/:id', route: ['GET', '/api/accounts/:account/events/export'] },
-  'events retry': { page: '/events', route: ['POST', '/api/events/retry'] },
+  'events retry': { page: '/events', route: ['POST', '/api/events/:id/retry'] },
 }
 
 const program = await createProgram(() => true)

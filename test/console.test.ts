@@ -199,7 +199,7 @@ describe('events that could not be applied', () => {
     const { json } = await operator.get(`/api/events?account=${other.accountId}`)
     expect(json.events).toHaveLength(50)
     expect(json.events[0]).toMatchObject({ id: curable, failure: 'was broken once', accountName: 'test' })
-    const second = await operator.get(`/api/events?account=${other.accountId}&before=${json.next}`)
+    const second = await operator.get(`/api/events?account=${other.accountId}&after=${json.next}`)
     expect(second.json.events).toHaveLength(21)
     expect(second.json.next).toBeNull()
     const failure = encodeURIComponent('reason "a" <b>')
@@ -214,7 +214,7 @@ describe('events that could not be applied', () => {
     const shown = await operator.get(`/api/events/${curable}`)
     expect(shown.json.event).toMatchObject({ id: curable, payload })
 
-    const { status, json: started } = await operator.post('/api/events/retry', {
+    const { status, json: started } = await operator.post('/api/events/retry-all', {
       account: String(other.accountId),
     })
     expect([status, started.job.total]).toEqual([202, '71'])
@@ -366,7 +366,7 @@ it.each([
   [`${accountPath}/members?cursor=AAAA`, undefined],
   ['/api/clients', { name: 7 }],
   ['/api/clients', { name: 'a\u0000b' }],
-  ['/api/events/retry', []],
+  ['/api/events/retry-all', []],
 ])('refuses invalid input: %s %j', async (path, body) => {
   const { status, json } = await (body === undefined ? operator.get(path) : operator.post(path, body))
   expect(status).toBe(400)

@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
+import { EVENTS } from '../operations/events.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import {
-  findEvent,
   findFailedEventIds,
   listEvents,
   listUnappliedEvents,
@@ -15,7 +15,8 @@ import { EXPORT_SOURCES } from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type EventExportOptions, exportEvents } from './export-events-command.ts'
 import { between, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
-import { io, printError, printMany, printOne } from './io.ts'
+import { io, type Printable, printError, printMany, printOne } from './io.ts'
+import { addOperation, performHere } from './operation-commands.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -52,12 +53,11 @@ export function eventsCommand(program: Command): void {
       printMany(events, json === true)
     })
 
-  withJson(group.command('show'))
+  addOperation(group, EVENTS.show)
     .description('show one event with its content as received')
-    .argument('<id>', 'id of the event, as `events list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const event = await onDatabase((database) => findEvent(database, ALL_ORGANIZATIONS, id))
-      printOne(event, json === true)
+      const { result } = await onDatabase((database) => performHere(database, EVENTS.show, { id }))
+      printOne(result?.event as Printable, json === true)
     })
 
   exportCommand(group)

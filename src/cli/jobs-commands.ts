@@ -2,10 +2,12 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
+import { JOBS } from '../operations/jobs.ts'
 import { commandActor } from '../operator/actor.ts'
-import { cancelJob, findJob, type JobSummary, listJobs } from '../operator/jobs/job.ts'
-import { between, notFound, onDatabase, parseId, withJson } from './input.ts'
+import { type JobSummary, listJobs } from '../operator/jobs/job.ts'
+import { between, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printJson, printMany, printOne } from './io.ts'
+import { addOperation, performHere } from './operation-commands.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 10_000
@@ -24,29 +26,22 @@ export function jobsCommand(program: Command): void {
       else printMany(jobs.map(jobRow), false)
     })
 
-  withJson(group.command('show'))
+  addOperation(group, JOBS.show)
     .description('show a task with its parameters and results')
-    .argument('<id>', 'id of the task, as `jobs list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const job = await onDatabase((database) => findJob(database, commandActor(), id))
-      if (job === null) throw notFound('job', id)
+      const { result } = await onDatabase((database) => performHere(database, JOBS.show, { id }))
+      const { job } = result as { job: JobSummary }
       if (json) printJson(job)
       else printOne(jobDetails(job), false)
     })
 
-  withJson(group.command('cancel'))
+  addOperation(group, JOBS.cancel)
     .description('end a task; what it has done stays, and deliveries that wait are deleted')
-    .argument('<id>', 'id of the task, as `jobs list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const actor = commandActor()
-      const job = await onDatabase(async (database) => {
-        const found = await findJob(database, actor, id)
-        if (found === null) throw notFound('job', id)
-        const isCancelled = await database.transaction((transaction) => cancelJob(transaction, actor, id))
-        if (!isCancelled) throw new FatalError(`job ${id} has already ended: it is ${found.status}.`)
-        return found
-      })
-      printOne({ id: job.id, status: 'cancelled' }, json === true)
+      const { result } = await onDatabase((database) => performHere(database, JOBS.cancel, { id }))
+      if (!result?.isCancelled)
+        throw new FatalError(`job ${id} has already ended: it is ${result?.job.status}.`)
+      printOne({ id, status: 'cancelled' }, json === true)
     })
 }
 

@@ -1,12 +1,21 @@
 import { ACCOUNTS } from './accounts.ts'
 import { CLIENTS } from './clients.ts'
 import { ENDPOINTS } from './endpoints.ts'
+import { EVENTS } from './events.ts'
+import { JOBS } from './jobs.ts'
 import { KEYS } from './keys.ts'
 import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
 import { ORGANIZATIONS } from './organizations.ts'
 
 /** Every operation, in the order of docs/roles.md. */
-export const OPERATIONS = [ORGANIZATIONS, ACCOUNTS, ENDPOINTS, CLIENTS, KEYS, OPERATORS].flatMap(
-  (operations): Operation[] => Object.values(operations),
-)
+export const OPERATIONS = [
+  ORGANIZATIONS,
+  ACCOUNTS,
+  ENDPOINTS,
+  CLIENTS,
+  KEYS,
+  EVENTS,
+  JOBS,
+  OPERATORS,
+].flatMap((operations): Operation[] => Object.values(operations))

@@ -72,6 +72,8 @@ interface Described<F extends Fields> {
   does: string
   /** of the command; without it, the command is written apart, or there is none */
   help?: string
+  /** It has no target, as lists and additions. */
+  isOfAll?: boolean
   input?: F
 }
 
@@ -94,10 +96,9 @@ interface Change<D, T, F extends Fields, R> extends Described<F>, Recorded {
   run: (context: Context<D, T, F>) => Promise<Outcome<R> | undefined>
 }
 
-export interface Operation<R = unknown> extends Required<Omit<Described<Fields>, 'help'>> {
+export interface Operation<R = unknown> extends Required<Omit<Described<Fields>, 'help' | 'isOfAll'>> {
   way: 'read' | 'list' | 'add' | 'change' | 'call'
   noun: Noun
-  /** An addition has none, and neither has the list of a noun. */
   hasTarget: boolean
   help: string | null
   records: Action | null
@@ -127,7 +128,7 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
         isWhole: false,
       },
       ...{ ...given, way, noun, records, input, check: checkerOf(input) },
-      hasTarget: way !== 'add' && !name.endsWith('.list'),
+      hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
     } as Operation<R>
   }
@@ -155,6 +156,8 @@ const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
 
 export interface Call {
   database: Transactions
+  /** for reads without a target, which a replica may serve */
+  reads?: Queryable
   actor: Actor
   services: Services
   /** of the target */
@@ -167,7 +170,7 @@ export interface Call {
 /** Runs an operation for an actor who has its role. Throws NotVisible for a target that the actor does not see. */
 export async function perform<R>(operation: Operation<R>, call: Call): Promise<Outcome<R>> {
   const { way, noun, hasTarget, run } = operation
-  const { database, actor, id = null, input = {}, services, page = FIRST_PAGE } = call
+  const { database, reads = database, actor, id = null, input = {}, services, page = FIRST_PAGE } = call
   const runOn = async (queryable: Queryable): Promise<Outcome<R>> => {
     const target = hasTarget && id !== null ? await noun.find(queryable, actor, id) : null
     const returned = await run({ database: queryable, actor, target, input, services } as never, page)
@@ -176,7 +179,8 @@ export async function perform<R>(operation: Operation<R>, call: Call): Promise<O
     await record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
     return outcome
   }
-  return way === 'add' || way === 'change' ? transactionWithFreeIds(database, runOn) : runOn(database)
+  if (way === 'add' || way === 'change') return transactionWithFreeIds(database, runOn)
+  return runOn(hasTarget ? database : reads)
 }
 
 async function record(

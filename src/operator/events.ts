@@ -229,14 +229,14 @@ export function recordRetry(
   database: Queryable,
   actor: Actor,
   ids: bigint[],
-  of: { id: AccountId; organizationId: OrganizationId } | null,
+  of: { accountId: AccountId; organizationId: OrganizationId | null } | null,
 ): Promise<void> {
   const [id = null] = ids.length === 1 ? ids : []
   return recordActivity(database, actor, {
     action: 'events.retried',
     object: { kind: 'event', id },
     organizationId: of?.organizationId ?? null,
-    accountId: of?.id ?? null,
+    accountId: of?.accountId ?? null,
     changes: { events: ids.length },
   })
 }

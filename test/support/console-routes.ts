@@ -61,6 +61,9 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'endpoint.delivery': ({ delivery }) => ({ delivery }),
   'endpoint.add': ({ account }) => ({ account, url: 'https://taken.example/hook' }),
   'endpoint.update': () => ({ name: 'taken' }),
+  'event.list': ({ account }) => ({ account }),
+  'event.reasons': ({ account }) => ({ account }),
+  'event.retry-all': ({ account }) => ({ account }),
   'client.add': ({ account }) => ({ name: 'x', account }),
   'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
@@ -72,7 +75,11 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
 }
 
 /** A foreign organization is a fault of the input; nobody of one organization adds another one. */
-const REFUSED: Record<string, RouteAccess['foreign']> = { 'operator.add': 400, 'organization.add': 403 }
+const REFUSED: Record<string, RouteAccess['foreign']> = {
+  'operator.add': 400,
+  'organization.add': 403,
+  'endpoint.list': 404,
+}
 
 const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
   const { method, path } = routeOf(operation)
@@ -83,8 +90,8 @@ const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
     if (method === 'POST') return { path: target, body: input }
     return { path: input ? `${target}?${new URLSearchParams(input as Record<string, string>)}` : target }
   }
-  const isFiltered = way === 'list' && !hasTarget && INPUTS[name] === undefined
-  const foreign = isFiltered ? 'filtered' : (REFUSED[name] ?? 404)
+  const isFiltered = !hasTarget && (way === 'list' || way === 'read')
+  const foreign = REFUSED[name] ?? (isFiltered ? 'filtered' : 404)
   return [`${method} ${path.replace(':id', ':')}`, { role, does, request, foreign }]
 })
 
@@ -146,30 +153,11 @@ export const ROUTES: Record<string, RouteAccess> = {
     path: `/accounts/${of.account}/people/erase`,
     body: { userId: of.userId, accounts: [of.account] },
   })),
-  'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
-  'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
-  'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
   'GET /accounts/:/audience/count': viewer('count members that match', ofAccount('/audience/count')),
   'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
     ...ofAccount('/audience/tag')(of),
     body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
   })),
-  'POST /events/retry': manager('retry all events that match', (of) => ({
-    path: '/events/retry',
-    body: { account: of.account },
-  })),
-  'GET /events': viewer(
-    'list events that were not applied',
-    (of) => ({ path: `/events?account=${of.account}` }),
-    'filtered',
-  ),
-  'GET /events/reasons': viewer(
-    'count events by reason',
-    (of) => ({ path: `/events/reasons?account=${of.account}` }),
-    'filtered',
-  ),
-  'GET /events/:': viewer('see an event', (of) => ({ path: `/events/${of.event}` })),
-  'POST /events/:/retry': manager('retry an event', (of) => ({ path: `/events/${of.event}/retry` })),
   'POST /endpoints/:/replay/count': manager(
     'count events of a time range',
     ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),

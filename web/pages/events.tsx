@@ -29,9 +29,9 @@ export function EventsPage() {
   const [isRetrying, setRetrying] = useState(false)
   const filter = queryOf({ account, failure })
   const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
+    (after: string | null, signal: AbortSignal) =>
       get<{ events: Event[]; next: string | null }>(
-        `/api/events${queryOf({ account, failure, before })}`,
+        `/api/events${queryOf({ account, failure, after })}`,
         signal,
       ).then(({ events, next }) => ({ items: events, next })),
     [account, failure],
@@ -151,7 +151,7 @@ function RetryAll({
   const retry = () =>
     run(async () => {
       const filter = { ...(account && { account }), ...(failure && { failure }) }
-      setTask((await post<{ job: Task }>('/api/events/retry', filter)).job)
+      setTask((await post<{ job: Task }>('/api/events/retry-all', filter)).job)
     })
   return (
     <Dialog title={t.events.retryTitle} onClose={onClose}>

@@ -17,8 +17,8 @@ const REFRESH_MS = 2_000
 export function TasksPage() {
   const { t } = useLocalized()
   const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
-      get<{ jobs: Task[]; next: string | null }>(`/api/jobs${queryOf({ before })}`, signal).then(
+    (after: string | null, signal: AbortSignal) =>
+      get<{ jobs: Task[]; next: string | null }>(`/api/jobs${queryOf({ after })}`, signal).then(
         ({ jobs, next }) => ({ items: jobs, next }),
       ),
     [],

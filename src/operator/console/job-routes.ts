@@ -7,30 +7,25 @@ import { CSV, memberLines, NDJSON } from '../../audience/stream.ts'
 import { TAGS_MAX } from '../../audience/update.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
-import { INT64_MAX } from '../../http/path-id.ts'
 import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
+import { startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { countMatching } from '../members/count-members.ts'
 import { recordExport } from '../members/manage-members.ts'
 import { sharesOf } from './operator-shares.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { Id, idOrNull, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
 const COUNTS_MAX = { operator: 2, organization: 4 }
-
-const checkList = checker(
-  Type.Object({ account: Type.Optional(Id), before: Type.Optional(Id) }, { additionalProperties: false }),
-)
 
 const { updatedSince: _, ...filters } = filterParameters
 export const FilterSchema = Type.Object(filters, { additionalProperties: false })
@@ -66,31 +61,10 @@ type OfId = { Params: { id: string } }
 type OfAccount = { Params: { account: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database } = parts
   const count = limitedCount()
   readMatchingRoutes(api, parts, count)
   tagRoute(api, parts, count)
   importRoutes(api, parts)
-
-  api.get('/jobs', VIEWER, async (request) => {
-    const { account, before } = checkList(request.query)
-    const page = { beforeId: idOrNull(before) ?? INT64_MAX, limit: READ_LIMIT, accountId: idOrNull(account) }
-    const { items, next } = pageOf(await listJobs(database, operatorOf(request), page))
-    return { jobs: items, next }
-  })
-
-  api.get<OfId>('/jobs/:id', VIEWER, async (request) => ({
-    job: found(await findJob(database, operatorOf(request), requireId(request.params.id))),
-  }))
-
-  // A job that has ended meanwhile is not an error: the response shows how it ended.
-  api.post<OfId>('/jobs/:id/cancel', MANAGER, async (request) => {
-    const operator = operatorOf(request)
-    const id = requireId(request.params.id)
-    found(await findJob(database, operator, id))
-    await database.transaction((transaction) => cancelJob(transaction, operator, id))
-    return { job: found(await findJob(database, operator, id)) }
-  })
 }
 
 async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {

@@ -14,7 +14,7 @@ type Route = { Params: { id?: string }; Querystring: Record<string, string> }
 
 export function operationRoutes(
   api: FastifyInstance,
-  { database, onJob }: ConsoleParts,
+  { database, reads, onJob }: ConsoleParts,
   operations: Operation[],
   services: Services,
 ): void {
@@ -27,7 +27,7 @@ export function operationRoutes(
         const { input, page } = operation.way === 'list' ? pageFrom(request.query) : inputOf(request)
         const id = operation.hasTarget ? requireId(request.params.id ?? '') : null
         const actor = operatorOf(request)
-        const call = { database, actor, services, id, input: operation.check(input), ...page }
+        const call = { database, reads, actor, services, id, input: operation.check(input), ...page }
         const { result, job } = await perform(operation, call)
         if (job) {
           onJob?.()

@@ -214,7 +214,7 @@ export const ENDED = `position = null, parameters = parameters - 'filters', fini
 const cancelRunning = statement('cancel-job')`
     update job j set status = 'cancelled', reason = 'cancelled', ${ENDED}
      where j.id = $3 and j.status in ('running', 'uploading') and ${IS_VISIBLE}
-    returning j.organization_id as "organizationId", j.channel_oa_id as "accountId", j.kind, j.done`
+    returning j.kind`
 
 const REMOVAL_GOES_ON =
   'The removal of an account cannot be cancelled, because its credentials are already deleted. Wait for its end.'
@@ -223,28 +223,16 @@ const REMOVAL_GOES_ON =
 export const deleteFile = statement('delete-job-file')`delete from job_file where job_id = $1`
 
 /**
- * Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. Throws
+ * Call it in a transaction. Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. Throws
  * `invalid_input` for a removal.
  */
 export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint): Promise<boolean> {
   const { organizationIds, operatorId } = actor
-  const [job] = await transaction.query<Pick<Job, 'organizationId' | 'accountId' | 'kind' | 'done'>>(
-    cancelRunning,
-    [organizationIds, operatorId, id],
-  )
+  const [job] = await transaction.query<Pick<Job, 'kind'>>(cancelRunning, [organizationIds, operatorId, id])
   if (job === undefined) return false
   // The transaction takes the change back.
   if (job.kind === 'account.remove') throw new AppError('invalid_input', { message: REMOVAL_GOES_ON })
   await transaction.query(deleteFile, [id])
   await endDeliveriesOfJob(transaction, id)
-  const { organizationId, accountId, kind, done } = job
-  const object = { kind: 'job', id } as const
-  await recordActivity(transaction, actor, {
-    action: 'job.cancelled',
-    object,
-    organizationId,
-    accountId,
-    changes: { kind, done },
-  })
   return true
 }
