@@ -27,6 +27,16 @@ const activityOf = (kind: string, id: bigint) =>
     [kind, String(id)],
   )
 
+it('is added with its first key', async () => {
+  const { json } = await command('clients', 'add', '--account', String(tenant.accountId))
+  const headers = {
+    'x-client-id': json.clientId,
+    'x-client-secret': json.clientSecret,
+    'x-api-key': json.key,
+  }
+  expect(await statusWith(headers)).toBe(200)
+})
+
 describe('the rotation of a client’s secret', () => {
   it('accepts both secrets until it is finished, lists neither, and then deletes the previous one', async () => {
     const { headers, clientRowId: id } = await newCredentials()

@@ -96,6 +96,7 @@ interface Field {
   nullWord?: string
   not?: string
   secret?: true
+  isId?: true
 }
 
 const fieldsOf = ({ input }: Operation) => Object.entries(input as Record<string, Field>)
@@ -105,12 +106,12 @@ const typeOf = ({ type, anyOf }: Field) => type ?? anyOf?.[0]?.type
 function optionsOf(operation: Operation): Option[] {
   return fieldsOf(operation).flatMap(([name, field]) => {
     const words = wordsOf(name)
-    const { description = '', not } = field
+    const { description = '', not, isId } = field
     if (typeOf(field) === 'boolean') {
       const option = new Option(`--${words}`, description)
       return not && operation.way === 'change' ? [option, new Option(`--no-${words}`, not)] : [option]
     }
-    const option = new Option(`--${words} <${words}>`, description)
+    const option = new Option(`--${words} <${isId ? 'id' : words}>`, description)
     if (field.enum) option.choices(field.enum)
     if (field.default) option.default(field.default)
     return [option.makeOptionMandatory(!Type.IsOptional(field))]

@@ -2,13 +2,13 @@
 import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { Nullable, refuseInput } from '../http/validate.ts'
+import { refuseInput } from '../http/validate.ts'
 import { recordActivity } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
 import { findClient, jsonTime, listClientDetails, listKeyDetails } from '../operator/clients.ts'
 import { readFutureExpiry } from '../operator/read-time.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { Default, DisplayName, Id } from './fields.ts'
+import { Default, DisplayName, Id, orNull } from './fields.ts'
 import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
@@ -125,8 +125,8 @@ export const CLIENTS = {
     help: 'add a client and print its secret, which is not shown again',
     records: 'client.added',
     input: {
-      name: Default(Nullable(DisplayName), null),
-      account: Default(Nullable(Id('account of its first key')), null),
+      name: Default(orNull(DisplayName), null),
+      account: Default(orNull(Id('also add a first key, for this account')), null),
       expiresAt: Default(ExpiresAt, null),
     },
     run: async ({ database, actor, input: { name, account, expiresAt } }) => {

@@ -12,7 +12,7 @@ import {
 import { addEndpoint, type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
-import { Nullable, refuseInput } from '../http/validate.ts'
+import { refuseInput } from '../http/validate.ts'
 import { findAccountDetails } from '../operator/accounts/accounts.ts'
 import { changesBetween } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
@@ -28,7 +28,7 @@ import {
 import { age } from '../operator/format.ts'
 import { startBacklog, startEndpointRetry } from '../operator/jobs/endpoint-backlog.ts'
 import { statement } from '../postgres/statement.ts'
-import { Default, DisplayName, Id, partial, ShortText, Url } from './fields.ts'
+import { Default, DisplayName, Id, orNull, partial, ShortText, Url } from './fields.ts'
 import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
@@ -52,10 +52,13 @@ const { read, list, add, change, call } = operationsOf(ENDPOINT)
 
 const SETTINGS = {
   name: DisplayName,
-  events: {
-    ...Nullable(Type.Array(ShortText, { maxItems: 100 })),
-    ...{ description: 'event types, separated by commas, or `all`; queued events stay', nullWord: 'all' },
-  },
+  events: orNull(
+    Type.Array(ShortText, {
+      maxItems: 100,
+      description: 'event types, separated by commas, or `all`; events that are queued stay',
+    }),
+    'all',
+  ),
   replies: Type.Boolean({
     description: 'receive reply tokens; only one endpoint of an account may have them',
     not: 'receive no reply tokens',

@@ -5,7 +5,7 @@
 import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
-import { checker, StorableText } from '../http/validate.ts'
+import { checker, Nullable, StorableText } from '../http/validate.ts'
 
 export type Fields = Record<string, TSchema>
 
@@ -18,6 +18,12 @@ export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
 export const DisplayName = StorableText({ maxLength: 256, description: 'display name' })
 /** Longer URLs are refused by common servers. */
 export const Url = (description: string) => StorableText({ minLength: 1, maxLength: 2_048, description })
+
+/** A field that may be null. @param nullWord is null on the command line */
+export const orNull = <T extends TSchema>(schema: T, nullWord?: string) => {
+  const { description, isId } = schema as { description?: string; isId?: true }
+  return Object.assign(Nullable(schema), { description, isId, nullWord })
+}
 
 /** A field that may be omitted. */
 export const Default = <T extends TSchema>(schema: T, value: Static<T>) =>

@@ -3,14 +3,14 @@ import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { type AddedKey, addKey, revokeKey } from '../accounts/provisioning.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { Nullable } from '../http/validate.ts'
+import { StorableText } from '../http/validate.ts'
 import { findAccountDetails } from '../operator/accounts/accounts.ts'
 import { type Changes, changesBetween } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
 import { findClient, jsonTime, listKeys } from '../operator/clients.ts'
 import { readFutureExpiry } from '../operator/read-time.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { Default, Id, ShortText } from './fields.ts'
+import { Default, Id, orNull } from './fields.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Key = { id: bigint; organizationId: OrganizationId; accountId: AccountId; client: bigint }
@@ -29,12 +29,14 @@ const KEY: Noun<Key> = {
 }
 const { list, add, change } = operationsOf(KEY)
 
-export const ExpiresAt = {
-  ...Nullable(ShortText),
-  description:
-    'ISO 8601 with an offset or Z, or a date (00:00 UTC), from which requests are refused; or `never`',
-  nullWord: 'never',
-}
+export const ExpiresAt = orNull(
+  StorableText({
+    ...{ minLength: 1, maxLength: 256 },
+    description:
+      'ISO 8601 with an offset or Z, or a date (00:00 UTC), from which requests are refused; or `never`',
+  }),
+  'never',
+)
 
 export type Expiries = { before: string | null; after: string | null }
 export const expiryChange = ([row]: Expiries[]): Changes =>
