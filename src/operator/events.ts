@@ -254,20 +254,11 @@ export type TailEvent = {
   failure: string | null
 }
 
-const selectLastId = statement(
-  'last-event-id',
-)`select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`
-
-/** The greatest event id that was ever generated. */
-export async function lastEventId(database: Queryable): Promise<bigint> {
-  const [row] = await database.query<{ id: bigint }>(selectLastId)
-  return row?.id ?? 0n
-}
-
 /**
- * The BRIN indexes on ids lead to the end of the partitions that received events in the last minute. No flush takes that long.
+ * The newest ids of all that were ever generated. The BRIN indexes on ids lead to the end of the partitions that received events in the
+ * last minute. No flush takes that long.
  *
- * $1 after this id bigint; $2 maximum number of rows int
+ * $1 maximum number of rows int
  */
 const selectTail = statement('event-tail')`
     select e.id, e.channel_oa_id as "accountId", a.name as "accountName", a.organization_id as "organizationId", e.source, e.kind,
@@ -275,14 +266,15 @@ const selectTail = statement('event-tail')`
            to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
            e.user_id as "userId", e.failure
       from (select * from stored_event
-             where id > $1 and received_at > now() - interval '1 minute'
-             order by id desc limit $2) e
+             where id > (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) - $1)
+               and received_at > now() - interval '1 minute'
+             order by id desc limit $1) e
       join lateral (select name, organization_id from official_account where id = e.channel_oa_id offset 0) a on true
      order by e.id desc`
 
 /** The newest events first, of all accounts. */
-export function readTail(database: Queryable, afterId: bigint, limit: number): Promise<TailEvent[]> {
-  return database.query(selectTail, [afterId, limit])
+export function readTail(database: Queryable, limit: number): Promise<TailEvent[]> {
+  return database.query(selectTail, [limit])
 }
 
 /**
@@ -294,6 +286,7 @@ const summarizeRanges = statement(
   'summarize-event-ids',
 )`select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`
 
+/** Call it from time to time before readTail. */
 export async function prepareTail(database: Queryable): Promise<void> {
   await database.query(summarizeRanges)
 }

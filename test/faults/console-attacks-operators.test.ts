@@ -165,20 +165,6 @@ it('an endpoint whose backlog cannot be made due keeps its receiver', async () =
 })
 
 describe('one operator does not use up what all share:', () => {
-  it('live streams', async () => {
-    const own = await startConsole(database)
-    const [greedy, other] = await Promise.all(
-      [0, 1].map(() => addSignedIn({ url: own.url, database }, { role: 'viewer' })),
-    )
-    const stop = new AbortController()
-    const open = async ({ headers }: Operator = owner) =>
-      (await fetch(`${own.url}/api/live`, { headers, signal: stop.signal })).status
-    const statuses = await Promise.all(Array.from({ length: 20 }, () => open(greedy)))
-    expect(statuses.filter((status) => status === 503)).not.toHaveLength(0)
-    expect(await open(other)).toBe(200)
-    stop.abort()
-  })
-
   it.each(['count', 'export?format=csv'])('the connection, by %s', async (route) => {
     const held: Array<() => void> = []
     const hold = async (run: () => Promise<unknown>) => {

@@ -211,7 +211,7 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
   'GET /reachability': viewer('check whether PUBLIC_URL is reachable', undefined, 'filtered'),
-  'GET /live': viewer('watch events', undefined, 'filtered'),
+  'GET /live': viewer('watch events', () => ({ path: '/live' }), 'filtered'),
 }
 
 /** The routes below /api that Fastify has, except GET /api/session, which is public. */

@@ -1,7 +1,8 @@
-/** Events as they are committed, by server-sent events. */
-import { useEffect, useRef, useState } from 'preact/hooks'
+/** Events as they are committed. */
+import { useRef, useState } from 'preact/hooks'
 import type { TailEvent } from '../../src/operator/events.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import { type Json, queryOf } from '../api.ts'
+import { useQuery } from '../hooks.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
@@ -12,6 +13,7 @@ import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
 
+const REFRESH_MS = 1_000
 const ROWS_MAX = 300
 const SOURCES = ['line', 'mbox', 'tracking']
 const KINDS = [
@@ -31,7 +33,7 @@ export function LivePage() {
   const { query } = usePlace()
   const [isPaused, setPaused] = useState(false)
   const filter = { account: accountOf(query), source: query.get('source'), kind: query.get('kind') }
-  const { events, skipped, isOpen } = useTail(`/api/live${queryOf(filter)}`, isPaused)
+  const { events, isOpen } = useTail(`/api/live${queryOf(filter)}`, isPaused)
   return (
     <Page
       title={t.live.title}
@@ -48,7 +50,6 @@ export function LivePage() {
       }
     >
       <Filters {...filter} />
-      {skipped > 0 && <Skipped count={skipped} />}
       {events.length === 0 ? (
         <Empty title={t.live.empty}>{t.live.emptyHelp}</Empty>
       ) : (
@@ -58,39 +59,15 @@ export function LivePage() {
   )
 }
 
-function Skipped({ count }: { count: number }) {
-  const { t, number } = useLocalized()
-  return <p class="muted">{t.live.skipped(number(count))}</p>
-}
-
-/** Reads the stream. The browser reconnects after a failure. Another request notices that the session has ended. */
+/** Keeps the events of earlier responses. */
 function useTail(path: string, isPaused: boolean) {
-  const [state, setState] = useState<{ events: Event[]; skipped: number }>({ events: [], skipped: 0 })
-  const [isOpen, setOpen] = useState(false)
-  const current = useRef(path)
-  useEffect(() => {
-    if (current.current !== path) setState({ events: [], skipped: 0 })
-    current.current = path
-    if (isPaused) return
-    const stream = new EventSource(path)
-    stream.onopen = () => setOpen(true)
-    stream.onerror = () => {
-      setOpen(false)
-      get('/api/clients').catch(() => undefined)
-    }
-    stream.onmessage = ({ data }) => {
-      const frame = JSON.parse(data) as { events: Event[]; skipped: number }
-      setState((before) => ({
-        events: [...frame.events.toReversed(), ...before.events].slice(0, ROWS_MAX),
-        skipped: before.skipped + frame.skipped,
-      }))
-    }
-    return () => {
-      stream.close()
-      setOpen(false)
-    }
-  }, [path, isPaused])
-  return { ...state, isOpen }
+  const { data, error } = useQuery<{ events: Event[] }>(isPaused ? null : path, REFRESH_MS)
+  const shown = useRef<{ path: string; events: Event[] }>({ path, events: [] })
+  if (shown.current.path !== path) shown.current = { path, events: [] }
+  const known = new Set(shown.current.events.map(({ id }) => id))
+  const fresh = data?.events.filter(({ id }) => !known.has(id)) ?? []
+  if (fresh.length > 0) shown.current.events = [...fresh, ...shown.current.events].slice(0, ROWS_MAX)
+  return { events: shown.current.events, isOpen: data !== undefined && error === undefined }
 }
 
 function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind', string | null>) {
