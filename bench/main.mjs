@@ -1,4 +1,6 @@
-/** `npm run bench -- NAME [--smoke]`: every figure is a ratio of two measurements in one run on this machine. */
+/** `npm run bench -- NAME [--smoke] [--against REF]`: every figure is a ratio of two measurements in one run on this machine. */
+import { runAgainst } from './against.mjs'
+
 const [name = 'intake', ...flags] = process.argv.slice(2)
 const benches = {
   intake: () => import('./intake.mjs'),
@@ -17,5 +19,11 @@ if (!(name in benches)) {
   console.error(`unknown benchmark ${name}: there is ${Object.keys(benches).join(', ')}`)
   process.exit(2)
 }
-const { run } = await benches[name]()
-await run({ smoke: flags.includes('--smoke') })
+const against = flags.indexOf('--against')
+if (against >= 0) {
+  const [, ref] = flags.splice(against, 2)
+  runAgainst(name, ref ?? 'HEAD', flags)
+} else {
+  const { run } = await benches[name]()
+  await run({ smoke: flags.includes('--smoke') })
+}
