@@ -7,7 +7,6 @@ import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
-import { isUseDue, LastUse } from './last-use.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
@@ -39,6 +38,9 @@ interface CallerRow extends Row {
   organization_id: bigint
   is_use_due: boolean
 }
+
+/** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
+export const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
 
 /**
  * Returns the client if it is active and has not expired, with its key if the same holds for the key. The previous secret is valid until
@@ -137,4 +139,69 @@ function header(request: FastifyRequest, name: string): string | undefined {
   if (typeof value !== 'string') return undefined
   const text = Buffer.from(value, 'latin1').toString('utf8')
   return text.trim() === '' ? undefined : text
+}
+
+// Records when clients and keys were last used. Requests do not wait for it. The guard's query reports whether a time is older than an
+// hour. One statement at a time writes all due times, so concurrent requests with due times cause only a few statements.
+
+/** After a failed write, such as on a full disk, requests do not cause another one for this long. */
+const PAUSE_AFTER_FAILURE_MS = 60_000
+
+/**
+ * Each row is written by the first of several instances: the others skip it while it is locked, and then find that it is not due. No
+ * index contains the column, so an update changes no index.
+ *
+ * $1 client ids bigint[], $2 key ids bigint[]
+ */
+const recordUse = statement('record-use-of-credentials')`
+    with due_client as (
+      select id from api_client where id = any ($1) and ${isUseDue('last_used_at')} for no key update skip locked
+    ), due_key as (
+      select id from api_key where id = any ($2) and ${isUseDue('last_used_at')} for no key update skip locked
+    ), used_client as (
+      update api_client c set last_used_at = now() from due_client due where c.id = due.id
+    )
+    update api_key k set last_used_at = now() from due_key due where k.id = due.id`
+
+export class LastUse {
+  readonly #database: Database
+  readonly #now: () => number
+  readonly #clientIds = new Set<bigint>()
+  readonly #keyIds = new Set<bigint>()
+  #isWriting = false
+  #pausedUntilMs = Number.NEGATIVE_INFINITY
+
+  constructor(database: Database, now: () => number) {
+    this.#database = database
+    this.#now = now
+  }
+
+  /** Never throws, and returns before the use is written. */
+  note(clientId: bigint, keyId: bigint | null): void {
+    if (this.#now() < this.#pausedUntilMs) return
+    this.#clientIds.add(clientId)
+    if (keyId !== null) this.#keyIds.add(keyId)
+    if (!this.#isWriting) void this.#write()
+  }
+
+  async #write(): Promise<void> {
+    this.#isWriting = true
+    try {
+      while (this.#clientIds.size > 0) {
+        const values = [[...this.#clientIds], [...this.#keyIds]]
+        this.#forget()
+        await this.#database.query(recordUse, values)
+      }
+    } catch {
+      this.#forget()
+      this.#pausedUntilMs = this.#now() + PAUSE_AFTER_FAILURE_MS
+    } finally {
+      this.#isWriting = false
+    }
+  }
+
+  #forget(): void {
+    this.#clientIds.clear()
+    this.#keyIds.clear()
+  }
 }

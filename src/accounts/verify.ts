@@ -1,7 +1,6 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import type { PlatformResult } from '../line-api/call.ts'
-import { CallBudget } from '../line-api/call-budget.ts'
+import { CallBudget, type PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'

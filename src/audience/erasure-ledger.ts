@@ -12,7 +12,7 @@ import {
   statement,
   type Transactions,
 } from '../postgres/statement.ts'
-import { ERASURES, type LedgerErasure, REVOCATIONS, type Revocation } from './ledger-line.ts'
+import { ERASURES, type LedgerErasure, REVOCATIONS, type Revocation } from './ledger-files.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 
 /** 1,000 lines × 149 bytes = 0.15 MB per write. */

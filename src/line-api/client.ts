@@ -4,34 +4,32 @@ import { isObject } from '../http/body.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
+  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
   refused,
   UNAVAILABLE,
 } from './call.ts'
-import type { CallBudget } from './call-budget.ts'
 import {
   type BotInfo,
+  type FollowerStatistics,
   type FollowersPage,
+  type MessageQuota,
   type Profile,
   readBotInfo,
   readEndpoint,
+  readFollowerStatistics,
   readFollowers,
   readProfile,
+  readQuotaLimit,
+  readQuotaUsed,
   readTest,
+  readTokenInfo,
+  type TokenInfo,
   type WebhookEndpoint,
   type WebhookTest,
 } from './line-responses.ts'
-import {
-  type FollowerStatistics,
-  type MessageQuota,
-  readFollowerStatistics,
-  readQuotaLimit,
-  readQuotaUsed,
-  readTokenInfo,
-  type TokenInfo,
-} from './statistics.ts'
 import { isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
 
 /** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */

@@ -1,14 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
-import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
-import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
 import {
+  countDatabaseFacts,
   countNotificationFacts,
+  countPlatformFacts,
+  databaseGauges,
   type NotificationCounts,
   notificationGauges,
-} from './notification-metrics.ts'
-import { countPlatformFacts } from './platform-metrics.ts'
+  type WatchedDatabase,
+} from './database-metrics.ts'
+import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
 import {
   type AccountProblems,
   accountProblemGauge,

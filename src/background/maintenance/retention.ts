@@ -2,8 +2,13 @@
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
-import { dropExpiredKeyPartitions } from './key-partitions.ts'
-import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
+import {
+  dropExpiredKeyPartitions,
+  dropExpiredPartitions,
+  EVENTS,
+  TRACKING_EVENTS,
+  unlessLocked,
+} from './partitions.ts'
 
 const ROWS_PER_STATEMENT = 10_000
 

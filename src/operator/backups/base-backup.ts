@@ -24,8 +24,14 @@ import {
   withFile,
   writeSynced,
 } from './files.ts'
-import { type BackupFile, createBackupDirectory, dataOf, type Manifest, writeManifest } from './manifest.ts'
-import { readMoment } from './moment.ts'
+import {
+  type BackupFile,
+  createBackupDirectory,
+  dataOf,
+  type Manifest,
+  readMoment,
+  writeManifest,
+} from './manifest.ts'
 import { removeOldSecrets } from './old-secrets.ts'
 
 /** Directories whose contents a server creates when it starts. The WAL is copied at the end. */

@@ -1,6 +1,6 @@
 /** Events: those that could not be applied, with reasons and retry, and the export of all. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { NDJSON } from '../../audience/stream.ts'
+import { NDJSON } from '../../audience/list.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
@@ -14,8 +14,13 @@ import {
   recordRetry,
   retryEvents,
 } from '../events.ts'
-import { EXPORT_SOURCES, eventLines, findExportEnd, recordEventExport } from '../exports/export-events.ts'
-import { readRange } from '../exports/time-range.ts'
+import {
+  EXPORT_SOURCES,
+  eventLines,
+  findExportEnd,
+  readRange,
+  recordEventExport,
+} from '../exports/export-events.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'

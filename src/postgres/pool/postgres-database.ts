@@ -15,8 +15,7 @@ import {
 } from '../statement.ts'
 import { Connector } from './connector.ts'
 import { PinnedConnection } from './pinned-connection.ts'
-import { ConnectionPool, type Lease, send, transactionsOn } from './pool.ts'
-import { requireSessions } from './pooler.ts'
+import { ConnectionPool, type Lease, requireSessions, send, transactionsOn } from './pool.ts'
 import type { Claimant } from './turns.ts'
 
 /**
