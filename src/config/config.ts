@@ -6,7 +6,7 @@ import { FatalError } from '../errors.ts'
 import { systemReason } from '../system-reason.ts'
 import { Secret } from './secret.ts'
 import { SecretKeys } from './secret-keys.ts'
-import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
+import { VARIABLES, type Variable } from './variables.ts'
 
 export type DatabaseChoice =
   | { kind: 'embedded'; dataDir: string; secretKeys?: SecretKeys }
@@ -14,51 +14,15 @@ export type DatabaseChoice =
   | { kind: 'none' }
 
 /** The servers for reads that may be slightly out of date. */
-export interface ReplicasChoice {
+interface ReplicasChoice {
   url: Secret
   /** maximum age of a result */
   maxLagMs: number
 }
 
-export interface Config {
-  port: number
-  host: string
-  /** processes that serve the port */
-  workers: number
-  database: DatabaseChoice
-  dataDir: string
-  /** without a trailing slash */
-  publicUrl: string | null
-  redisUrl: Secret | null
-  /** max or windowMs 0: no limit */
-  rateLimit: { max: number; windowMs: number; spareSigned: boolean }
-  /** addresses, CIDR ranges, loopback, linklocal or uniquelocal */
-  trustProxy: string[]
-  /** without a trailing slash */
-  lineApiUrl: string
-  logLevel: (typeof LOG_LEVELS)[number]
-  metricsPort: number | null
-  /** null: no console */
-  console: ConsoleConfig | null
-  /** without a trailing slash; null: messages have no links */
-  consoleUrl: string | null
-  /** null: no channels of the format email */
-  smtpUrl: Secret | null
-  /** null: nothing is requested */
-  heartbeatUrl: Secret | null
-  /** directory; null: erasures are recorded in the database only */
-  erasureLedger: string | null
-  /** days; 0: stored events are never deleted */
-  retentionDays: number
-  /** days */
-  deduplicationDays: number
-  /** days */
-  trackingRetentionDays: number
-  /** days */
-  auditRetentionDays: number
-}
+export type Config = ReturnType<typeof readConfig>
 
-export interface ConsoleConfig {
+interface ConsoleConfig {
   port: number
   /** null: only operators sign in, and one of them must be an owner */
   token: Secret | null
@@ -66,10 +30,31 @@ export interface ConsoleConfig {
   userHeader: string | null
 }
 
+type Values = { [Key in keyof typeof VARIABLES]: (typeof VARIABLES)[Key]['fallback'] }
+
 /** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
-export function readConfig(env: Record<string, string | undefined> = process.env): Config {
+export function readConfig(env: Record<string, string | undefined> = process.env) {
   const faults: string[] = []
-  const read = <T>(variable: Variable<T>): T => {
+  const { databaseUrl, databaseReadUrl, readMaxLagMs, secretsKeys, ...values } = readValues(env, faults)
+  const { rateLimitMax, rateLimitWindowMs, rateLimitSpareSigned, ...others } = values
+  const { consolePort, consoleToken, consoleUserHeader, ...config } = others
+  const dataDir = resolve(config.dataDir)
+  const replicas = databaseReadUrl && { url: databaseReadUrl, maxLagMs: readMaxLagMs }
+  const result = {
+    ...config,
+    dataDir,
+    database: chooseDatabase(databaseUrl, dataDir, replicas, secretsKeys ?? SecretKeys.NONE, faults),
+    /** max or windowMs 0: no limit */
+    rateLimit: { max: rateLimitMax, windowMs: rateLimitWindowMs, spareSigned: rateLimitSpareSigned },
+    /** null: no console */
+    console: chooseConsole(consolePort, consoleToken, consoleUserHeader, config.trustProxy, faults),
+  }
+  if (faults.length > 0) throw new FatalError(faults.join('\n'))
+  return result
+}
+
+function readValues(env: Record<string, string | undefined>, faults: string[]): Values {
+  const read = (variable: Variable<unknown>) => {
     const { name, fallback, parse } = variable
     try {
       const text = textOf(variable, env)
@@ -79,49 +64,8 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       return fallback
     }
   }
-  const dataDir = resolve(read(VARIABLES.dataDir))
-  const trustProxy = read(VARIABLES.trustProxy)
-  const config: Config = {
-    port: read(VARIABLES.port),
-    host: read(VARIABLES.host),
-    workers: read(VARIABLES.workers),
-    database: chooseDatabase(
-      read(VARIABLES.databaseUrl),
-      dataDir,
-      readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
-      read(VARIABLES.secretsKeys) ?? SecretKeys.NONE,
-      faults,
-    ),
-    dataDir,
-    publicUrl: read(VARIABLES.publicUrl),
-    redisUrl: read(VARIABLES.redisUrl),
-    rateLimit: {
-      max: read(VARIABLES.rateLimitMax),
-      windowMs: read(VARIABLES.rateLimitWindowMs),
-      spareSigned: read(VARIABLES.rateLimitSpareSigned),
-    },
-    trustProxy,
-    lineApiUrl: read(VARIABLES.lineApiUrl),
-    logLevel: read(VARIABLES.logLevel),
-    metricsPort: read(VARIABLES.metricsPort),
-    console: chooseConsole(
-      read(VARIABLES.consolePort),
-      read(VARIABLES.consoleToken),
-      read(VARIABLES.consoleUserHeader),
-      trustProxy,
-      faults,
-    ),
-    consoleUrl: read(VARIABLES.consoleUrl),
-    smtpUrl: read(VARIABLES.smtpUrl),
-    heartbeatUrl: read(VARIABLES.heartbeatUrl),
-    erasureLedger: read(VARIABLES.erasureLedger),
-    retentionDays: read(VARIABLES.retentionDays),
-    deduplicationDays: read(VARIABLES.deduplicationDays),
-    trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
-    auditRetentionDays: read(VARIABLES.auditRetentionDays),
-  }
-  if (faults.length > 0) throw new FatalError(faults.join('\n'))
-  return config
+  const variables = Object.entries<Variable<unknown>>(VARIABLES)
+  return Object.fromEntries(variables.map(([key, variable]) => [key, read(variable)])) as Values
 }
 
 function chooseDatabase(
@@ -138,10 +82,6 @@ function chooseDatabase(
     )
   }
   return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir, secretKeys }
-}
-
-function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | null {
-  return url && { url, maxLagMs }
 }
 
 function chooseConsole(
