@@ -7,6 +7,7 @@ import {
   heartbeatSent,
   idTokenVerified,
   notificationResponded,
+  type Occurrence,
   profileRequested,
   READ_OUTCOMES,
   readServed,
@@ -22,7 +23,20 @@ export interface WatchedDatabase {
   replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
-export function countDatabaseFacts(registry: Registry): () => void {
+/** Counts the outcomes of a fact. Every series exists from the start. Returns a function that ends the counting. */
+function countOutcomes<Outcome extends string>(
+  registry: Registry,
+  fact: Occurrence<{ outcome: Outcome }>,
+  outcomes: readonly Outcome[],
+  name: string,
+  help: string,
+): () => void {
+  const counter = new Counter({ name, help, labelNames: ['outcome'] as const, registers: [registry] })
+  for (const outcome of outcomes) counter.inc({ outcome }, 0)
+  return fact.subscribe((facts) => counter.inc(facts))
+}
+
+export function countDatabaseFacts(registry: Registry): Array<() => void> {
   const busy = new Counter({
     name: 'oa_audience_database_busy_total',
     help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole pool (503)',
@@ -37,21 +51,17 @@ export function countDatabaseFacts(registry: Registry): () => void {
     help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
     registers: [registry],
   })
-  const reads = new Counter({
-    name: 'oa_audience_reads_total',
-    help: 'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
-  for (const outcome of READ_OUTCOMES) reads.inc({ outcome }, 0)
-  const ends = [
-    readServed.subscribe(({ outcome }) => reads.inc({ outcome })),
+  return [
     databaseBusy.subscribe((facts) => busy.inc(facts)),
     clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
+    countOutcomes(
+      registry,
+      readServed,
+      READ_OUTCOMES,
+      'oa_audience_reads_total',
+      'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
+    ),
   ]
-  return () => {
-    for (const end of ends) end()
-  }
 }
 
 /** Reads the state of the connections and of the database whenever the metrics are scraped. */
@@ -101,69 +111,54 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   })
 }
 
-const VERIFICATION_OUTCOMES = ['verified', 'refused', 'unavailable']
-const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
-const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
-
-/** Counts the outcomes of requests to LINE's API. Returns a function that stops the counting. */
-export function countPlatformFacts(registry: Registry): () => void {
-  const verifications = new Counter({
-    name: 'oa_audience_verifications_total',
-    help: 'Verifications of accounts by outcome: verified, refused, or unavailable',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
-  const profiles = new Counter({
-    name: 'oa_audience_profiles_total',
-    help: 'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
-  const idTokens = new Counter({
-    name: 'oa_audience_id_tokens_total',
-    help: 'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
-  for (const outcome of VERIFICATION_OUTCOMES) verifications.inc({ outcome }, 0)
-  for (const outcome of PROFILE_OUTCOMES) profiles.inc({ outcome }, 0)
-  for (const outcome of ID_TOKEN_OUTCOMES) idTokens.inc({ outcome }, 0)
-  const subscriptions = [
-    idTokenVerified.subscribe((facts) => idTokens.inc(facts)),
-    accountVerified.subscribe((facts) => verifications.inc(facts)),
-    profileRequested.subscribe((facts) => profiles.inc(facts)),
+/** Counts the outcomes of requests to LINE's API. */
+export function countPlatformFacts(registry: Registry): Array<() => void> {
+  return [
+    countOutcomes(
+      registry,
+      accountVerified,
+      ['verified', 'refused', 'unavailable'],
+      'oa_audience_verifications_total',
+      'Verifications of accounts by outcome: verified, refused, or unavailable',
+    ),
+    countOutcomes(
+      registry,
+      profileRequested,
+      ['found', 'unknown', 'fault'],
+      'oa_audience_profiles_total',
+      'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
+    ),
+    countOutcomes(
+      registry,
+      idTokenVerified,
+      ['valid', 'invalid', 'unavailable'],
+      'oa_audience_id_tokens_total',
+      'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
+    ),
   ]
-  return () => {
-    for (const end of subscriptions) end()
-  }
 }
 
 const FORMATS = ['slack', 'webhook', 'email']
 const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
 
-/** Counts attempts and heartbeats. Returns a function that ends it. */
-export function countNotificationFacts(registry: Registry): () => void {
+export function countNotificationFacts(registry: Registry): Array<() => void> {
   const attempts = new Counter({
     name: 'oa_audience_notification_attempts_total',
     help: 'Attempts to send a notification by format and outcome: accepted, rejected, or no_response',
     labelNames: ['format', 'outcome'] as const,
     registers: [registry],
   })
-  const heartbeats = new Counter({
-    name: 'oa_audience_heartbeats_total',
-    help: 'Requests to HEARTBEAT_URL by outcome: accepted, or failed (twice)',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
   for (const format of FORMATS) for (const outcome of OUTCOMES) attempts.inc({ format, outcome }, 0)
-  for (const outcome of ['accepted', 'failed'] as const) heartbeats.inc({ outcome }, 0)
-  const subscriptions = [
+  return [
     notificationResponded.subscribe((facts) => attempts.inc(facts)),
-    heartbeatSent.subscribe((facts) => heartbeats.inc(facts)),
+    countOutcomes(
+      registry,
+      heartbeatSent,
+      ['accepted', 'failed'],
+      'oa_audience_heartbeats_total',
+      'Requests to HEARTBEAT_URL by outcome: accepted, or failed (twice)',
+    ),
   ]
-  return () => {
-    for (const end of subscriptions) end()
-  }
 }
 
 export interface NotificationCounts {
