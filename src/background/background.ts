@@ -68,27 +68,17 @@ export class Background {
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const {
-      retention,
-      opened,
-      verifier,
-      sender,
-      notificationSender,
-      heartbeatUrl,
-      erasureLedger,
-      metrics,
-      log,
-    } = parts
+    const { opened, verifier, sender, erasureLedger, metrics, log } = parts
     const { database, ready } = opened
     this.#monitor = new AccountMonitor(database, verifier)
     this.#watch = new AccountWatch(database, log)
-    this.#outbox = new Outbox(database, notificationSender, log)
-    this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
+    this.#outbox = new Outbox(database, parts.notificationSender, log)
+    this.#heartbeat = parts.heartbeatUrl && new Heartbeat(database, parts.heartbeatUrl, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
     this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
     const maintain = async () => {
-      const maintenance = database.session((session) => runMaintenance(session, retention))
+      const maintenance = database.session((session) => runMaintenance(session, parts.retention))
       await Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
         // A shutdown interrupts maintenance. The next start runs it again.
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')

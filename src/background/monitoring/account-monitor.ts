@@ -9,7 +9,7 @@ import { AppError } from '../../errors.ts'
 import { every, type Repetition } from '../../every.ts'
 import { CallBudget } from '../../line-api/call.ts'
 import { LINE_TODAY } from '../../line-api/line-day.ts'
-import type { FollowerStatistics, MessageQuota } from '../../line-api/line-responses.ts'
+import type { MessageQuota } from '../../line-api/line-responses.ts'
 import type { Database } from '../../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import { refreshDueFigures } from './account-figures.ts'
@@ -80,11 +80,13 @@ export class AccountMonitor {
       lineApi.tokenInfo(account, budget),
       lineApi.messageQuota(account, budget),
     ])
-    for (const day of await findMissingDays(this.#database, account.id)) {
+    const missing = await this.#database.query<{ day: string }>(selectMissingDays, [account.id])
+    for (const { day } of missing) {
       const statistics = await lineApi.followerStatistics(account, day, budget)
       if (!statistics.ok) break
       if (statistics.value !== null) {
-        await storeFollowerStatistics(this.#database, account.id, day, statistics.value)
+        const { followers, reachable, blocks } = statistics.value
+        await this.#database.query(storeStatistics, [account.id, day, followers, reachable, blocks])
       }
     }
     return {
@@ -94,8 +96,6 @@ export class AccountMonitor {
     }
   }
 }
-
-// Statements of account-monitor.ts: accounts that are due, and results of checks.
 
 /**
  * Leases due accounts for an hour. If this instance dies, others check them after that. Rows that another instance has locked are
@@ -119,7 +119,7 @@ const takeDue = statement('take-due-accounts')`
       from due cross join lateral (select can_call_platform(account) from official_account account
                                     where id = due.channel_oa_id offset 0) a`
 
-export interface DueAccount extends Row {
+interface DueAccount extends Row {
   id: AccountId
   /** An access token, or the credentials that issue one, are stored. */
   can_call_platform: boolean
@@ -137,11 +137,6 @@ const selectMissingDays = statement('select-missing-days')`
      where not exists (select from account_day d
                         where d.channel_oa_id = $1 and d.day = ended.day::date and d.line_followers is not null)`
 
-export async function findMissingDays(database: Queryable, id: AccountId): Promise<string[]> {
-  const rows = await database.query<{ day: string }>(selectMissingDays, [id])
-  return rows.map(({ day }) => day)
-}
-
 /** $1 bigint: account; $2 text: day; $3, $4 and $5 bigint: followers, reachable ones, blocks. */
 const storeStatistics = statement('store-follower-statistics')`
     insert into account_day (channel_oa_id, day, line_followers, line_reachable, line_blocks)
@@ -150,16 +145,7 @@ const storeStatistics = statement('store-follower-statistics')`
            line_followers = excluded.line_followers, line_reachable = excluded.line_reachable,
            line_blocks = excluded.line_blocks`
 
-export async function storeFollowerStatistics(
-  database: Queryable,
-  id: AccountId,
-  day: string,
-  { followers, reachable, blocks }: FollowerStatistics,
-): Promise<void> {
-  await database.query(storeStatistics, [id, day, followers, reachable, blocks])
-}
-
-export interface CheckResult {
+interface CheckResult {
   /** why LINE did not respond; null if it did */
   fault: string | null
   /** undefined keeps the stored value, because LINE did not return one */
@@ -183,7 +169,7 @@ const storeCheck = statement('store-account-check')`
            due_at = case when $2::text is null then due_at else now() + $8 * interval '1 minute' end
      where channel_oa_id = $1`
 
-export async function storeCheckResult(
+async function storeCheckResult(
   database: Queryable,
   id: AccountId,
   { fault, tokenLifetimeSeconds, quota }: CheckResult,
