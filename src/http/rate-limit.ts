@@ -2,7 +2,7 @@
 
 import { isIP } from 'node:net'
 import rateLimit, { normalizeIP } from '@fastify/rate-limit'
-import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
@@ -161,9 +161,15 @@ export async function countInRedis(
   windowMs: number,
   url: string,
 ): Promise<Counter> {
-  const outage = new Outage(app.log)
+  // An outage is logged once, not once per request or connection attempt. It ends when Redis counts a request again.
+  let isDown = false
+  const beginOutage = (error: Error & { code?: string }) => {
+    const fault = error.code ?? redisRefusal(error) ?? error.name
+    if (!isDown) app.log.warn({ fault }, 'Redis is unreachable: requests are not limited')
+    isDown = true
+  }
   const redis = connect(url)
-  redis.on('error', (error) => outage.begin(error))
+  redis.on('error', beginOutage)
   app.addHook('onClose', async () => redis.disconnect())
   const keyOf = createClientKey()
   await app.register(rateLimit, {
@@ -180,7 +186,8 @@ export async function countInRedis(
     count: async (request) => {
       try {
         const limit = await count(request)
-        outage.end()
+        if (isDown) app.log.info('Redis is reachable again: requests are limited')
+        isDown = false
         if (limit.isAllowed) return unlimited
         return {
           remaining: limit.remaining,
@@ -188,7 +195,7 @@ export async function countInRedis(
           isExceeded: limit.isExceeded,
         }
       } catch (error) {
-        outage.begin(error as Error)
+        beginOutage(error as Error)
         return unlimited
       }
     },
@@ -213,27 +220,4 @@ function connect(url: string): Redis {
 /** Returns the error code of a Redis reply, such as OOM or READONLY, or null. The rest of the message quotes the command. */
 export function redisRefusal({ name, message }: Error): string | null {
   return name === 'ReplyError' ? (message.split(' ')[0] ?? null) : null
-}
-
-/** Logs an outage once, not once per request or connection attempt. It ends when Redis counts a request again. */
-class Outage {
-  readonly #log: FastifyBaseLogger
-  #isActive = false
-
-  constructor(log: FastifyBaseLogger) {
-    this.#log = log
-  }
-
-  begin(error: Error & { code?: string }): void {
-    if (this.#isActive) return
-    this.#isActive = true
-    const fault = error.code ?? redisRefusal(error) ?? error.name
-    this.#log.warn({ fault }, 'Redis is unreachable: requests are not limited')
-  }
-
-  end(): void {
-    if (!this.#isActive) return
-    this.#isActive = false
-    this.#log.info('Redis is reachable again: requests are limited')
-  }
 }
