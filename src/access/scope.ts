@@ -69,13 +69,13 @@ export function decorateWithCaller(app: FastifyInstance): void {
  * (500), because a 401 would mean that the credentials are wrong.
  */
 export function requireApiClient(database: Database, now: () => number): onRequestAsyncHookHandler {
-  const lastUse = new LastUse(database, now)
+  const noteUse = recordUses(database, now)
   return async (request) => {
     const clientId = header(request, 'x-client-id')
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    const findAgain = () => findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const findAgain = () => findCaller(database, noteUse, clientId, clientSecret, apiKey)
     const caller = await findAgain()
     if (caller === null) throw new AppError('invalid_client')
     request.caller = { ...caller, findAgain }
@@ -112,7 +112,7 @@ export async function requireScopeAgain(
 
 async function findCaller(
   database: Database,
-  lastUse: LastUse,
+  noteUse: NoteUse,
   clientId: string,
   clientSecret: string,
   apiKey: string,
@@ -125,7 +125,7 @@ async function findCaller(
     ])
     if (row === undefined) return null
     const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
-    if (row.is_use_due) lastUse.note(apiClientId, keyId)
+    if (row.is_use_due) noteUse(apiClientId, keyId)
     const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
     return { apiClientId, scope }
   } catch (error) {
@@ -163,45 +163,37 @@ const recordUse = statement('record-use-of-credentials')`
     )
     update api_key k set last_used_at = now() from due_key due where k.id = due.id`
 
-export class LastUse {
-  readonly #database: Database
-  readonly #now: () => number
-  readonly #clientIds = new Set<bigint>()
-  readonly #keyIds = new Set<bigint>()
-  #isWriting = false
-  #pausedUntilMs = Number.NEGATIVE_INFINITY
+type NoteUse = (clientId: bigint, keyId: bigint | null) => void
 
-  constructor(database: Database, now: () => number) {
-    this.#database = database
-    this.#now = now
+/** The returned function never throws, and returns before the use is written. */
+function recordUses(database: Database, now: () => number): NoteUse {
+  const clientIds = new Set<bigint>()
+  const keyIds = new Set<bigint>()
+  let isWriting = false
+  let pausedUntilMs = Number.NEGATIVE_INFINITY
+  const forget = () => {
+    clientIds.clear()
+    keyIds.clear()
   }
-
-  /** Never throws, and returns before the use is written. */
-  note(clientId: bigint, keyId: bigint | null): void {
-    if (this.#now() < this.#pausedUntilMs) return
-    this.#clientIds.add(clientId)
-    if (keyId !== null) this.#keyIds.add(keyId)
-    if (!this.#isWriting) void this.#write()
-  }
-
-  async #write(): Promise<void> {
-    this.#isWriting = true
+  const write = async () => {
+    isWriting = true
     try {
-      while (this.#clientIds.size > 0) {
-        const values = [[...this.#clientIds], [...this.#keyIds]]
-        this.#forget()
-        await this.#database.query(recordUse, values)
+      while (clientIds.size > 0) {
+        const values = [[...clientIds], [...keyIds]]
+        forget()
+        await database.query(recordUse, values)
       }
     } catch {
-      this.#forget()
-      this.#pausedUntilMs = this.#now() + PAUSE_AFTER_FAILURE_MS
+      forget()
+      pausedUntilMs = now() + PAUSE_AFTER_FAILURE_MS
     } finally {
-      this.#isWriting = false
+      isWriting = false
     }
   }
-
-  #forget(): void {
-    this.#clientIds.clear()
-    this.#keyIds.clear()
+  return (clientId, keyId) => {
+    if (now() < pausedUntilMs) return
+    clientIds.add(clientId)
+    if (keyId !== null) keyIds.add(keyId)
+    if (!isWriting) void write()
   }
 }

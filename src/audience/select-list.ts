@@ -77,7 +77,7 @@ export async function readPage(
   limit: number,
   form: keyof List,
 ): Promise<Page> {
-  const list = listFor(filters, position)
+  const list = position.kind === 'id' ? listById(filters, position) : listByChange
   const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
   if (row?.is_lost) throw new AppError('database_restored')
   return {
@@ -111,10 +111,6 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
   // The list by name ends a page early only if its index finds too many members.
   const isFoundCommon = list === listByDisplayName && members < limit
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
-}
-
-function listFor(filters: Filters, position: Beginning): List {
-  return position.kind === 'id' ? listById(filters, position) : listByChange
 }
 
 /** Returns the list whose index is the most selective. */

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, ERROR_MESSAGES, type ErrorCode } from '../errors.ts'
 import { publishFinishedRequest, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
@@ -83,10 +83,6 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
 }
 
 /** An unexpected error is `internal`: only the log has its details. */
-export function handleErrors(app: FastifyInstance): void {
-  app.setErrorHandler((error: FastifyError, request, reply) => sendError(error, request, reply))
-}
-
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const appError = asAppError(error)
   const status = ERROR_STATUS[appError.code]

@@ -1,13 +1,13 @@
 /** Creates the HTTP server without routes: limits, request ids, bodies, errors. */
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import Fastify, { type FastifyInstance, LogController } from 'fastify'
+import Fastify, { type FastifyError, type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { Config } from '../config/config.ts'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
-import { handleClientError, handleErrors, handleFrameworkError, refuseExpectation } from './error-envelope.ts'
+import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
 import { observeRequests } from './responses.ts'
 
@@ -57,7 +57,7 @@ export function createServer(
   observeRequests(app)
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)
-  handleErrors(app)
+  app.setErrorHandler<FastifyError>(sendError)
   return app
 }
 
@@ -157,20 +157,14 @@ export function limitIdleConnections(
       if (state.requests === 0 && !socket.destroyed) add(socket, state)
     })
   })
-  whileClosing(app, () => {
-    const untilMs = performance.now() - LAST_REQUEST_MS
-    for (const socket of idle) if ((states.get(socket)?.idleSinceMs ?? 0) <= untilMs) socket.destroy()
-  })
-}
-
-/**
- * Node.js itself closes only idle connections that have had a request, and only when the shutdown begins. The others would delay the
- * shutdown until they are cut.
- */
-function whileClosing(app: FastifyInstance, closeIdle: () => void): void {
+  // Node.js itself closes only idle connections that have had a request, and only when the shutdown begins. The others would delay the
+  // shutdown until they are cut.
   let sweep: NodeJS.Timeout | undefined
   app.addHook('preClose', async () => {
-    sweep = setInterval(closeIdle, SWEEP_INTERVAL_MS).unref()
+    sweep = setInterval(() => {
+      const untilMs = performance.now() - LAST_REQUEST_MS
+      for (const socket of idle) if ((states.get(socket)?.idleSinceMs ?? 0) <= untilMs) socket.destroy()
+    }, SWEEP_INTERVAL_MS).unref()
   })
   app.addHook('onClose', async () => clearInterval(sweep))
 }

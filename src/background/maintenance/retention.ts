@@ -31,13 +31,7 @@ export type Retention = Pick<
   'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays' | 'auditRetentionDays'
 >
 
-/**
- * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
- * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
- * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
- * deliveries for 35, and the daily figures of accounts for 400. Jobs are kept for 30 days
- * after their end, and notifications for 30 days. Sessions of the console are deleted once they have expired.
- */
+/** Drops the partitions beyond their retention, and deletes what DELETIONS lists. RETENTION_DAYS 0 keeps events, edits and failures. */
 export async function deleteExpired(session: Queryable, retention: Retention): Promise<void> {
   const { retentionDays, trackingRetentionDays, deduplicationDays } = retention
   if (retentionDays > 0) await dropExpiredPartitions(session, EVENTS, retentionDays)

@@ -6,7 +6,6 @@ import { FatalError } from '../../errors.ts'
 import { hasCluster } from '../embedded/cluster.ts'
 import { EmbeddedServer } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
-import type { ReplicaServers } from '../replication/reads.ts'
 import { migrate, refuseUnfinishedRestore, requireMigrated } from '../schema/migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 
@@ -31,7 +30,7 @@ const RETRY_MS = 1_000
  * unavailable meanwhile
  */
 export async function openForService(
-  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
+  choice: PresentChoice,
   notices: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
 ): Promise<OpenDatabase> {
@@ -39,7 +38,7 @@ export async function openForService(
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   await server?.own(lost)
-  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice), choice.secretKeys)
+  const database = createDatabase(choice, server, lost)
   const stop = new AbortController()
   return {
     database,
@@ -54,14 +53,20 @@ export async function openForService(
   }
 }
 
-function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: EmbeddedServer | null) {
-  return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
-}
+type PresentChoice = Exclude<DatabaseChoice, { kind: 'none' }>
 
-function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaServers | null {
-  if (choice.kind === 'embedded' || choice.replicas === null) return null
-  const { url, maxLagMs } = choice.replicas
-  return { servers: parseReplicasUrl(url.reveal()), maxLagMs }
+function createDatabase(
+  choice: PresentChoice,
+  server: EmbeddedServer | null,
+  onLost: (error: Error) => void,
+) {
+  const target = choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
+  const replicas = choice.kind === 'url' ? choice.replicas : null
+  const servers = replicas && {
+    servers: parseReplicasUrl(replicas.url.reveal()),
+    maxLagMs: replicas.maxLagMs,
+  }
+  return new PostgresDatabase(target, onLost, servers, choice.secretKeys)
 }
 
 /**
@@ -124,12 +129,7 @@ export async function withOpened<P, T>(
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
     await server?.use(startTimeoutMs)
-    const database = new PostgresDatabase(
-      targetOf(choice, server),
-      () => undefined,
-      replicasOf(choice),
-      choice.secretKeys,
-    )
+    const database = createDatabase(choice, server, () => undefined)
     try {
       await database.requireSessions()
       const prepared = await prepare(database)
