@@ -17,7 +17,7 @@ import {
 import { Type } from '../../http/typebox.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { AdmittingAccounts, type Found, repeatWhileStale } from '../admit.ts'
+import { cacheAccounts, type FindAdmitting, type Found, repeatWhileStale } from '../admit.ts'
 import type { Admission } from '../event.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
@@ -42,11 +42,11 @@ export const lineSource: SourceModule = {
 
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 
-export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
+function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   const line: LineParts = {
     ...parts,
-    accounts: new AdmittingAccounts<bigint>(parts.source, (id) => findAccount(parts.database, id)),
-    recipients: new Recipients(parts.database),
+    findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database, id)),
+    admit: admitRecipients(parts.database),
   }
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
@@ -57,12 +57,12 @@ export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 interface LineParts extends SourceParts {
-  accounts: AdmittingAccounts<bigint>
-  recipients: Recipients
+  findAdmitting: FindAdmitting<bigint>
+  admit: ReturnType<typeof admitRecipients>
 }
 
 async function receiveDelivery(
-  { source, database, intake, counts, spareSigned, now, accounts, recipients }: LineParts,
+  { source, database, intake, counts, spareSigned, now, findAdmitting, admit }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
   isAgain: boolean,
@@ -73,7 +73,7 @@ async function receiveDelivery(
   const body = bodyBytes(request)
   const signature = request.headers['x-line-signature']
   const isSigned = ({ channelSecret }: Account) => hasValidLineSignature(body, signature, channelSecret)
-  const found = await accounts.find(id, isAgain, isSigned)
+  const found = await findAdmitting(id, isAgain, isSigned)
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
     counts.addRefused(id, source.name)
@@ -84,7 +84,7 @@ async function receiveDelivery(
   const { destination, events } = await parseLineDelivery(body, now())
   // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
-  const admission = await recipients.admit(found, destination)
+  const admission = await admit(found, destination)
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
   const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
   if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, destination)
@@ -127,7 +127,7 @@ const WEBHOOK = Type.Object(
   { additionalProperties: true, description: 'The body of a LINE webhook.', examples: [DELIVERY] },
 )
 
-export function lineDeliverySchema(path: string): FastifySchema {
+function lineDeliverySchema(path: string): FastifySchema {
   const [lowerCasePath] = deliveryPaths(':id')
   return {
     operationId: path === lowerCasePath ? 'receiveLineDelivery' : 'receiveLineDeliveryCapitalised',
@@ -157,26 +157,21 @@ export function lineDeliverySchema(path: string): FastifySchema {
  */
 const DESTINATIONS_MAX = 1_000
 
-export class Recipients {
-  readonly #lookups: Queryable
-  /** After a stale admission the account is read again, so its cached destinations are no longer used. */
-  readonly #cached = new WeakMap<Account, LRUCache<string, Admission>>()
-
-  constructor(database: Pick<Database, 'lookup' | 'secretKeys'>) {
-    this.#lookups = {
-      secretKeys: database.secretKeys,
-      query: (statement, values = []) => database.lookup('account', statement, values),
-    }
+/** Admits deliveries to their destination's account, if that has the same organization and secret as the account in the path. */
+function admitRecipients(database: Database) {
+  const lookups: Queryable = {
+    secretKeys: database.secretKeys,
+    query: (statement, values = []) => database.lookup('account', statement, values),
   }
-
-  /** Admits a delivery to its destination's account, if that has the same organization and secret as the account in the path. */
-  async admit({ account, admission }: Found, destination: string | null): Promise<Admission> {
+  // After a stale admission the account is read again, so its cached destinations are no longer used.
+  const cachedOf = new WeakMap<Account, LRUCache<string, Admission>>()
+  return async ({ account, admission }: Found, destination: string | null): Promise<Admission> => {
     if (!isForAnotherBot(account, destination)) return admission
-    const cached = this.#cached.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
-    this.#cached.set(account, cached)
+    const cached = cachedOf.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
+    cachedOf.set(account, cached)
     const seen = cached.get(destination)
     if (seen !== undefined) return seen
-    const [named] = await findNamedAccounts(this.#lookups, [{ pathAccountId: account.id, destination }])
+    const [named] = await findNamedAccounts(lookups, [{ pathAccountId: account.id, destination }])
     const { accountId, botVersions } = named ?? { accountId: account.id, botVersions: 0n }
     const foreign = { pathAccountId: account.id, botUserId: destination, botVersions }
     const admitted = { ...admission, accountId, foreign }
@@ -186,6 +181,6 @@ export class Recipients {
 }
 
 /** An account without a bot user id accepts every delivery at its webhook. */
-export function isForAnotherBot(account: Account, destination: string | null): destination is string {
+function isForAnotherBot(account: Account, destination: string | null): destination is string {
   return Boolean(destination) && Boolean(account.botUserId) && destination !== account.botUserId
 }

@@ -15,7 +15,7 @@ import {
 } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
+import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts'
 import { InvalidEvent } from '../event.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
@@ -48,20 +48,20 @@ export const mboxSource: SourceModule = {
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 
 export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<string>(
+  const findAccount = cacheAccounts(
     parts.source,
-    (oaHash) => findAccountByOaHash(parts.database, oaHash),
+    (oaHash: string) => findAccountByOaHash(parts.database, oaHash),
     (oaHash) => createHash('sha256').update(oaHash).digest('base64'),
   )
   const options = { schema: chatCallbackSchema, config: { bodies: parts.bodies } }
   app.post(callbackPath(':oaHash'), options, (request: CallbackRequest, reply) =>
-    repeatWhileStale((isAgain) => receiveCallback(parts, accounts, request, reply, isAgain)),
+    repeatWhileStale((isAgain) => receiveCallback(parts, findAccount, request, reply, isAgain)),
   )
 }
 
 async function receiveCallback(
   { source, database, intake, counts, spareSigned, now }: SourceParts,
-  accounts: AdmittingAccounts<string>,
+  findAccount: FindAdmitting<string>,
   request: CallbackRequest,
   reply: FastifyReply,
   isAgain: boolean,
@@ -74,7 +74,7 @@ async function receiveCallback(
     signature: request.headers['x-chatwoot-signature'],
     timestamp: request.headers['x-chatwoot-timestamp'],
   }
-  const found = await accounts.find(
+  const found = await findAccount(
     oaHash,
     isAgain,
     ({ chatSecret }) => chatSecret === null || hasValidChatSignature(body, signature, chatSecret, now()),

@@ -4,7 +4,7 @@ import { AppError } from '../../errors.ts'
 import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
+import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { METRICS_PATHS, TRACKING_PATHS, trackingSchemas, typeOfCall } from './calls.ts'
 import { createProver, haveTokens } from './id-token.ts'
@@ -51,7 +51,7 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
   const { address, key } = parts.trackingBudgets
   const tracking: TrackingParts = {
     ...parts,
-    accounts: new AdmittingAccounts<string>(parts.source, (name) =>
+    findAccount: cacheAccounts(parts.source, (name: string) =>
       findAccountByTrackingKey(parts.database, name),
     ),
     addresses: new Budgets(address, 'address'),
@@ -78,7 +78,7 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
 }
 
 interface TrackingParts extends SourceParts {
-  accounts: AdmittingAccounts<string>
+  findAccount: FindAdmitting<string>
   addresses: Budgets
   keys: KeyBudgets
   addressOf: (request: FastifyRequest) => string
@@ -126,12 +126,12 @@ interface Charged {
 }
 
 async function storeTracking(
-  { intake, now, accounts, keys }: TrackingParts,
+  { intake, now, findAccount, keys }: TrackingParts,
   charged: Charged,
   isAgain: boolean,
 ) {
   const { tracking, key, prove, isClaimed } = charged
-  const found = await accounts.find(key, isAgain)
+  const found = await findAccount(key, isAgain)
   if (found === null) throw new AppError('unknown_tracking_key')
   const { account, admission, isCached } = found
   // Only for existing keys: unknown keys would evict the budgets of others.
