@@ -9,7 +9,7 @@ import {
   type Manifest,
   writeManifest,
 } from '../src/operator/backups/manifest.ts'
-import { findBinaries } from '../src/postgres/embedded/binaries.ts'
+import { findBinaries } from '../src/postgres/embedded/cluster.ts'
 import { runCommand } from './support/command.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

@@ -4,7 +4,7 @@ import { close, constants, open, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { expect, it, onTestFinished } from 'vitest'
-import { LargeBodyTurns } from '../src/http/body-reader.ts'
+import { LargeBodyTurns } from '../src/http/body.ts'
 import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 

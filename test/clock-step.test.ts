@@ -3,9 +3,9 @@
  * legal delay waits for its end.
  */
 import { expect, it } from 'vitest'
-import { takeDueMembers } from '../src/audience/due-profiles.ts'
+import { takeDueMembers } from '../src/audience/profiles.ts'
 import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
-import { takeDueAccounts } from '../src/background/monitoring/due-accounts.ts'
+import { takeDueAccounts } from '../src/background/monitoring/account-monitor.ts'
 import { INT64_MIN } from '../src/http/path-id.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { startJob } from '../src/operator/jobs/job.ts'

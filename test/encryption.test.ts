@@ -1,6 +1,6 @@
 /** Secrets that are encrypted at rest: plain text of other programs, key rotation, and the check at the start. */
 import { describe, expect, it } from 'vitest'
-import { encryptPlainSecrets } from '../src/background/secret-encryption.ts'
+import { encryptPlainSecrets } from '../src/background/background.ts'
 import { newSecret } from '../src/endpoints/messages.ts'
 import { updateAccount } from '../src/operator/accounts/manage-accounts.ts'
 import { commandActor } from '../src/operator/actor.ts'

@@ -8,8 +8,12 @@ import { text } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { eventLines, findExportEnd } from '../src/operator/exports/export-events.ts'
-import { type EventRange, readRange } from '../src/operator/exports/time-range.ts'
+import {
+  type EventRange,
+  eventLines,
+  findExportEnd,
+  readRange,
+} from '../src/operator/exports/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
-import { signChat } from '../src/intake/mbox/mbox-signature.ts'
+import { signChat } from '../src/intake/mbox/mbox-source.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpService, startApp } from './support/service.ts'

@@ -7,7 +7,6 @@ import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
-import { isUseDue, LastUse } from './last-use.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
@@ -40,6 +39,9 @@ interface CallerRow extends Row {
   is_use_due: boolean
 }
 
+/** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
+export const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
+
 /**
  * Returns the client if it is active and has not expired, with its key if the same holds for the key. The previous secret is valid until
  * the rotation is finished.
@@ -67,13 +69,13 @@ export function decorateWithCaller(app: FastifyInstance): void {
  * (500), because a 401 would mean that the credentials are wrong.
  */
 export function requireApiClient(database: Database, now: () => number): onRequestAsyncHookHandler {
-  const lastUse = new LastUse(database, now)
+  const noteUse = recordUses(database, now)
   return async (request) => {
     const clientId = header(request, 'x-client-id')
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    const findAgain = () => findCaller(database, lastUse, clientId, clientSecret, apiKey)
+    const findAgain = () => findCaller(database, noteUse, clientId, clientSecret, apiKey)
     const caller = await findAgain()
     if (caller === null) throw new AppError('invalid_client')
     request.caller = { ...caller, findAgain }
@@ -110,7 +112,7 @@ export async function requireScopeAgain(
 
 async function findCaller(
   database: Database,
-  lastUse: LastUse,
+  noteUse: NoteUse,
   clientId: string,
   clientSecret: string,
   apiKey: string,
@@ -123,7 +125,7 @@ async function findCaller(
     ])
     if (row === undefined) return null
     const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
-    if (row.is_use_due) lastUse.note(apiClientId, keyId)
+    if (row.is_use_due) noteUse(apiClientId, keyId)
     const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
     return { apiClientId, scope }
   } catch (error) {
@@ -137,4 +139,61 @@ function header(request: FastifyRequest, name: string): string | undefined {
   if (typeof value !== 'string') return undefined
   const text = Buffer.from(value, 'latin1').toString('utf8')
   return text.trim() === '' ? undefined : text
+}
+
+// Records when clients and keys were last used. Requests do not wait for it. The guard's query reports whether a time is older than an
+// hour. One statement at a time writes all due times, so concurrent requests with due times cause only a few statements.
+
+/** After a failed write, such as on a full disk, requests do not cause another one for this long. */
+const PAUSE_AFTER_FAILURE_MS = 60_000
+
+/**
+ * Each row is written by the first of several instances: the others skip it while it is locked, and then find that it is not due. No
+ * index contains the column, so an update changes no index.
+ *
+ * $1 client ids bigint[], $2 key ids bigint[]
+ */
+const recordUse = statement('record-use-of-credentials')`
+    with due_client as (
+      select id from api_client where id = any ($1) and ${isUseDue('last_used_at')} for no key update skip locked
+    ), due_key as (
+      select id from api_key where id = any ($2) and ${isUseDue('last_used_at')} for no key update skip locked
+    ), used_client as (
+      update api_client c set last_used_at = now() from due_client due where c.id = due.id
+    )
+    update api_key k set last_used_at = now() from due_key due where k.id = due.id`
+
+type NoteUse = (clientId: bigint, keyId: bigint | null) => void
+
+/** The returned function never throws, and returns before the use is written. */
+function recordUses(database: Database, now: () => number): NoteUse {
+  const clientIds = new Set<bigint>()
+  const keyIds = new Set<bigint>()
+  let isWriting = false
+  let pausedUntilMs = Number.NEGATIVE_INFINITY
+  const forget = () => {
+    clientIds.clear()
+    keyIds.clear()
+  }
+  const write = async () => {
+    isWriting = true
+    try {
+      while (clientIds.size > 0) {
+        const values = [[...clientIds], [...keyIds]]
+        forget()
+        await database.query(recordUse, values)
+      }
+    } catch {
+      forget()
+      pausedUntilMs = now() + PAUSE_AFTER_FAILURE_MS
+    } finally {
+      isWriting = false
+    }
+  }
+  return (clientId, keyId) => {
+    if (now() < pausedUntilMs) return
+    clientIds.add(clientId)
+    if (keyId !== null) keyIds.add(keyId)
+    if (!isWriting) void write()
+  }
 }

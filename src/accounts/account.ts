@@ -1,6 +1,6 @@
 import { Secret, secretOrNull } from '../config/secret.ts'
 import type { Database } from '../postgres/database.ts'
-import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
+import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 
 type Lookups = Pick<Database, 'lookup' | 'secretKeys'>
 
@@ -28,33 +28,23 @@ export interface Account {
   foreignDestination: string | null
 }
 
-interface AccountRow extends Row {
-  id: bigint
-  organization_id: bigint
-  channel_id: string | null
-  channel_secret: string | null
-  channel_access_token: string | null
-  bot_user_id: string | null
-  basic_id: string | null
-  chat_secret: string | null
-  chat_inbox_id: string | null
-  oa_hash: string
-  tracking_key: string
-  login_channel_id: string | null
-  credentials_version: bigint
-  foreign_destination: string | null
-}
+type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
+
+type AccountRow = Omit<Account, SecretName | 'oaHash'> &
+  Record<SecretName, string | null> & { oaHash: string }
 
 /**
  * A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns, and a blank filter would drop every
  * webhook.
  */
 const SELECT_ACCOUNT = `
-    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+    select id, organization_id as "organizationId", channel_id as "channelId", channel_secret as "channelSecret",
+           channel_access_token as "channelAccessToken", bot_user_id as "botUserId", basic_id as "basicId",
+           chat_secret as "chatSecret", nullif(btrim(chat_inbox_id), '') as "chatInboxId", oa_hash as "oaHash",
+           tracking_key as "trackingKey", nullif(btrim(login_channel_id), '') as "loginChannelId",
+           credentials_version as "credentialsVersion",
            case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-             as foreign_destination
+             as "foreignDestination"
       from official_account`
 
 /** $1 id bigint */
@@ -135,24 +125,15 @@ export async function flagForeignDestination(
 async function findOne(database: Lookups, statement: Statement, values: unknown[]): Promise<Account | null> {
   const [row] = await database.lookup<AccountRow>('account', statement, values)
   if (row === undefined) return null
-  const textOf = (column: 'channel_secret' | 'channel_access_token' | 'chat_secret') =>
-    database.secretKeys.decrypt(`official_account.${column}`, row.id, row[column])
-  const chatSecret = textOf('chat_secret')
+  const textOf = (column: 'channel_secret' | 'channel_access_token' | 'chat_secret', stored: string | null) =>
+    database.secretKeys.decrypt(`official_account.${column}`, row.id, stored)
+  const chatSecret = textOf('chat_secret', row.chatSecret)
   return {
-    id: row.id,
-    organizationId: row.organization_id,
-    channelId: row.channel_id,
-    channelSecret: secretOrNull(textOf('channel_secret')),
-    channelAccessToken: secretOrNull(textOf('channel_access_token')),
-    botUserId: row.bot_user_id,
-    basicId: row.basic_id,
+    ...row,
+    channelSecret: secretOrNull(textOf('channel_secret', row.channelSecret)),
+    channelAccessToken: secretOrNull(textOf('channel_access_token', row.channelAccessToken)),
     // Null accepts unsigned callbacks. A blank secret refuses all callbacks, because signing was intended.
     chatSecret: chatSecret ? new Secret(chatSecret) : null,
-    chatInboxId: row.chat_inbox_id,
-    oaHash: new Secret(row.oa_hash),
-    trackingKey: row.tracking_key,
-    loginChannelId: row.login_channel_id,
-    credentialsVersion: row.credentials_version,
-    foreignDestination: row.foreign_destination,
+    oaHash: new Secret(row.oaHash),
   }
 }

@@ -11,13 +11,15 @@ export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 
 export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
 
-export function tokenRefused(refusal: Refusal): Check {
-  return refusedCheck('access_token', refusal, 'The platform does not describe the account')
+/** For refusals that do not concern credentials, without status and reason. */
+const CONSEQUENCES = {
+  access_token: 'The platform does not describe the account',
+  webhook_endpoint: 'The platform does not return the webhook URL',
+  webhook_test: 'The platform does not test the webhook',
 }
 
-/** @param consequence the message for a refusal that does not concern credentials, without status and reason */
-function refusedCheck(name: Check['name'], refusal: Refusal, consequence: string): Check {
-  const [reason, message] = explainRefusal(refusal, consequence)
+export function refusedCheck(name: keyof typeof CONSEQUENCES, refusal: Refusal): Check {
+  const [reason, message] = explainRefusal(refusal, CONSEQUENCES[name])
   const facts = 'status' in refusal ? { status: refusal.status, platformMessage: refusal.reason } : {}
   return failed(name, reason, message, facts)
 }
@@ -87,10 +89,6 @@ export function isSameAddress(endpoint: string, expected: string): boolean {
   return origin === ours.origin && pathname === ours.pathname
 }
 
-export function endpointUnreadable(refusal: Refusal): Check {
-  return refusedCheck('webhook_endpoint', refusal, 'The platform does not return the webhook URL')
-}
-
 /** @param expected the URL to recommend, or only its path if PUBLIC_URL is not set */
 export function endpointCheck({ endpoint, matches }: Webhook, expected: string): Check {
   if (matches) return passed('webhook_endpoint', 'The webhook URL is this service')
@@ -147,13 +145,11 @@ export function testCheck({ success, reason, statusCode }: WebhookTest, isHere: 
   )
 }
 
-export function testImpossible(): Check {
-  return failed('webhook_test', 'nothing_to_test', 'There is no webhook URL to test: set it first')
-}
-
-export function testRefused(refusal: Refusal): Check {
-  return refusedCheck('webhook_test', refusal, 'The platform does not test the webhook')
-}
+export const TEST_IMPOSSIBLE = failed(
+  'webhook_test',
+  'nothing_to_test',
+  'There is no webhook URL to test: set it first',
+)
 
 function passed(name: Check['name'], message: string): Check {
   return { name, ok: true, message }

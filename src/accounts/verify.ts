@@ -1,7 +1,6 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import type { PlatformResult } from '../line-api/call.ts'
-import { CallBudget } from '../line-api/call-budget.ts'
+import { CallBudget, type PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
@@ -11,15 +10,13 @@ import {
   ACCESS_TOKEN_ACCEPTED,
   activeCheck,
   endpointCheck,
-  endpointUnreadable,
   identityCheck,
   isSameAddress,
   type Refusal,
+  refusedCheck,
+  TEST_IMPOSSIBLE,
   takeWebhookTest,
   testCheck,
-  testImpossible,
-  testRefused,
-  tokenRefused,
 } from './checks.ts'
 import type { Check, Claims, Verification, Webhook } from './verification.ts'
 
@@ -126,7 +123,12 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   lineApi.forgetToken(account)
   const info = requireAvailable(await lineApi.botInfo(account, budget))
   if (!info.ok) {
-    return { account: null, accountType: 'unknown', webhook: null, checks: [tokenRefused(info.fault)] }
+    return {
+      account: null,
+      accountType: 'unknown',
+      webhook: null,
+      checks: [refusedCheck('access_token', info.fault)],
+    }
   }
   const identity = identityCheck(account, claims, info.value)
   const checks = [ACCESS_TOKEN_ACCEPTED, identity]
@@ -153,7 +155,7 @@ async function checkWebhook(
   budget: CallBudget,
 ): Promise<{ webhook: Webhook | null; checks: Check[] }> {
   if (!found.ok && statusOf(found.fault) !== 404) {
-    return { webhook: null, checks: [endpointUnreadable(found.fault)] }
+    return { webhook: null, checks: [refusedCheck('webhook_endpoint', found.fault)] }
   }
   const expected = verifier.webhookPaths(String(account.id)).map((path) => (verifier.publicUrl ?? '') + path)
   const endpoint = found.ok ? found.value.endpoint : null
@@ -164,7 +166,7 @@ async function checkWebhook(
   }
   const checks = [endpointCheck(webhook, expected[0] ?? ''), activeCheck(webhook)]
   if (testWebhook !== true) return { webhook, checks }
-  if (endpoint === null) return { webhook, checks: [...checks, testImpossible()] }
+  if (endpoint === null) return { webhook, checks: [...checks, TEST_IMPOSSIBLE] }
   await takeWebhookTest(verifier.database, account.id)
   const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
   return test.ok
@@ -172,7 +174,7 @@ async function checkWebhook(
         webhook: { ...webhook, test: test.value },
         checks: [...checks, testCheck(test.value, webhook.matches)],
       }
-    : { webhook, checks: [...checks, testRefused(test.fault)] }
+    : { webhook, checks: [...checks, refusedCheck('webhook_test', test.fault)] }
 }
 
 type CallOutcome<T> = { ok: true; value: T } | { ok: false; fault: Refusal }

@@ -2,22 +2,22 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
+import { readIfMatch } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
 import { waitForStandby } from '../postgres/replication/replication.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import type { ErasureLedger } from './erasure-ledger.ts'
-import { lockOutSendersAndFlushes } from './erasure-lock.ts'
-import { selectVersion } from './member.ts'
 import {
   EVENTS_PER_STATEMENT,
   finishErasure,
+  lockOutSendersAndFlushes,
   type PendingErasure,
   selectPending,
   storePending,
-} from './pending-erasure.ts'
+} from './erasure-lock.ts'
+import { selectVersion } from './member.ts'
 import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(

@@ -12,7 +12,7 @@ import {
   statement,
   type Transactions,
 } from '../postgres/statement.ts'
-import { ERASURES, type LedgerErasure, REVOCATIONS, type Revocation } from './ledger-line.ts'
+import { ERASURES, type LedgerErasure, REVOCATIONS, type Revocation } from './ledger-files.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 
 /** 1,000 lines × 149 bytes = 0.15 MB per write. */
@@ -51,8 +51,13 @@ export class ErasureLedger {
 
   /** Records all left-over erasures and all revocations, the oldest first, unless another instance is doing it. */
   async recordAll(database: Transactions): Promise<void> {
-    while (await database.transaction((transaction) => this.#recordOldest(transaction)));
-    while (await database.transaction((transaction) => this.#recordRevocations(transaction)));
+    for (const step of [this.#recordOldest, this.#recordRevocations])
+      while (
+        await database.transaction(async (transaction) => {
+          const [lock] = await transaction.query<{ is_ours: boolean }>(tryRecordLock, [RECORD_LOCK])
+          return lock?.is_ours === true && step(transaction)
+        })
+      );
   }
 
   async close(): Promise<void> {
@@ -74,9 +79,7 @@ export class ErasureLedger {
   }
 
   /** Returns whether there may be more. */
-  async #recordOldest(transaction: Queryable): Promise<boolean> {
-    const [lock] = await transaction.query<{ is_ours: boolean }>(tryRecordLock, [RECORD_LOCK])
-    if (lock?.is_ours !== true) return false
+  readonly #recordOldest = async (transaction: Queryable): Promise<boolean> => {
     const rows = await transaction.query<Unrecorded>(selectOldestUnrecorded, [ERASURES_PER_WRITE])
     if (rows.length === 0) return false
     await this.#backlogWriter.append(rows.map(toErasure))
@@ -86,9 +89,7 @@ export class ErasureLedger {
   }
 
   /** Returns whether there may be more. */
-  async #recordRevocations(transaction: Queryable): Promise<boolean> {
-    const [lock] = await transaction.query<{ is_ours: boolean }>(tryRecordLock, [RECORD_LOCK])
-    if (lock?.is_ours !== true) return false
+  readonly #recordRevocations = async (transaction: Queryable): Promise<boolean> => {
     const rows = await transaction.query<Unwritten>(deleteOldestRevocations, [ERASURES_PER_WRITE])
     if (rows.length === 0) return false
     await this.#revocationWriter.append(

@@ -21,17 +21,10 @@ export const filterParameters = {
 
 const FilterSchema = Type.Object(filterParameters)
 
-/** A member must match all filters. */
-export interface Filters {
-  userId?: string
-  externalId?: string
-  relationship?: Static<typeof RelationshipSchema>
+/** A member must match all filters. The time is ISO 8601 with milliseconds, in UTC. `q` ignores case, and there are no wildcards. */
+export type Filters = Omit<Static<typeof FilterSchema>, 'tag'> & {
   /** Sorted and without duplicates, so that the same tags are the same query. */
   tag?: string[]
-  /** A part of the display name, ignoring case. There are no wildcards. */
-  q?: string
-  /** ISO 8601 with milliseconds, in UTC. */
-  updatedSince?: string
 }
 
 /** Converts validated parameters. Throws `invalid_input` if updatedSince is not a time. */

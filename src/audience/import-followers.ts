@@ -8,8 +8,7 @@ import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { lockOutErasures } from './erasure-lock.ts'
-import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
-import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
+import { MEMBER_ID_TAKEN, NO_KEY, skipTakenMemberIds, USER_ID_MAX_LENGTH } from './member.ts'
 
 /** The platform's continuation token expires after 24 hours. An older import starts again. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000

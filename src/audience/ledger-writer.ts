@@ -5,7 +5,7 @@ import { type FileHandle, open, stat, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { LedgerFormat } from './ledger-line.ts'
+import type { LedgerFormat } from './ledger-files.ts'
 
 /** Only the service's user may read the hashes of erased people. */
 const FILE_MODE = 0o600

@@ -13,10 +13,6 @@
 import { type Statement, statement } from '../postgres/statement.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
-interface Lines {
-  member: string
-}
-
 export interface List {
   page: Statement
   ndjson: Statement
@@ -52,7 +48,7 @@ export const FILTERS = `($5::text is null or m.user_id = $5)
 /** All members, oldest first, driven by the primary key. Takes only $1 to $4, because null filters would cost a page 5 %. */
 export const listAll = list(
   'all',
-  ({ member }) => `
+  (member) => `
         select m.id, false as is_last, ${member} as line
           from audience_member m ${withTrackedActivity}
          where ${IN_SCOPE} and m.id > $3
@@ -60,57 +56,48 @@ export const listAll = list(
 )
 
 /** Serves filters without an index. Driven by the primary key. */
-export const listById = list(
-  'by-id',
-  ({ member }) => `
-        select m.id, m.is_last, case when m.is_match then ${member} end as line
-          from (select *, row_number() over (order by m.id) ${IS_LAST}, ${FILTERS} as is_match
-                  from audience_member m
-                 where ${IN_SCOPE} and m.id > $3
-                 order by m.id limit ${SCAN_MAX}) m ${withTrackedActivity}
-         where m.is_match or m.is_last
-         order by m.id limit $4`,
-)
-
-/** Finds at most one member. Driven by audience_member_user. `+ 0` prevents the use of the primary key for the order. */
-export const listByUserId = list(
-  'by-user-id',
-  ({ member }) => `
-        select m.id, false as is_last, ${member} as line
-          from audience_member m ${withTrackedActivity}
-         where ${IN_SCOPE} and m.user_id = $5 and m.id + 0 > $3
-           and ${FILTERS}
-         order by m.id + 0 limit $4`,
-)
-
-/** Finds at most one member. Driven by audience_member_external_id. */
-export const listByExternalId = list(
-  'by-external-id',
-  ({ member }) => `
-        select m.id, false as is_last, ${member} as line
-          from audience_member m ${withTrackedActivity}
-         where ${IN_SCOPE} and m.external_id = $6 and m.id + 0 > $3
-           and ${FILTERS}
-         order by m.id + 0 limit $4`,
-)
+export const listById = listScanned('by-id', 'm.id > $3')
 
 /** Driven by audience_member_relationship. */
-export const listByRelationship = list(
-  'by-relationship',
-  ({ member }) => `
+export const listByRelationship = listScanned('by-relationship', 'm.relationship = $7 and m.id > $3')
+
+/** Finds at most one member. Driven by audience_member_user. */
+export const listByUserId = listFound('by-user-id', 'm.user_id = $5')
+
+/** Finds at most one member. Driven by audience_member_external_id. */
+export const listByExternalId = listFound('by-external-id', 'm.external_id = $6')
+
+function listScanned(name: string, condition: string): ListById {
+  return list(
+    name,
+    (member) => `
         select m.id, m.is_last, case when m.is_match then ${member} end as line
           from (select *, row_number() over (order by m.id) ${IS_LAST}, ${FILTERS} as is_match
                   from audience_member m
-                 where ${IN_SCOPE} and m.relationship = $7 and m.id > $3
+                 where ${IN_SCOPE} and ${condition}
                  order by m.id limit ${SCAN_MAX}) m ${withTrackedActivity}
          where m.is_match or m.is_last
          order by m.id limit $4`,
-)
+  )
+}
+
+/** `+ 0` prevents the use of the primary key for the order. */
+function listFound(name: string, condition: string): ListById {
+  return list(
+    name,
+    (member) => `
+        select m.id, false as is_last, ${member} as line
+          from audience_member m ${withTrackedActivity}
+         where ${IN_SCOPE} and ${condition} and m.id + 0 > $3
+           and ${FILTERS}
+         order by m.id + 0 limit $4`,
+  )
+}
 
 /** Driven by audience_tag for the first tag. `offset 0` makes it one lookup per member. */
 export const listByTag = list(
   'by-tag',
-  ({ member }) => `
+  (member) => `
         select g.member_id as id, g.is_last, case when m.is_match then ${member} end as line
           from (select g.member_id, row_number() over (order by g.member_id) ${IS_LAST}
                   from audience_tag g
@@ -135,7 +122,7 @@ export const listByTag = list(
  */
 export const listByDisplayName = list(
   'by-name',
-  ({ member }) => `
+  (member) => `
         with near as materialized (
           select m.id, m.is_last, m.is_match
             from (select m.id, row_number() over (order by m.id) ${IS_LAST}, ${FILTERS} as is_match
@@ -168,14 +155,14 @@ export const listByDisplayName = list(
          order by page.id`,
 )
 
-function list(name: string, rows: (lines: Lines) => string): ListById {
-  const json = rows({ member: memberJson })
-  const csv = rows({ member: memberCsv })
+function list(name: string, rows: (member: string) => string): ListById {
+  const json = rows(memberJson)
+  const csv = rows(memberCsv)
   return {
     page: statement(`audience-${name}-page`)`${pageById(json, `','`)}`,
     ndjson: statement(`audience-${name}-ndjson`)`${streamById(json, `E'\\n'`)}`,
     csv: statement(`audience-${name}-csv`)`${streamById(csv, `E'\\r\\n'`)}`,
-    ids: statement(`audience-${name}-ids`)`${streamById(rows({ member: 'm.id::text' }), `','`)}`,
+    ids: statement(`audience-${name}-ids`)`${streamById(rows('m.id::text'), `','`)}`,
   }
 }
 

@@ -1,17 +1,17 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import Negotiator from 'negotiator'
 import { clientOf, requireScopeAgain, type Scope, scopeOf } from '../access/scope.ts'
-import { acceptedAgeMs } from '../http/if-match.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { ownerShare, type Reader, readerShare, Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
-import { checker, refuseInput } from '../http/validate.ts'
+import { acceptedAgeMs, checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
-import { decodeCursor, encodeCursor } from './page-cursor.ts'
+import { CSV_HEADER } from './member.ts'
 import { listSchema } from './route-schemas.ts'
-import { type Beginning, readPage } from './select-list.ts'
-import { memberLines, streamFormatOf } from './stream.ts'
+import { type Beginning, decodeCursor, encodeCursor, type Page, readPage } from './select-list.ts'
 
 const LIMIT_DEFAULT = 50
 /** About 100 KiB of JSON. */
@@ -86,4 +86,67 @@ function readPageQuery(
 export function beginningOf({ updatedSince }: Filters): Beginning {
   if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN, isCommonName: false }
   return { kind: 'time', ms: Date.parse(updatedSince) }
+}
+
+// GET /api/audience as a stream of all matches, read page by page at the pace of the client.
+
+/** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
+const PAGE_MEMBERS = 1_000
+
+export interface StreamFormat {
+  mediaType: string
+  shape: 'ndjson' | 'csv'
+  header: string
+  /** RFC 4180 ends a line with CR LF. */
+  lineEnd: string
+}
+
+export const NDJSON: StreamFormat = {
+  mediaType: 'application/x-ndjson',
+  shape: 'ndjson',
+  header: '',
+  lineEnd: '\n',
+}
+export const CSV: StreamFormat = {
+  mediaType: 'text/csv',
+  shape: 'csv',
+  header: `${CSV_HEADER}\r\n`,
+  lineEnd: '\r\n',
+}
+
+const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
+
+/** Returns the format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the formats. */
+export function streamFormatOf(accept: string | undefined): StreamFormat | null {
+  if (accept === undefined) return null
+  const [best] = new Negotiator({ headers: { accept } }).mediaTypes(['application/json', ...FORMATS.keys()])
+  return FORMATS.get(best ?? '') ?? null
+}
+
+/**
+ * Yields all matches as text, page by page. The next page is read while this one is used. Each page is a separate statement, so a
+ * slow reader holds no snapshot. Returning early waits for the statement in flight.
+ */
+export async function* memberLines(
+  database: Queryable,
+  scope: Scope,
+  filters: Filters,
+  beginning: Beginning,
+  { shape, header, lineEnd }: StreamFormat,
+): AsyncGenerator<{ text: string; count: number }> {
+  const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, shape)
+  let ahead: Promise<Page> | null = read(beginning)
+  let start = header
+  try {
+    while (ahead !== null) {
+      const { lines, members, next }: Page = await ahead
+      ahead = next && read(next)
+      // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
+      ahead?.catch(() => undefined)
+      yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
+      start = ''
+    }
+  } finally {
+    await ahead?.catch(() => undefined)
+  }
 }

@@ -17,8 +17,7 @@ import type { Database } from '../postgres/database.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { begin, commit, type Queryable, statement } from '../postgres/statement.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
-import type { LedgerDamage } from './ledger-files.ts'
-import type { LedgerErasure } from './ledger-line.ts'
+import type { LedgerDamage, LedgerErasure } from './ledger-files.ts'
 import { compareLedger } from './unknown-erasures.ts'
 
 /** Limits the memory to about 60 MB. All rows of an account are read once per round. */

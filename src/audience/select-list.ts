@@ -1,5 +1,8 @@
 /** Chooses the statement for a list of members and reads a page with it. */
+
+import { createHash } from 'node:crypto'
 import type { Scope } from '../access/scope.ts'
+import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
@@ -74,7 +77,7 @@ export async function readPage(
   limit: number,
   form: keyof List,
 ): Promise<Page> {
-  const list = listFor(filters, position)
+  const list = position.kind === 'id' ? listById(filters, position) : listByChange
   const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
   if (row?.is_lost) throw new AppError('database_restored')
   return {
@@ -110,10 +113,6 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
 }
 
-function listFor(filters: Filters, position: Beginning): List {
-  return position.kind === 'id' ? listById(filters, position) : listByChange
-}
-
 /** Returns the list whose index is the most selective. */
 function listById({ userId, externalId, relationship, tag, q }: Filters, position: IdPosition): ListById {
   if (userId !== undefined) return listByUserId
@@ -141,4 +140,60 @@ function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginnin
       // FEED_START is the number before the first change. The greatest id skips all members with that number.
       return [...of, INT64_MAX, limit, ...conditions, null, null, null, null, position.ms]
   }
+}
+
+// The cursor of a walk over an audience: opaque to clients, bound to the scope and filters of the first page.
+
+/** 72 bits, so that the cursor of another walk does not match by accident. */
+const FINGERPRINT_BYTES = 9
+const NUMBER_BYTES = 8
+/** Microseconds since 1970 until the end of the year 9999, within PostgreSQL's range. */
+const TIME_MAX_US = 253_402_300_799_999_999n
+
+/** A cursor of another tenant or another query is rejected. */
+export interface Walk {
+  scope: Scope
+  filters: Filters
+}
+
+export function encodeCursor(walk: Walk, position: Position): string {
+  const numbers = numbersOf(position)
+  const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
+  fingerprint(walk).copy(bytes)
+  for (const [index, number] of numbers.entries()) {
+    bytes.writeBigInt64BE(number, FINGERPRINT_BYTES + NUMBER_BYTES * index)
+  }
+  return bytes.toString('base64url')
+}
+
+/** A walk by id has one number, or two if too many names match. */
+function numbersOf(position: Position): bigint[] {
+  if (position.kind === 'id') return position.isCommonName ? [position.id, 1n] : [position.id]
+  const { untilChange, horizon, beganUs } = position.walk
+  return [position.id, position.change, untilChange, horizon, beganUs]
+}
+
+/** Returns the position after which the page begins, or null if the text is not a cursor of this walk. */
+export function decodeCursor(walk: Walk, cursor: string): Position | null {
+  const bytes = Buffer.from(cursor, 'base64url')
+  const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES
+  if (!(walk.filters.updatedSince === undefined ? [1, 2] : [5]).includes(count)) return null
+  if (bytes.toString('base64url') !== cursor) return null
+  if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
+  const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
+  if (count < 5) return { kind: 'id', id: number(0), isCommonName: count === 2 }
+  const beganUs = number(4)
+  if (beganUs < 0 || beganUs > TIME_MAX_US) return null
+  const feed = { untilChange: number(2), horizon: number(3), beganUs }
+  return { kind: 'change', id: number(0), change: number(1), walk: feed }
+}
+
+function fingerprint({ scope, filters }: Walk): Buffer {
+  const names = (Object.keys(filters) as Array<keyof Filters>).sort()
+  const identity = [
+    String(scope.accountId),
+    String(scope.organizationId),
+    ...names.map((name) => [name, filters[name]]),
+  ]
+  return createHash('sha256').update(JSON.stringify(identity)).digest().subarray(0, FINGERPRINT_BYTES)
 }

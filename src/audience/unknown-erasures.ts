@@ -2,8 +2,13 @@
 import { FatalError } from '../errors.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { LedgerDamage, listLedgerFiles, readLastLines, readLedger } from './ledger-files.ts'
-import type { LedgerErasure } from './ledger-line.ts'
+import {
+  LedgerDamage,
+  type LedgerErasure,
+  listLedgerFiles,
+  readLastLines,
+  readLedger,
+} from './ledger-files.ts'
 
 /** A start compares the files with the newest erasures. Each process adds one or two. 100 files × 40 ms = 4 s at worst. */
 const FILES_AT_START = 100

@@ -4,34 +4,38 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
-import { countDueProfiles } from '../audience/due-profiles.ts'
 import type { ErasureLedger } from '../audience/erasure-ledger.ts'
+import { finishErasures } from '../audience/erasure-lock.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/feed-statement.ts'
 import { LedgerUnwritable } from '../audience/ledger-writer.ts'
-import { finishErasures } from '../audience/pending-erasure.ts'
-import { ProfileFiller } from '../audience/profiles.ts'
+import { countDueProfiles, ProfileFiller } from '../audience/profiles.ts'
 import type { Secret } from '../config/secret.ts'
 import type { Sender } from '../endpoints/sender.ts'
+import { AppError } from '../errors.ts'
 import { every, type Repetition } from '../every.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { listProblems } from '../operator/accounts/store-statuses.ts'
 import { listBacklogs } from '../operator/endpoints/endpoint-health.ts'
 import { readLedgerDelay } from '../operator/erasures.ts'
+import type { JobKind } from '../operator/jobs/job.ts'
+import { LANES } from '../operator/jobs/kinds.ts'
+import { type JobParts, takeTurn } from '../operator/jobs/turn.ts'
 import { countNotifications } from '../operator/notifications/channel-health.ts'
 import type { NotificationSender } from '../operator/notifications/send.ts'
 import { countPlainRows } from '../operator/secrets.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
+import type { Database } from '../postgres/database.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
-import { JobRunner } from './jobs.ts'
+import type { Transactions } from '../postgres/statement.ts'
+import { changeSecrets } from '../secrets/change-secrets.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { Heartbeat } from './notifications/heartbeat.ts'
 import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
-import { ENCRYPTION_INTERVAL_MS, encryptPlainSecrets } from './secret-encryption.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -64,27 +68,17 @@ export class Background {
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const {
-      retention,
-      opened,
-      verifier,
-      sender,
-      notificationSender,
-      heartbeatUrl,
-      erasureLedger,
-      metrics,
-      log,
-    } = parts
+    const { opened, verifier, sender, erasureLedger, metrics, log } = parts
     const { database, ready } = opened
     this.#monitor = new AccountMonitor(database, verifier)
     this.#watch = new AccountWatch(database, log)
-    this.#outbox = new Outbox(database, notificationSender, log)
-    this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
+    this.#outbox = new Outbox(database, parts.notificationSender, log)
+    this.#heartbeat = parts.heartbeatUrl && new Heartbeat(database, parts.heartbeatUrl, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
     this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
     const maintain = async () => {
-      const maintenance = database.session((session) => runMaintenance(session, retention))
+      const maintenance = database.session((session) => runMaintenance(session, parts.retention))
       await Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
         // A shutdown interrupts maintenance. The next start runs it again.
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
@@ -151,5 +145,75 @@ export class Background {
     if (state === undefined || state === before) return
     if (state === 'synchronous') log.info('commits wait for the disk of a standby')
     else log.warn({ replication: state }, 'an acknowledged event may exist on one disk; run doctor')
+  }
+}
+
+// Encrypts secrets that other programs have stored as plain text, which also work before that. Runs in every instance.
+
+/** A pass reads three tables, which have a row per account, endpoint and channel. */
+export const ENCRYPTION_INTERVAL_MS = 20_000
+
+/** Returns the number of encrypted values, 0 without keys. Throws DatabaseUnavailable. */
+export async function encryptPlainSecrets(database: Transactions, log: FastifyBaseLogger): Promise<number> {
+  if (database.secretKeys.currentId === null) return 0
+  const { values, refusedRows } = await changeSecrets(database, 'selectPlain')
+  if (values > 0) log.info({ values }, 'encrypted secrets that were stored as plain text')
+  if (refusedRows > 0) log.warn({ rows: refusedRows }, 'PostgreSQL refused to store encrypted secrets')
+  return values
+}
+
+// Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none.
+
+/**
+ * Pause while no job waits. It is short after a turn, because a job that paces itself continues soon, and doubles until it is IDLE_MS.
+ * A console in the same process ends it with `wake`.
+ */
+const FIRST_PAUSE_MS = 25
+const IDLE_MS = 3_000
+/** A step may wait for LINE for half a minute, which is longer than a shutdown may take. */
+const STOP_MAX_MS = 3_000
+
+export class JobRunner {
+  readonly #database: Database
+  readonly #log: FastifyBaseLogger
+  readonly #parts: Partial<JobParts>
+  #lanes: Repetition[] = []
+
+  constructor(database: Database, log: FastifyBaseLogger, parts: Partial<JobParts>) {
+    this.#database = database
+    this.#parts = parts
+    this.#log = log
+  }
+
+  start(): void {
+    this.#lanes = LANES.map((kinds) => {
+      let pauseMs = IDLE_MS
+      return every(IDLE_MS, async () => {
+        const hasWorked = await this.#takeTurn(kinds)
+        const currentMs = hasWorked ? 0 : pauseMs
+        pauseMs = hasWorked ? FIRST_PAUSE_MS : Math.min(IDLE_MS, 2 * pauseMs)
+        return currentMs
+      })
+    })
+  }
+
+  /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
+  async stop(): Promise<void> {
+    await Promise.all(this.#lanes.map(({ stop }) => stop(STOP_MAX_MS)))
+  }
+
+  /** A job was started in this process. */
+  readonly wake = (): void => {
+    for (const { wake } of this.#lanes) wake()
+  }
+
+  async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
+    try {
+      return await takeTurn(this.#database, { ...this.#parts, kinds })
+    } catch (error) {
+      // While the database is down, there is nothing to do. Its messages may quote stored data.
+      if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')
+      return false
+    }
   }
 }

@@ -27,7 +27,7 @@ const OTHER_CONNECTIONS = 20
 export async function serveWithWorkers(config: Config, secretsKeys: Secret | null): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
   const owning = ownEmbeddedServer(config, log)
-  const workers = new Workers(config, log, secretsKeys)
+  const workers = createWorkers(config, log, secretsKeys)
   let metrics: Server | null = null
   const stop = async () => {
     metrics?.close()
@@ -68,40 +68,38 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
   return server
 }
 
-class Workers {
-  readonly #config: Config
-  readonly #log: Logger
-  readonly #secretsKeys: Secret | null
-  #connection: Connection | null = null
-  /** If the first worker ends before it listens, the start has failed, and the worker is not replaced. */
-  #hasStarted = false
-  #isStopping = false
+/** `start` returns false if the first worker ends before it listens. */
+function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null) {
+  // If the first worker ends before it listens, the start has failed, and the worker is not replaced.
+  let hasStarted = false
+  let isStopping = false
 
-  constructor(config: Config, log: Logger, secretsKeys: Secret | null) {
-    this.#config = config
-    this.#log = log
-    this.#secretsKeys = secretsKeys
+  const fork = (no: number, connection: Connection | null): Worker => {
+    const worker = cluster.fork(environmentOf(no, connection, secretsKeys))
+    worker.once('exit', async (code, signal) => {
+      if (isStopping || !hasStarted) return
+      log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
+      await sleep(RESTART_DELAY_MS)
+      if (!isStopping) fork(no, connection)
+    })
+    return worker
   }
 
-  /**
-   * Starts the first worker, and the others once it listens, so that only one worker reports a failed start. Returns false if the
-   * first worker ends before it listens.
-   */
-  async start(connection: Connection | null): Promise<boolean> {
-    if (this.#isStopping) return false
-    this.#connection = connection
-    const first = this.#fork(1)
-    this.#hasStarted = await new Promise<boolean>((resolve) => {
+  /** Starts the first worker, and the others once it listens, so that only one worker reports a failed start. */
+  const start = async (connection: Connection | null): Promise<boolean> => {
+    if (isStopping) return false
+    const first = fork(1, connection)
+    hasStarted = await new Promise<boolean>((resolve) => {
       first.once('listening', () => resolve(true))
       first.once('exit', () => resolve(false))
     })
-    if (!this.#hasStarted) return false
-    for (let no = 2; no <= this.#config.workers; no += 1) this.#fork(no)
+    if (!hasStarted) return false
+    for (let no = 2; no <= config.workers; no += 1) fork(no, connection)
     return true
   }
 
-  async stop(): Promise<void> {
-    this.#isStopping = true
+  const stop = async (): Promise<void> => {
+    isStopping = true
     const running = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined)
     for (const worker of running) worker.process.kill('SIGTERM')
     const kill = setTimeout(() => {
@@ -112,17 +110,7 @@ class Workers {
     )
     clearTimeout(kill)
   }
-
-  #fork(no: number): Worker {
-    const worker = cluster.fork(environmentOf(no, this.#connection, this.#secretsKeys))
-    worker.once('exit', async (code, signal) => {
-      if (this.#isStopping || !this.#hasStarted) return
-      this.#log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
-      await sleep(RESTART_DELAY_MS)
-      if (!this.#isStopping) this.#fork(no)
-    })
-    return worker
-  }
+  return { start, stop }
 }
 
 /** Only the first worker serves the console. With the URL of the embedded server, workers do not start their own. */

@@ -1,8 +1,8 @@
 /** URLs of this service that an operator enters on other platforms. */
 import type { Config } from '../config/config.ts'
-import { localUrl } from '../http/local-url.ts'
+import { localUrl } from '../http/listen.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
-import { callbackPath } from '../intake/mbox/mbox-route-schema.ts'
+import { callbackPath } from '../intake/mbox/mbox-source.ts'
 
 export interface Addresses {
   /** for the LINE Developers Console */

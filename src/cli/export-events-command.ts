@@ -1,8 +1,14 @@
 /** Writes the events of an account to a file or to standard output. */
 import type { AccountId } from '../accounts/account.ts'
 import { commandActor } from '../operator/actor.ts'
-import { eventLines, findExportEnd, isoTime, recordEventExport } from '../operator/exports/export-events.ts'
-import { type EventRange, readRange } from '../operator/exports/time-range.ts'
+import {
+  type EventRange,
+  eventLines,
+  findExportEnd,
+  isoTime,
+  readRange,
+  recordEventExport,
+} from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { io, printError } from './io.ts'
 import { openOutput, type PageOutput } from './page-output.ts'

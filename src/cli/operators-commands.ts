@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
-import { localUrl } from '../http/local-url.ts'
+import { localUrl } from '../http/listen.ts'
 import type { Outcome } from '../operations/operation.ts'
 import { type Invited, OPERATORS } from '../operations/operators.ts'
 import { ROLES, type Role } from '../operator/actor.ts'

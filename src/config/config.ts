@@ -1,10 +1,12 @@
 /** The only reader of environment variables: names, units, defaults and validation. */
+
+import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
+import { systemReason } from '../system-reason.ts'
 import { Secret } from './secret.ts'
 import { SecretKeys } from './secret-keys.ts'
-import { fileNameOf, textOf } from './variable-text.ts'
-import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
+import { VARIABLES, type Variable } from './variables.ts'
 
 export type DatabaseChoice =
   | { kind: 'embedded'; dataDir: string; secretKeys?: SecretKeys }
@@ -12,51 +14,15 @@ export type DatabaseChoice =
   | { kind: 'none' }
 
 /** The servers for reads that may be slightly out of date. */
-export interface ReplicasChoice {
+interface ReplicasChoice {
   url: Secret
   /** maximum age of a result */
   maxLagMs: number
 }
 
-export interface Config {
-  port: number
-  host: string
-  /** processes that serve the port */
-  workers: number
-  database: DatabaseChoice
-  dataDir: string
-  /** without a trailing slash */
-  publicUrl: string | null
-  redisUrl: Secret | null
-  /** max or windowMs 0: no limit */
-  rateLimit: { max: number; windowMs: number; spareSigned: boolean }
-  /** addresses, CIDR ranges, loopback, linklocal or uniquelocal */
-  trustProxy: string[]
-  /** without a trailing slash */
-  lineApiUrl: string
-  logLevel: (typeof LOG_LEVELS)[number]
-  metricsPort: number | null
-  /** null: no console */
-  console: ConsoleConfig | null
-  /** without a trailing slash; null: messages have no links */
-  consoleUrl: string | null
-  /** null: no channels of the format email */
-  smtpUrl: Secret | null
-  /** null: nothing is requested */
-  heartbeatUrl: Secret | null
-  /** directory; null: erasures are recorded in the database only */
-  erasureLedger: string | null
-  /** days; 0: stored events are never deleted */
-  retentionDays: number
-  /** days */
-  deduplicationDays: number
-  /** days */
-  trackingRetentionDays: number
-  /** days */
-  auditRetentionDays: number
-}
+export type Config = ReturnType<typeof readConfig>
 
-export interface ConsoleConfig {
+interface ConsoleConfig {
   port: number
   /** null: only operators sign in, and one of them must be an owner */
   token: Secret | null
@@ -64,10 +30,31 @@ export interface ConsoleConfig {
   userHeader: string | null
 }
 
+type Values = { [Key in keyof typeof VARIABLES]: (typeof VARIABLES)[Key]['fallback'] }
+
 /** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
-export function readConfig(env: Record<string, string | undefined> = process.env): Config {
+export function readConfig(env: Record<string, string | undefined> = process.env) {
   const faults: string[] = []
-  const read = <T>(variable: Variable<T>): T => {
+  const { databaseUrl, databaseReadUrl, readMaxLagMs, secretsKeys, ...values } = readValues(env, faults)
+  const { rateLimitMax, rateLimitWindowMs, rateLimitSpareSigned, ...others } = values
+  const { consolePort, consoleToken, consoleUserHeader, ...config } = others
+  const dataDir = resolve(config.dataDir)
+  const replicas = databaseReadUrl && { url: databaseReadUrl, maxLagMs: readMaxLagMs }
+  const result = {
+    ...config,
+    dataDir,
+    database: chooseDatabase(databaseUrl, dataDir, replicas, secretsKeys ?? SecretKeys.NONE, faults),
+    /** max or windowMs 0: no limit */
+    rateLimit: { max: rateLimitMax, windowMs: rateLimitWindowMs, spareSigned: rateLimitSpareSigned },
+    /** null: no console */
+    console: chooseConsole(consolePort, consoleToken, consoleUserHeader, config.trustProxy, faults),
+  }
+  if (faults.length > 0) throw new FatalError(faults.join('\n'))
+  return result
+}
+
+function readValues(env: Record<string, string | undefined>, faults: string[]): Values {
+  const read = (variable: Variable<unknown>) => {
     const { name, fallback, parse } = variable
     try {
       const text = textOf(variable, env)
@@ -77,49 +64,8 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       return fallback
     }
   }
-  const dataDir = resolve(read(VARIABLES.dataDir))
-  const trustProxy = read(VARIABLES.trustProxy)
-  const config: Config = {
-    port: read(VARIABLES.port),
-    host: read(VARIABLES.host),
-    workers: read(VARIABLES.workers),
-    database: chooseDatabase(
-      read(VARIABLES.databaseUrl),
-      dataDir,
-      readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
-      read(VARIABLES.secretsKeys) ?? SecretKeys.NONE,
-      faults,
-    ),
-    dataDir,
-    publicUrl: read(VARIABLES.publicUrl),
-    redisUrl: read(VARIABLES.redisUrl),
-    rateLimit: {
-      max: read(VARIABLES.rateLimitMax),
-      windowMs: read(VARIABLES.rateLimitWindowMs),
-      spareSigned: read(VARIABLES.rateLimitSpareSigned),
-    },
-    trustProxy,
-    lineApiUrl: read(VARIABLES.lineApiUrl),
-    logLevel: read(VARIABLES.logLevel),
-    metricsPort: read(VARIABLES.metricsPort),
-    console: chooseConsole(
-      read(VARIABLES.consolePort),
-      read(VARIABLES.consoleToken),
-      read(VARIABLES.consoleUserHeader),
-      trustProxy,
-      faults,
-    ),
-    consoleUrl: read(VARIABLES.consoleUrl),
-    smtpUrl: read(VARIABLES.smtpUrl),
-    heartbeatUrl: read(VARIABLES.heartbeatUrl),
-    erasureLedger: read(VARIABLES.erasureLedger),
-    retentionDays: read(VARIABLES.retentionDays),
-    deduplicationDays: read(VARIABLES.deduplicationDays),
-    trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
-    auditRetentionDays: read(VARIABLES.auditRetentionDays),
-  }
-  if (faults.length > 0) throw new FatalError(faults.join('\n'))
-  return config
+  const variables = Object.entries<Variable<unknown>>(VARIABLES)
+  return Object.fromEntries(variables.map(([key, variable]) => [key, read(variable)])) as Values
 }
 
 function chooseDatabase(
@@ -136,10 +82,6 @@ function chooseDatabase(
     )
   }
   return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir, secretKeys }
-}
-
-function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | null {
-  return url && { url, maxLagMs }
 }
 
 function chooseConsole(
@@ -206,3 +148,38 @@ export function describeVariables(): string {
     `  ${secret.join(', ')}`,
   ].join('\n')
 }
+
+// The text of a variable: its value, or the content of the file that NAME_FILE names.
+
+/** Empty if neither variable is set. Throws an Error whose message continues "NAME …". */
+export function textOf(
+  { name, isSecret }: Pick<Variable<unknown>, 'name' | 'isSecret'>,
+  env: Record<string, string | undefined>,
+): string {
+  const text = env[name]?.trim() ?? ''
+  const file = isSecret ? (env[fileNameOf(name)]?.trim() ?? '') : ''
+  if (file === '') return text
+  if (text !== '') throw new Error(`and ${fileNameOf(name)} are both set: set one of them`)
+  const content = readSecretFile(name, file)
+  if (content === '') throw new Error(`has no value: the file of ${fileNameOf(name)} is empty`)
+  return content
+}
+
+/** The largest secrets are keys and URLs of some hundred bytes. */
+const SECRET_FILE_MAX_BYTES = 64 * 1024
+
+/** Reading a pipe would wait for its writer, and a device such as /dev/zero has no end. */
+function readSecretFile(name: string, file: string): string {
+  const refuse = (why: string) => new Error(`has no value: the file of ${fileNameOf(name)} ${why}`)
+  try {
+    const found = statSync(file)
+    if (!found.isFile() && !found.isDirectory()) throw refuse('is not a regular file')
+    if (found.size > SECRET_FILE_MAX_BYTES) throw refuse('is larger than 64 KiB')
+    return readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw code === undefined ? error : refuse(`cannot be read: ${systemReason(error)}`)
+  }
+}
+
+export const fileNameOf = (name: string) => `${name}_FILE`

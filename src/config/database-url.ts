@@ -26,9 +26,7 @@ const DEFAULT_PORT = '5432'
 const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
 
 /** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
-export function parseDatabaseUrl(text: string): DatabaseAddress {
-  return withEncodingHint(text, () => readDatabaseUrl(text))
-}
+export const parseDatabaseUrl = withEncodingHint(readDatabaseUrl)
 
 function readDatabaseUrl(text: string): DatabaseAddress {
   const parts = readParts(text, `${FORM} or none`)
@@ -44,18 +42,18 @@ function readDatabaseUrl(text: string): DatabaseAddress {
 }
 
 /** Each server of DATABASE_READ_URL. Throws like parseDatabaseUrl. */
-export function parseReplicasUrl(text: string): DatabaseServer[] {
-  return withEncodingHint(text, () => readReplicasUrl(text))
-}
+export const parseReplicasUrl = withEncodingHint(readReplicasUrl)
 
 /** A URL with credentials is most often invalid because a character of the password is not encoded. */
-function withEncodingHint<T>(text: string, read: () => T): T {
-  try {
-    return read()
-  } catch (error) {
-    const { message } = error as Error
-    if (!text.includes('@') || !message.startsWith(FORM)) throw error
-    throw new Error(message + ENCODING)
+function withEncodingHint<T>(read: (text: string) => T): (text: string) => T {
+  return (text) => {
+    try {
+      return read(text)
+    } catch (error) {
+      const { message } = error as Error
+      if (!text.includes('@') || !message.startsWith(FORM)) throw error
+      throw new Error(message + ENCODING)
+    }
   }
 }
 

@@ -28,3 +28,22 @@ function explainListen(
     `cannot listen on HOST ${host}, PORT ${port} (${error.code ?? error.message}). Set HOST to an address of this machine.`,
   )
 }
+
+/** The URL at which this machine reaches a server that listens on HOST and PORT. */
+export function localUrl(host: string, port: number): string {
+  // A server that listens on every interface is reached on the loopback interface. `::` also accepts IPv4, and ::1 may be disabled.
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}
+
+/** Returns the body of a response, or the beginning of one that is longer than `maxBytes`. Stops reading then. */
+export async function readStart(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body ?? []) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    if (bytes > maxBytes) break
+  }
+  return Buffer.concat(chunks).toString()
+}

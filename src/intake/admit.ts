@@ -27,45 +27,35 @@ export interface Found {
   isCached: boolean
 }
 
-/** The accounts of one source, by the name in its deliveries: an id, a hash or a key. */
-export class AdmittingAccounts<Name extends bigint | string> {
-  readonly #cache = new LRUCache<bigint | string, Found>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
-  readonly #source: Source
-  readonly #read: (name: Name) => Promise<Account | null>
-  readonly #keyOf: (name: Name) => bigint | string
+/**
+ * Finds the account that a delivery is for, or null. A name is an id, a hash or a key.
+ * @param isAgain the account changed while the delivery was stored, so the cache is not used
+ * @param accepts whether the account's secret proves the sender
+ */
+export type FindAdmitting<Name> = (
+  name: Name,
+  isAgain: boolean,
+  accepts?: (account: Account) => boolean,
+) => Promise<Found | null>
 
-  /** @param keyOf the cache key of a name; a hash if the name is a secret */
-  constructor(
-    source: Source,
-    read: (name: Name) => Promise<Account | null>,
-    keyOf: (name: Name) => bigint | string = (name) => name,
-  ) {
-    this.#source = source
-    this.#read = read
-    this.#keyOf = keyOf
-  }
-
-  /**
-   * Returns the account that a delivery is for, or null.
-   * @param isAgain the account changed while the delivery was stored, so the cache is not used
-   * @param accepts whether the account's secret proves the sender
-   */
-  async find(
-    name: Name,
-    isAgain: boolean,
-    accepts: (account: Account) => boolean = () => true,
-  ): Promise<Found | null> {
-    const key = this.#keyOf(name)
-    const cached = isAgain ? undefined : this.#cache.get(key)
+/** @param keyOf the cache key of a name; a hash if the name is a secret */
+export function cacheAccounts<Name extends bigint | string>(
+  source: Source,
+  read: (name: Name) => Promise<Account | null>,
+  keyOf: (name: Name) => bigint | string = (name) => name,
+): FindAdmitting<Name> {
+  const cache = new LRUCache<bigint | string, Found>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
+  return async (name, isAgain, accepts = () => true) => {
+    const key = keyOf(name)
+    const cached = isAgain ? undefined : cache.get(key)
     if (cached !== undefined && accepts(cached.account)) return cached
-    const account = await this.#read(name)
+    const account = await read(name)
     if (account === null) {
-      this.#cache.delete(key)
+      cache.delete(key)
       return null
     }
-    const { id: accountId, credentialsVersion } = account
-    const admission = { accountId, credentialsVersion, source: this.#source }
-    this.#cache.set(key, { account, admission, isAccepted: true, isCached: true })
+    const admission = { accountId: account.id, credentialsVersion: account.credentialsVersion, source }
+    cache.set(key, { account, admission, isAccepted: true, isCached: true })
     return { account, admission, isAccepted: accepts(account), isCached: false }
   }
 }

@@ -44,7 +44,7 @@ export function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
   return { admissions, proven, unique, uniqueAdmissions, eventNumbers, admissionNumbers }
 }
 
-/** Deliveries of an account share one admission object: see AdmittingAccounts. */
+/** Deliveries of an account share one admission object: see cacheAccounts. */
 function numberAdmissions() {
   const admissions: Admission[] = []
   const proven: boolean[] = []

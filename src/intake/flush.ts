@@ -9,7 +9,7 @@
  *
  * A transaction that conflicts with another one is sent again.
  */
-import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
+import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { type BoundStatement, type SendPipeline, statement } from '../postgres/statement.ts'
 import type { AdmittedEvent, Outcome } from './event.ts'

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {
   attemptMs: number
@@ -215,4 +214,25 @@ function readRetryAfter(response: Response): number | null {
   if (header === null) return null
   const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - Date.now()) / 1000)
   return seconds > 0 ? Math.min(seconds, RETRY_AFTER_MAX_SECONDS) : null
+}
+
+// A shared limit of time and rate-limit retries for the calls of one caller.
+
+/** Each further retry would take another second of the caller's time. */
+const RATE_LIMITED_RETRIES = 1
+
+export class CallBudget {
+  readonly signal: AbortSignal | undefined
+  #rateLimitedRetries = RATE_LIMITED_RETRIES
+
+  /** @param signal aborts the calls before their own time limits */
+  constructor(signal?: AbortSignal) {
+    this.signal = signal
+  }
+
+  /** Returns whether a rate-limited call may be retried. */
+  takeRateLimitedRetry(): boolean {
+    this.#rateLimitedRetries -= 1
+    return this.#rateLimitedRetries >= 0
+  }
 }

@@ -4,34 +4,32 @@ import { isObject } from '../http/body.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
+  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
   refused,
   UNAVAILABLE,
 } from './call.ts'
-import type { CallBudget } from './call-budget.ts'
 import {
   type BotInfo,
+  type FollowerStatistics,
   type FollowersPage,
+  type MessageQuota,
   type Profile,
   readBotInfo,
   readEndpoint,
+  readFollowerStatistics,
   readFollowers,
   readProfile,
+  readQuotaLimit,
+  readQuotaUsed,
   readTest,
+  readTokenInfo,
+  type TokenInfo,
   type WebhookEndpoint,
   type WebhookTest,
 } from './line-responses.ts'
-import {
-  type FollowerStatistics,
-  type MessageQuota,
-  readFollowerStatistics,
-  readQuotaLimit,
-  readQuotaUsed,
-  readTokenInfo,
-  type TokenInfo,
-} from './statistics.ts'
 import { isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
 
 /** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
@@ -42,7 +40,9 @@ const WEBHOOK_CALLS_PER_SECOND = 5
 /** The largest page that LINE returns. */
 export const FOLLOWERS_PAGE_SIZE = 1_000
 
-export interface Credentials {
+const WEBHOOK_PATH = '/v2/bot/channel/webhook/endpoint'
+
+interface Credentials {
   id: bigint
   channelId: string | null
   channelSecret: Secret | null
@@ -63,7 +63,7 @@ export class LineApi {
 
   /** The account that the stored credentials belong to. */
   async botInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<BotInfo>> {
-    return read(await this.#get(account, this.#reads, '/v2/bot/info', budget), readBotInfo)
+    return this.#get(account, this.#reads, '/v2/bot/info', readBotInfo, budget)
   }
 
   /**
@@ -81,7 +81,7 @@ export class LineApi {
     // The ids of rooms begin with R.
     const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
     const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
-    return read(await this.#get(account, this.#reads, path, budget), readProfile)
+    return this.#get(account, this.#reads, path, readProfile, budget)
   }
 
   /** Refused with 403 for an account that is neither verified nor premium. @param start `next` of the previous page */
@@ -92,16 +92,12 @@ export class LineApi {
     budget?: CallBudget,
   ): Promise<PlatformResult<FollowersPage>> {
     const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
-    return read(
-      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, budget),
-      readFollowers,
-    )
+    return this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, readFollowers, budget)
   }
 
   /** Refused with 404 if no webhook URL is set. */
   async webhookEndpoint(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookEndpoint>> {
-    const result = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', budget)
-    return read(result, readEndpoint)
+    return this.#get(account, this.#webhookCalls, WEBHOOK_PATH, readEndpoint, budget)
   }
 
   /**
@@ -113,8 +109,13 @@ export class LineApi {
     endpoint: string,
     budget?: CallBudget,
   ): Promise<PlatformResult<null>> {
-    const path = '/v2/bot/channel/webhook/endpoint'
-    const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, budget } as const
+    const call = {
+      method: 'PUT',
+      path: WEBHOOK_PATH,
+      json: { endpoint },
+      isRepeatable: true,
+      budget,
+    } as const
     const result = await this.#call(account, this.#webhookCalls, call)
     return result.ok ? { ok: true, value: null } : result
   }
@@ -143,16 +144,16 @@ export class LineApi {
     budget?: CallBudget,
   ): Promise<PlatformResult<FollowerStatistics | null>> {
     const path = `/v2/bot/insight/followers?date=${day}`
-    const result = read(await this.#get(account, this.#reads, path, budget), readFollowerStatistics)
+    const result = await this.#get(account, this.#reads, path, readFollowerStatistics, budget)
     return result.ok ? { ok: true, value: result.value.statistics } : result
   }
 
   /** Messages of the current month, allowed and sent. */
   async messageQuota(account: Credentials, budget?: CallBudget): Promise<PlatformResult<MessageQuota>> {
     const path = '/v2/bot/message/quota'
-    const limit = read(await this.#get(account, this.#reads, path, budget), readQuotaLimit)
+    const limit = await this.#get(account, this.#reads, path, readQuotaLimit, budget)
     if (!limit.ok) return limit
-    const used = read(await this.#get(account, this.#reads, `${path}/consumption`, budget), readQuotaUsed)
+    const used = await this.#get(account, this.#reads, `${path}/consumption`, readQuotaUsed, budget)
     return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
   }
 
@@ -179,13 +180,15 @@ export class LineApi {
     this.#tokens.forget(id)
   }
 
-  #get(
+  async #get<T>(
     account: Credentials,
     limiter: RateLimiter,
     path: string,
+    reader: (fields: Fields) => T | null,
     budget?: CallBudget,
-  ): Promise<PlatformResult<unknown>> {
-    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, budget })
+  ): Promise<PlatformResult<T>> {
+    const call = { method: 'GET', path, isRepeatable: true, budget } as const
+    return read(await this.#call(account, limiter, call), reader)
   }
 
   async #call(

@@ -4,8 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
-import type { CallBudget } from './call-budget.ts'
+import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000

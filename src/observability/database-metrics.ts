@@ -1,6 +1,17 @@
 /** Metrics of the database: its state, its clock, and the connections to it. */
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { clockCompared, databaseBusy, READ_OUTCOMES, readServed } from './facts.ts'
+import {
+  accountVerified,
+  clockCompared,
+  databaseBusy,
+  heartbeatSent,
+  idTokenVerified,
+  notificationResponded,
+  type Occurrence,
+  profileRequested,
+  READ_OUTCOMES,
+  readServed,
+} from './facts.ts'
 
 const DATABASE_STATES = ['up', 'read-only', 'failing', 'down']
 const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
@@ -12,7 +23,20 @@ export interface WatchedDatabase {
   replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
-export function countDatabaseFacts(registry: Registry): () => void {
+/** Counts the outcomes of a fact. Every series exists from the start. Returns a function that ends the counting. */
+function countOutcomes<Outcome extends string>(
+  registry: Registry,
+  fact: Occurrence<{ outcome: Outcome }>,
+  outcomes: readonly Outcome[],
+  name: string,
+  help: string,
+): () => void {
+  const counter = new Counter({ name, help, labelNames: ['outcome'] as const, registers: [registry] })
+  for (const outcome of outcomes) counter.inc({ outcome }, 0)
+  return fact.subscribe((facts) => counter.inc(facts))
+}
+
+export function countDatabaseFacts(registry: Registry): Array<() => void> {
   const busy = new Counter({
     name: 'oa_audience_database_busy_total',
     help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole pool (503)',
@@ -27,21 +51,17 @@ export function countDatabaseFacts(registry: Registry): () => void {
     help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
     registers: [registry],
   })
-  const reads = new Counter({
-    name: 'oa_audience_reads_total',
-    help: 'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
-    labelNames: ['outcome'] as const,
-    registers: [registry],
-  })
-  for (const outcome of READ_OUTCOMES) reads.inc({ outcome }, 0)
-  const ends = [
-    readServed.subscribe(({ outcome }) => reads.inc({ outcome })),
+  return [
     databaseBusy.subscribe((facts) => busy.inc(facts)),
     clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
+    countOutcomes(
+      registry,
+      readServed,
+      READ_OUTCOMES,
+      'oa_audience_reads_total',
+      'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
+    ),
   ]
-  return () => {
-    for (const end of ends) end()
-  }
 }
 
 /** Reads the state of the connections and of the database whenever the metrics are scraped. */
@@ -89,4 +109,81 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
         if (behindBytes !== null) this.set({ replica }, behindBytes)
     },
   })
+}
+
+/** Counts the outcomes of requests to LINE's API. */
+export function countPlatformFacts(registry: Registry): Array<() => void> {
+  return [
+    countOutcomes(
+      registry,
+      accountVerified,
+      ['verified', 'refused', 'unavailable'],
+      'oa_audience_verifications_total',
+      'Verifications of accounts by outcome: verified, refused, or unavailable',
+    ),
+    countOutcomes(
+      registry,
+      profileRequested,
+      ['found', 'unknown', 'fault'],
+      'oa_audience_profiles_total',
+      'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
+    ),
+    countOutcomes(
+      registry,
+      idTokenVerified,
+      ['valid', 'invalid', 'unavailable'],
+      'oa_audience_id_tokens_total',
+      'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
+    ),
+  ]
+}
+
+const FORMATS = ['slack', 'webhook', 'email']
+const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
+
+export function countNotificationFacts(registry: Registry): Array<() => void> {
+  const attempts = new Counter({
+    name: 'oa_audience_notification_attempts_total',
+    help: 'Attempts to send a notification by format and outcome: accepted, rejected, or no_response',
+    labelNames: ['format', 'outcome'] as const,
+    registers: [registry],
+  })
+  for (const format of FORMATS) for (const outcome of OUTCOMES) attempts.inc({ format, outcome }, 0)
+  return [
+    notificationResponded.subscribe((facts) => attempts.inc(facts)),
+    countOutcomes(
+      registry,
+      heartbeatSent,
+      ['accepted', 'failed'],
+      'oa_audience_heartbeats_total',
+      'Requests to HEARTBEAT_URL by outcome: accepted, or failed (twice)',
+    ),
+  ]
+}
+
+export interface NotificationCounts {
+  format: string
+  pending: number
+  failed: number
+}
+
+/** Returns a function that replaces the counts of all formats. Null: the counts are unknown. */
+export function notificationGauges(registry: Registry): (counts: NotificationCounts[] | null) => void {
+  const gauge = (name: string, help: string) =>
+    new Gauge({ name, help, aggregator: 'max', labelNames: ['format'] as const, registers: [registry] })
+  const pending = gauge('oa_audience_notifications_pending', 'Notifications that are not sent yet')
+  const failed = gauge(
+    'oa_audience_notifications_failed',
+    'Notifications of the last 30 days that failed permanently',
+  )
+  return (counts) => {
+    for (const each of [pending, failed]) each.reset()
+    if (counts === null) return
+    // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first failure.
+    for (const each of [pending, failed]) for (const format of FORMATS) each.set({ format }, 0)
+    for (const { format, ...count } of counts) {
+      pending.set({ format }, count.pending)
+      failed.set({ format }, count.failed)
+    }
+  }
 }

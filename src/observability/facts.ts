@@ -58,15 +58,13 @@ export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
 /** The time of an event could not be read, so the time of receipt counts. */
 export const timeReplaced = occurrence<{ source: string }>('time-replaced')
 
-export type IdTokenOutcome = 'valid' | 'invalid' | 'unavailable'
-
 /** An ID token of a tracking request was verified. `unavailable`: LINE does not deliver its keys, so the request is refused. */
-export const idTokenVerified = occurrence<{ outcome: IdTokenOutcome }>('id-token-verified')
-
-export type ProfileOutcome = 'found' | 'unknown' | 'fault'
+export const idTokenVerified = occurrence<{ outcome: 'valid' | 'invalid' | 'unavailable' }>(
+  'id-token-verified',
+)
 
 /** One member's profile was requested from the platform. */
-export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
+export const profileRequested = occurrence<{ outcome: 'found' | 'unknown' | 'fault' }>('profile-requested')
 
 /** After a fault, the account backs off: its profiles are not requested for a while. */
 export const profilesBackedOff = occurrence<{
@@ -76,14 +74,14 @@ export const profilesBackedOff = occurrence<{
   status: number | undefined
 }>('profiles-backed-off')
 
-export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
-
-export const accountVerified = occurrence<{ outcome: VerificationOutcome }>('account-verified')
+export const accountVerified = occurrence<{ outcome: 'verified' | 'refused' | 'unavailable' }>(
+  'account-verified',
+)
 
 /** Seconds that the database's clock is ahead of this machine's. */
 export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared')
 
-export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
+type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 
 /** An attempt to send a delivery to an endpoint ended. */
 export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(

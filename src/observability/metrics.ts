@@ -1,14 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
-import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
-import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
 import {
+  countDatabaseFacts,
   countNotificationFacts,
+  countPlatformFacts,
+  databaseGauges,
   type NotificationCounts,
   notificationGauges,
-} from './notification-metrics.ts'
-import { countPlatformFacts } from './platform-metrics.ts'
+  type WatchedDatabase,
+} from './database-metrics.ts'
+import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
 import {
   type AccountProblems,
   accountProblemGauge,
@@ -43,10 +45,10 @@ export class Metrics {
     collectDefaultMetrics({ register: this.registry })
     this.#countEvents(sources)
     this.#measureFlushes()
-    this.#unsubscribe.push(countPlatformFacts(this.registry))
+    this.#unsubscribe.push(...countPlatformFacts(this.registry))
     this.#unsubscribe.push(countEndpointAttempts(this.registry))
-    this.#unsubscribe.push(countNotificationFacts(this.registry))
-    this.#unsubscribe.push(countDatabaseFacts(this.registry))
+    this.#unsubscribe.push(...countNotificationFacts(this.registry))
+    this.#unsubscribe.push(...countDatabaseFacts(this.registry))
   }
 
   close(): void {
@@ -170,38 +172,29 @@ export class Metrics {
 
   /** Reads the backlogs of endpoints every 15 s. An endpoint without one has no series. */
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
-    const show = endpointBacklogGauges(this.registry)
-    // No figure is better than an outdated one.
-    this.#repeat(ALERT_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#show(ALERT_INTERVAL_MS, read, endpointBacklogGauges(this.registry), [])
   }
 
   /** Counts the messages of all channels once a minute. */
   watchNotifications(read: () => Promise<NotificationCounts[]>): void {
-    const show = notificationGauges(this.registry)
-    // No figure is better than an outdated one.
-    this.#repeat(COUNT_INTERVAL_MS, () => read().then(show, () => show(null)))
+    this.#show(COUNT_INTERVAL_MS, read, notificationGauges(this.registry), null)
   }
 
   /** Reads the problems of accounts every 15 s, as a pass stores them. An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
-    const show = accountProblemGauge(this.registry)
-    // No figure is better than an outdated one.
-    this.#repeat(ALERT_INTERVAL_MS, () => read().then(show, () => show([])))
+    this.#show(ALERT_INTERVAL_MS, read, accountProblemGauge(this.registry), [])
   }
 
   /** Reads the number once a minute. */
   #watchNumber(name: string, help: string, read: () => Promise<number>): void {
     const gauge = new Gauge({ name, help, aggregator: 'max', registers: this.#registers })
-    // No figure is better than an outdated one.
-    this.#repeat(COUNT_INTERVAL_MS, () =>
-      read().then(
-        (value) => gauge.set(value),
-        () => gauge.remove(),
-      ),
-    )
+    const show = (value: number | null) => (value === null ? gauge.remove() : gauge.set(value))
+    this.#show(COUNT_INTERVAL_MS, read, show, null)
   }
 
-  #repeat(intervalMs: number, update: () => Promise<void>): void {
+  #show<T>(intervalMs: number, read: () => Promise<T>, show: (value: T) => void, nothing: T): void {
+    // No figure is better than an outdated one.
+    const update = () => read().then(show, () => show(nothing))
     void update()
     const timer = setInterval(update, intervalMs).unref()
     this.#unsubscribe.push(() => clearInterval(timer))

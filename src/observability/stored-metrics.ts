@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { chatName, oneLine } from '../one-line.ts'
 import { endpointResponded } from './facts.ts'
-import { hostLabel, nameLabel } from './label-text.ts'
 
 /** Deliveries to endpoints take milliseconds, or hours after an outage. */
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
@@ -126,3 +126,18 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
     }
   }
 }
+
+// Labels that contain text of tenants, which alerts carry to chats and mailboxes.
+
+/** Longer names add bytes to every scrape, but do not help to find an account. */
+const NAME_MAX_LENGTH = 60
+
+/** Chats read `<!here>`, `@channel` and code in backticks, and mail programs read tags. */
+const LOOKALIKES: Record<string, string> = { '<': '‹', '>': '›', '@': '＠', '`': "'" }
+
+/** A name in one line, in which nothing is a mention, a link or a tag. prom-client escapes quotes and backslashes. */
+export const nameLabel = (name: string): string =>
+  chatName(oneLine(name, NAME_MAX_LENGTH)).replace(/[<>@`]/g, (character) => LOOKALIKES[character] as string)
+
+/** Only host and port: a path or query may contain a token. */
+export const hostLabel = (url: string): string => (URL.canParse(url) ? new URL(url).host : '')

@@ -81,10 +81,14 @@ function examineFiles(
       }
     }
     const { unreadable, missing } = damage
-    const counts = await countErasures(session)
+    const [counts] = await session.query<Pick<LedgerStatus, 'database' | 'notRecorded'>>(selectErasureCounts)
+    const { database: erased = 0, notRecorded = 0 } = counts ?? {}
     const mustReapply = unknown > 0 || (await isReapplyPending(session))
     return {
-      status: { ledger, ...counts, lost: recorded.size, unknown, unreadable, missing, mustReapply },
+      status: {
+        ...{ ledger, database: erased, notRecorded, lost: recorded.size },
+        ...{ unknown, unreadable, missing, mustReapply },
+      },
       damage,
     }
   })
@@ -180,13 +184,6 @@ async function readRecorded(session: Queryable): Promise<Map<string, number>> {
 
 const selectErasureCounts = statement('count-erasures')`
     select count(*)::int as database, (count(*) filter (where not in_ledger))::int as "notRecorded" from erased_person`
-
-export async function countErasures(
-  database: Queryable,
-): Promise<Pick<LedgerStatus, 'database' | 'notRecorded'>> {
-  const [counts] = await database.query<Pick<LedgerStatus, 'database' | 'notRecorded'>>(selectErasureCounts)
-  return counts ?? { database: 0, notRecorded: 0 }
-}
 
 const selectOldestUnrecorded = statement('select-age-of-oldest-unrecorded-erasure')`
     select extract(epoch from now() - erased_at)::float8 as seconds

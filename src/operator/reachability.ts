@@ -10,7 +10,7 @@ import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { rootCertificates } from 'node:tls'
 import { serviceName } from '../config/package.ts'
-import { readStart } from '../http/read-start.ts'
+import { readStart } from '../http/listen.ts'
 import { REACHABILITY_SEVERITIES, REACHABILITY_TEXTS, type ReachabilityCode } from './reachability-texts.ts'
 
 /** Limit of the whole examination, for which `setup` waits. */

@@ -10,8 +10,13 @@ import {
   type SecretTable,
 } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
-import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import { SECRET_TABLES, type SecretRow, TABLES } from './tables.ts'
+import {
+  type Queryable,
+  type Row,
+  type Statement,
+  statement,
+  type Transactions,
+} from '../postgres/statement.ts'
 
 /** 200 rows × 3 values × 10 µs = 6 ms per transaction, during which other changes of these rows wait. */
 const BATCH_ROWS = 200
@@ -136,3 +141,76 @@ const hasChange = (keys: SecretKeys, table: SecretTable, row: SecretRow): boolea
 
 export const columnAt = (table: SecretTable, index: number): SecretColumn =>
   `${table}.${SECRET_COLUMNS[table][index]}` as SecretColumn
+
+// The statements over the columns that hold secrets, one set for each table. `values` are the columns in the order of SECRET_COLUMNS.
+
+/** A row of one of the tables. */
+export interface SecretRow extends Row {
+  id: bigint
+  /** null: a notification channel, which belongs to no account */
+  accountId: bigint | null
+  values: Array<string | null>
+}
+
+interface TableStatements {
+  /** Rows with a secret. $1 bigint: last id of the previous page; $2 int: rows */
+  selectPage: Statement
+  /** Rows with a value that is encrypted, or looks encrypted. $1 bigint: last id of the previous page; $2 int: rows */
+  selectEncrypted: Statement
+  /** Ids of rows with plain text. $1 bigint: last id of the previous batch; $2 int: rows */
+  selectPlain: Statement
+  /** Rows that no other transaction has locked, with their current values. $1 bigint[]: ids */
+  lock: Statement
+  /** $1 bigint[]: ids; then a text[] for each column */
+  update: Statement
+}
+
+/** @param noun is in the names of the statements */
+function statementsOf(
+  table: SecretTable,
+  noun: string,
+  accountId: string,
+  lockName: string,
+): TableStatements {
+  const columns = SECRET_COLUMNS[table]
+  const row = `id, ${accountId} as "accountId", json_build_array(${columns.join(', ')}) as values`
+  const anyOf = (condition: (column: string) => string) => columns.map(condition).join(' or ')
+  const types = columns.map((_, index) => `$${index + 2}::text[]`).join(', ')
+  return {
+    selectPage: statement(`select-${noun}-secrets`)`
+    select ${row}
+      from ${table}
+     where id > $1 and coalesce(${columns.join(', ')}) is not null
+     order by id limit $2`,
+    selectEncrypted: statement(`select-encrypted-${noun}-secrets`)`
+    select ${row}
+      from ${table}
+     where id > $1 and (${anyOf((column) => `${column} like 'enc:v1:%'`)})
+     order by id limit $2`,
+    selectPlain: statement(`select-plain-${noun}-secrets`)`
+    select id from ${table}
+     where id > $1 and (${anyOf((column) => `is_plain_secret(${column})`)})
+     order by id limit $2`,
+    lock: statement(lockName)`
+    select ${row}
+      from ${table} where id = any ($1) for no key update skip locked`,
+    update: statement(`update-${noun}-secrets`)`
+    update ${table} r
+       set ${columns.map((column) => `${column} = v.${column}`).join(', ')}
+      from unnest($1::bigint[], ${types}) as v (id, ${columns.join(', ')})
+     where r.id = v.id`,
+  }
+}
+
+const TABLES: Record<SecretTable, TableStatements> = {
+  official_account: statementsOf('official_account', 'account', 'id', 'lock-account-secrets'),
+  endpoint: statementsOf('endpoint', 'endpoint', 'channel_oa_id', 'lock-endpoint-secrets-to-encrypt'),
+  notification_channel: statementsOf(
+    'notification_channel',
+    'channel',
+    'null::bigint',
+    'lock-channel-secrets',
+  ),
+}
+
+export const SECRET_TABLES = Object.keys(TABLES) as SecretTable[]

@@ -2,8 +2,7 @@
 import { keyIdOf, type SecretColumn } from '../config/secret-keys.ts'
 import { FatalError } from '../errors.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { columnAt, pagesOf } from './change-secrets.ts'
-import { SECRET_TABLES, type SecretRow } from './tables.ts'
+import { columnAt, pagesOf, SECRET_TABLES, type SecretRow } from './change-secrets.ts'
 
 /** 200 rows × 3 values × 5,500 bytes, the longest that an operator can store, = 3.3 MB. */
 const PAGE_ROWS = 200

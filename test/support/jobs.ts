@@ -1,5 +1,5 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
-import { JobRunner } from '../../src/background/jobs.ts'
+import { JobRunner } from '../../src/background/background.ts'
 import type { JobSummary } from '../../src/operator/jobs/job.ts'
 import type { Platform, Step } from '../../src/operator/jobs/step.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'

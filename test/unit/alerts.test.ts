@@ -1,7 +1,7 @@
 /** deploy/alerts.yaml, docs/runbook.md and the dashboard as texts. faults/prometheus.test.ts evaluates their queries. */
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { hostLabel, nameLabel } from '../../src/observability/label-text.ts'
+import { hostLabel, nameLabel } from '../../src/observability/stored-metrics.ts'
 import { ALERTS } from '../support/alerts.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')

@@ -15,7 +15,7 @@ function importsOf(file: string): string[] {
   )
 }
 
-/** `intake` for `intake/line/line-routes.ts`. A file in the root, such as `app.ts`, stands for itself. */
+/** `intake` for `intake/line/line-source.ts`. A file in the root, such as `app.ts`, stands for itself. */
 const folderOf = (file: string) => file.split('/')[0] as string
 
 /** Files that any other may import, beside those of src/config/. */
@@ -138,13 +138,11 @@ it('SQL that is not a registered constant is sent by few files', () => {
     .sort()
   expect(unregistered).toEqual([
     // Definitions of partitions, whose names are dates.
-    'background/maintenance/key-partitions.ts',
     'background/maintenance/partitions.ts',
     // Settings of a session, and the check that sessions are kept.
     'postgres/pool/connector.ts',
-    'postgres/pool/pooler.ts',
+    'postgres/pool/pool.ts',
     // Texts of migrations/.
-    'postgres/schema/functions.ts',
     'postgres/schema/migrate.ts',
     // Transaction commands.
     'postgres/statement.ts',

@@ -84,16 +84,16 @@ const LIMITS = `
     intake/mbox/mbox-source.ts maxPayload Mi
     intake/tracking/tracking-source.ts maxPayload Mi
   operations | levels of arrays and objects in one event
-    intake/json-depth.ts MAX_LEVELS
+    intake/event-fields.ts MAX_LEVELS
   operations | request bodies of one source in memory
     intake/line/line-source.ts maxBodyBytes MiB
     intake/mbox/mbox-source.ts maxBodyBytes MiB
     intake/tracking/tracking-source.ts maxBodyBytes MiB
     http/body.ts OTHER_BODIES_MAX_BYTES MiB
   operations | large bodies
-    http/body-reader.ts LARGE_BODY_BYTES KiB
+    http/body.ts LARGE_BODY_BYTES KiB
   operations | connections without a request per instance
-    http/idle-connections.ts IDLE_MAX
+    http/server.ts IDLE_MAX
   operations | ID tokens that wait
     line-api/id-tokens.ts WAITING_MAX
   operations | concurrent statements of one account

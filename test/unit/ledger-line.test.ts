@@ -4,18 +4,16 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  ERASURES,
+  LEDGER_LINE_MAX_BYTES,
   LedgerDamage,
+  type LedgerErasure,
   listLedgerFiles,
+  REVOCATIONS,
   readLastLines as readEnd,
   readLedgerFile,
   requireLedger,
 } from '../../src/audience/ledger-files.ts'
-import {
-  ERASURES,
-  LEDGER_LINE_MAX_BYTES,
-  type LedgerErasure,
-  REVOCATIONS,
-} from '../../src/audience/ledger-line.ts'
 import { LedgerWriter } from '../../src/audience/ledger-writer.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
 import { temporaryDirectory } from '../support/process.ts'

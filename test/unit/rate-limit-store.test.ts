@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it, onTestFinished, vi } from 'vitest'
-import { MemoryStore } from '../../src/http/rate-limit-counter.ts'
+import { MemoryStore } from '../../src/http/rate-limit.ts'
 
 function heapMiB(): number {
   setFlagsFromString('--expose-gc')

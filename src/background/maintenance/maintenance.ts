@@ -1,13 +1,16 @@
 /** Creates partitions ahead of time, and deletes data after its retention. */
 
+import { requireLedgerErasures } from '../../audience/unknown-erasures.ts'
+import type { Config } from '../../config/config.ts'
 import { LINE_DAY_START, LINE_TODAY } from '../../line-api/line-day.ts'
 import type { Database } from '../../postgres/database.ts'
 import { MAINTENANCE_LOCK } from '../../postgres/locks.ts'
-import { migrate } from '../../postgres/schema/migrate.ts'
-import { refuseUnfinishedRestore } from '../../postgres/schema/unfinished-restore.ts'
+import { type Notices, type OpenDatabase, openForService } from '../../postgres/pool/open.ts'
+import type { PostgresDatabase } from '../../postgres/pool/postgres-database.ts'
+import { migrate, refuseUnfinishedRestore } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import { createKeyPartitions } from './key-partitions.ts'
-import { createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
+import { requireReadableSecrets } from '../../secrets/examine-secrets.ts'
+import { createKeyPartitions, createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
@@ -136,4 +139,37 @@ const countFollowsOfDay = statement('count-follows')`
 export async function countFollows(session: Queryable): Promise<void> {
   const days = await session.query<{ day: string }>(selectUncountedDays)
   for (const { day } of days) await session.query(countFollowsOfDay, [day])
+}
+
+// Opens the database of a service, and checks that the service can work with what it contains.
+
+/** Returns null if the service is configured without a database. */
+export async function openDatabase(
+  { database, erasureLedger }: Config,
+  notices: Notices,
+): Promise<OpenDatabase | null> {
+  if (database.kind === 'none') return null
+  const opened = await openForService(database, notices, (preparing) =>
+    prepare(preparing, erasureLedger, notices),
+  )
+  // `ready` may reject before it is awaited.
+  opened.ready.catch(() => undefined)
+  return opened
+}
+
+/**
+ * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
+ * ledger.
+ */
+async function prepare(
+  database: PostgresDatabase,
+  erasureLedger: string | null,
+  { warn }: Notices,
+): Promise<string[]> {
+  const applied = await prepareSchema(database)
+  await database.session(async (session) => {
+    await requireReadableSecrets(session)
+    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)
+  })
+  return applied
 }

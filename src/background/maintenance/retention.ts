@@ -2,8 +2,13 @@
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
-import { dropExpiredKeyPartitions } from './key-partitions.ts'
-import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
+import {
+  dropExpiredKeyPartitions,
+  dropExpiredPartitions,
+  EVENTS,
+  TRACKING_EVENTS,
+  unlessLocked,
+} from './partitions.ts'
 
 const ROWS_PER_STATEMENT = 10_000
 
@@ -26,40 +31,16 @@ export type Retention = Pick<
   'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays' | 'auditRetentionDays'
 >
 
-/**
- * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
- * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
- * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
- * deliveries for 35, and the daily figures of accounts for 400. Jobs are kept for 30 days
- * after their end, and notifications for 30 days. Sessions of the console are deleted once they have expired.
- */
-export async function deleteExpired(
-  session: Queryable,
-  { retentionDays, deduplicationDays, trackingRetentionDays, auditRetentionDays }: Retention,
-): Promise<void> {
-  if (retentionDays > 0) {
-    await dropExpiredPartitions(session, EVENTS, retentionDays)
-    await deleteInBatches(session, deleteUnpartitionedEvents, retentionDays)
-    await deleteInBatches(session, deleteEdits, retentionDays)
-    await deleteInBatches(session, deleteFailedDeliveries, retentionDays)
-  }
-  await deleteInBatches(session, deleteOrphanedDeliveries, 0)
+/** Drops the partitions beyond their retention, and deletes what DELETIONS lists. RETENTION_DAYS 0 keeps events, edits and failures. */
+export async function deleteExpired(session: Queryable, retention: Retention): Promise<void> {
+  const { retentionDays, trackingRetentionDays, deduplicationDays } = retention
+  if (retentionDays > 0) await dropExpiredPartitions(session, EVENTS, retentionDays)
   await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
-  await deleteInBatches(session, deleteUnpartitionedTrackingEvents, trackingRetentionDays)
   await dropExpiredKeyPartitions(session, deduplicationDays)
-  await deleteInBatches(session, deleteHashedKeys, deduplicationDays)
-  await deleteInBatches(session, deleteUnpartitionedKeys, deduplicationDays)
-  // A message may arrive after its unsend, as late as any event.
-  await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
-  await deleteInBatches(session, reviewTrackedActivity, deduplicationDays)
-  await deleteInBatches(session, deleteTombstones, deduplicationDays)
-  await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
-  await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
-  await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
-  await deleteInBatches(session, deleteExpiredSessions, 0)
-  await deleteInBatches(session, deleteActivity, auditRetentionDays)
-  await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
-  await deleteInBatches(session, deleteNotifications, NOTIFICATIONS_KEPT_DAYS)
+  for (const [days, statement] of DELETIONS) {
+    if (days === 'retentionDays' && retentionDays === 0) continue
+    await deleteInBatches(session, statement, typeof days === 'number' ? days : retention[days])
+  }
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -84,16 +65,6 @@ function deleteOlder(name: string, table: string, time: string): Statement {
       returning 1)
     select count(*)::int from deleted`
 }
-
-const deleteUnpartitionedEvents = deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')
-
-const deleteUnpartitionedTrackingEvents = deleteOlder(
-  'delete-unpartitioned-tracking-events',
-  'tracking_event_default',
-  'received_at',
-)
-
-const deleteEdits = deleteOlder('delete-edits', 'member_edit', 'edited_at')
 
 /** Counted from when the delivery was received, like its events. */
 const deleteFailedDeliveries = statement('delete-failed-deliveries')`
@@ -125,12 +96,6 @@ const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoin
       returning 1)
     select count(*)::int from deleted`
 
-const deleteHashedKeys = deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')
-
-const deleteUnpartitionedKeys = deleteOlder('delete-unpartitioned-keys', 'event_key_default', 'received_at')
-
-const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')
-
 /**
  * Deletes the activity of people who are not members. The activity of members stays and is dated to this month, so that not every run
  * finds it. Returns the count of both.
@@ -157,18 +122,26 @@ const reviewTrackedActivity = statement('review-tracked-activity')`
     )
     select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`
 
-const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')
-
-const deleteMarks = deleteOlder('delete-change-marks', 'change_mark', 'marked_at')
-
-const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')
-
-const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
-
-const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
-
-const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
-
-const deleteNotifications = deleteOlder('delete-notifications', 'notification', 'created_at')
-
-const deleteActivity = deleteOlder('delete-activity', 'activity', 'occurred_at')
+const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> = [
+  ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
+  ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
+  ['retentionDays', deleteFailedDeliveries],
+  [0, deleteOrphanedDeliveries],
+  [
+    'trackingRetentionDays',
+    deleteOlder('delete-unpartitioned-tracking-events', 'tracking_event_default', 'received_at'),
+  ],
+  ['deduplicationDays', deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')],
+  ['deduplicationDays', deleteOlder('delete-unpartitioned-keys', 'event_key_default', 'received_at')],
+  // A message may arrive after its unsend, as late as any event.
+  ['deduplicationDays', deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')],
+  ['deduplicationDays', reviewTrackedActivity],
+  ['deduplicationDays', deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')],
+  [MARKS_KEPT_DAYS, deleteOlder('delete-change-marks', 'change_mark', 'marked_at')],
+  [HOURS_KEPT_DAYS, deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')],
+  [DAYS_KEPT_DAYS, deleteOlder('delete-account-days', 'account_day', 'day')],
+  [0, deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')],
+  ['auditRetentionDays', deleteOlder('delete-activity', 'activity', 'occurred_at')],
+  [JOBS_KEPT_DAYS, deleteOlder('delete-jobs', 'job', 'finished_at')],
+  [NOTIFICATIONS_KEPT_DAYS, deleteOlder('delete-notifications', 'notification', 'created_at')],
+]

@@ -4,10 +4,18 @@ import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
-import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
+import {
+  cutDeep,
+  isTooDeep,
+  ReadingTurns,
+  readKind,
+  readOptionalId,
+  readTimeMs,
+  readUserId,
+  SHALLOW_TEXT_LENGTH,
+  TOO_DEEP,
+} from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
-import { cutDeep, isTooDeep, SHALLOW_TEXT_LENGTH, TOO_DEEP } from '../json-depth.ts'
-import { ReadingTurns } from '../reading-turns.ts'
 import { LINE } from './line-signature.ts'
 
 type Fields = Record<string, unknown>

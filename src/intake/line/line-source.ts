@@ -1,7 +1,28 @@
-import type { SourceModule } from '../source.ts'
-import { isOwnAct, readLineEvent } from './line-payload.ts'
-import { addLineRoutes } from './line-routes.ts'
-import { LINE } from './line-signature.ts'
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
+import { findNamedAccounts } from '../../accounts/destinations.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes } from '../../http/body.ts'
+import { parsePathId } from '../../http/path-id.ts'
+import {
+  EXAMPLE_USER_ID,
+  failures,
+  jsonBody,
+  pathParameter,
+  RECEIPT,
+  SIGNED_FAILURES,
+  TAGS,
+} from '../../http/schema-parts.ts'
+import { Type } from '../../http/typebox.ts'
+import type { Database } from '../../postgres/database.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import { cacheAccounts, type FindAdmitting, type Found, repeatWhileStale } from '../admit.ts'
+import type { Admission } from '../event.ts'
+import type { Reception } from '../receive.ts'
+import type { SourceModule, SourceParts } from '../source.ts'
+import { isOwnAct, parseLineDelivery, readLineEvent } from './line-payload.ts'
+import { deliveryPaths, hasValidLineSignature, LINE } from './line-signature.ts'
 
 export const lineSource: SourceModule = {
   name: LINE,
@@ -15,4 +36,151 @@ export const lineSource: SourceModule = {
   addRoutes: addLineRoutes,
   isOwnActWithoutContent: (kind) => isOwnAct({ type: kind }),
   reparse: (content, occurredAtMs) => readLineEvent(content, occurredAtMs),
+}
+
+// POST /api/line/:id and /api/Line/:id: LINE's webhook.
+
+type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
+
+function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
+  const line: LineParts = {
+    ...parts,
+    findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database, id)),
+    admit: admitRecipients(parts.database),
+  }
+  for (const path of deliveryPaths(':id')) {
+    const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
+    app.post(path, options, (request: DeliveryRequest, reply) =>
+      repeatWhileStale((isAgain) => receiveDelivery(line, request, reply, isAgain)),
+    )
+  }
+}
+
+interface LineParts extends SourceParts {
+  findAdmitting: FindAdmitting<bigint>
+  admit: ReturnType<typeof admitRecipients>
+}
+
+async function receiveDelivery(
+  { source, database, intake, counts, spareSigned, now, findAdmitting, admit }: LineParts,
+  request: DeliveryRequest,
+  reply: FastifyReply,
+  isAgain: boolean,
+): Promise<Reception> {
+  database.requireConfigured()
+  const id = parsePathId(request.params.id)
+  if (id === null) throw new AppError('unknown_account')
+  const body = bodyBytes(request)
+  const signature = request.headers['x-line-signature']
+  const isSigned = ({ channelSecret }: Account) => hasValidLineSignature(body, signature, channelSecret)
+  const found = await findAdmitting(id, isAgain, isSigned)
+  if (found === null) throw new AppError('unknown_account')
+  if (!found.isAccepted) {
+    counts.addRefused(id, source.name)
+    throw new AppError('bad_signature')
+  }
+  if (!isAgain) spareSigned(request, reply)
+  const { account, isCached } = found
+  const { destination, events } = await parseLineDelivery(body, now())
+  // An empty delivery has no flush, which would check the cached account.
+  if (events.length === 0 && isCached) return 'stale'
+  const admission = await admit(found, destination)
+  const isOwn = destination === account.botUserId || admission.accountId !== account.id
+  const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
+  if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, destination)
+  return reception
+}
+
+/** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
+async function flagIfForeign(
+  database: Database,
+  account: Account,
+  destination: string | null,
+): Promise<void> {
+  if (!isForAnotherBot(account, destination) || destination === account.foreignDestination) return
+  // The events are committed. A failure here must not cause a retry.
+  const tenant = { accountId: account.id, organizationId: account.organizationId }
+  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
+}
+
+const DELIVERY = {
+  destination: 'U8e742f61d673b39c7fff3cecb7536ef0',
+  events: [
+    {
+      type: 'follow',
+      mode: 'active',
+      timestamp: 1700000000000,
+      webhookEventId: '01HF7YAT00AAAAAAAAAAAAAAAA',
+      deliveryContext: { isRedelivery: false },
+      source: { type: 'user', userId: EXAMPLE_USER_ID },
+    },
+  ],
+}
+
+const WEBHOOK = Type.Object(
+  {
+    destination: Type.Optional(Type.String({ description: 'User id of the bot.' })),
+    events: Type.Array(Type.Object({}, { additionalProperties: true }), {
+      description: 'Events of any type. Empty when LINE verifies the webhook URL.',
+    }),
+  },
+  { additionalProperties: true, description: 'The body of a LINE webhook.', examples: [DELIVERY] },
+)
+
+function lineDeliverySchema(path: string): FastifySchema {
+  const [lowerCasePath] = deliveryPaths(':id')
+  return {
+    operationId: path === lowerCasePath ? 'receiveLineDelivery' : 'receiveLineDeliveryCapitalised',
+    summary: 'Receive a webhook delivery from LINE',
+    description:
+      'LINE signs the raw body with the channel secret. An account without a secret accepts no delivery.',
+    tags: [TAGS.intake],
+    params: pathParameter('id', 'Id of the official account.'),
+    headers: Type.Object({
+      'x-line-signature': Type.String({ description: 'Base64 of HMAC-SHA256(channel secret, raw body).' }),
+    }),
+    body: jsonBody(WEBHOOK),
+    response: {
+      ...RECEIPT,
+      ...failures({ ...SIGNED_FAILURES, 400: 'The body is not valid JSON, or it has no `events` array.' }),
+    },
+  }
+}
+
+// Finds the account whose events a delivery carries. All official accounts of a module channel (LINE Marketplace) share its
+// webhook URL and its channel secret. Only `destination` identifies the bot. The account is cached, so the flush checks in the
+// transaction that stores the events that none of these accounts has changed.
+
+/**
+ * Destinations cached per account in a path, so that one sender's invented destinations do not evict those of others. A cache miss
+ * costs a lookup, which is less than the cost of storing the delivery.
+ */
+const DESTINATIONS_MAX = 1_000
+
+/** Admits deliveries to their destination's account, if that has the same organization and secret as the account in the path. */
+function admitRecipients(database: Database) {
+  const lookups: Queryable = {
+    secretKeys: database.secretKeys,
+    query: (statement, values = []) => database.lookup('account', statement, values),
+  }
+  // After a stale admission the account is read again, so its cached destinations are no longer used.
+  const cachedOf = new WeakMap<Account, LRUCache<string, Admission>>()
+  return async ({ account, admission }: Found, destination: string | null): Promise<Admission> => {
+    if (!isForAnotherBot(account, destination)) return admission
+    const cached = cachedOf.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
+    cachedOf.set(account, cached)
+    const seen = cached.get(destination)
+    if (seen !== undefined) return seen
+    const [named] = await findNamedAccounts(lookups, [{ pathAccountId: account.id, destination }])
+    const { accountId, botVersions } = named ?? { accountId: account.id, botVersions: 0n }
+    const foreign = { pathAccountId: account.id, botUserId: destination, botVersions }
+    const admitted = { ...admission, accountId, foreign }
+    cached.set(destination, admitted)
+    return admitted
+  }
+}
+
+/** An account without a bot user id accepts every delivery at its webhook. */
+function isForAnotherBot(account: Account, destination: string | null): destination is string {
+  return Boolean(destination) && Boolean(account.botUserId) && destination !== account.botUserId
 }

@@ -1,5 +1,9 @@
 /** The calls of Segment's HTTP API: their paths and the types of their events. */
+
+import type { FastifySchema } from 'fastify'
 import { AppError } from '../../errors.ts'
+import { EXAMPLE_USER_ID, failures, INTAKE_FAILURES, success, TAGS } from '../../http/schema-parts.ts'
+import { Type } from '../../http/typebox.ts'
 
 /**
  * Client libraries append a path to the configured URL: Segment and RudderStack `/v1/track` or `/v1/batch`, Segment's browser library
@@ -61,4 +65,84 @@ export function typeOfEvent(event: Record<string, unknown>): string | null {
   if (typeof event.type === 'string' && event.type !== '') return event.type
   const implied = TYPES_BY_FIELD.find(([field]) => Boolean(event[field]))
   return implied?.[1] ?? null
+}
+
+const trackingSchema: FastifySchema = {
+  operationId: 'receiveTracking',
+  summary: 'Receive tracking events',
+  description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
+The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, the header \`X-Write-Key\`,
+or \`writeKey\` in the query. An event without a \`type\` has the type that its fields imply.
+Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
+each tracking key (429).
+
+An ID token of LINE, in \`context.idToken\` of an event or in the header \`X-Line-Id-Token\`, proves the event's person, who then
+becomes a member. A wrong token rejects its event.`,
+  tags: [TAGS.intake],
+  'x-response-headers': ['Vary', 'Access-Control-Allow-Origin', 'Access-Control-Allow-Credentials'],
+  headers: Type.Object({
+    'x-line-id-token': Type.Optional(
+      Type.String({ description: 'ID token of LINE for all events that contain none.' }),
+    ),
+  }),
+  querystring: Type.Object({
+    writeKey: Type.Optional(Type.String({ description: 'Tracking key, if the body does not contain it.' })),
+  }),
+  body: {
+    content: {
+      'application/json': {
+        schema: {
+          description: 'One event, an array of events, or a batch.',
+          examples: [
+            {
+              writeKey: '{trackingKey}',
+              batch: [
+                { type: 'page', userId: EXAMPLE_USER_ID, messageId: 'page-1', properties: { path: '/menu' } },
+              ],
+            },
+          ],
+        },
+      },
+      'text/plain': {
+        schema: Type.String({ description: 'The same JSON, as navigator.sendBeacon sends it.' }),
+      },
+    },
+  },
+  response: {
+    ...success('TrackingReceipt', 'Accepted events are committed to disk. `rejected` lists the others.'),
+    ...failures({
+      ...INTAKE_FAILURES,
+      400: 'The tracking key is unknown or missing, or no event could be read.',
+    }),
+  },
+}
+
+const CALL_PATH = '/api/tracking/v1/:call'
+
+/** The paths that are not in the document by themselves. */
+const aliases = (paths: readonly string[]) =>
+  paths
+    .filter((path) => path !== '/api/tracking' && path !== CALL_PATH)
+    .map((path) => `\`${path.replace(':call', '{call}')}\``)
+    .join(', ')
+
+const callSchema: FastifySchema = {
+  ...trackingSchema,
+  operationId: 'receiveTrackingCall',
+  summary: 'Receive tracking events of one type, or a batch',
+  description: `The same as \`POST /api/tracking\`, on the paths of Segment's HTTP API. The path determines the type of a single event.
+These paths are the same for other client libraries: ${aliases(TRACKING_PATHS)}.
+Segment's browser library reports counters about itself to ${aliases(METRICS_PATHS)}. They are discarded.`,
+  params: Type.Object({
+    call: Type.Enum(TRACKING_CALLS, {
+      description: 'The type of the event or its first letter, or a batch.',
+    }),
+  }),
+  response: { ...(trackingSchema.response as object), ...failures({ 404: 'There is no such call.' }) },
+}
+
+/** The other paths are aliases for client libraries. */
+export const trackingSchemas: Partial<Record<string, FastifySchema>> = {
+  '/api/tracking': trackingSchema,
+  [CALL_PATH]: callSchema,
 }

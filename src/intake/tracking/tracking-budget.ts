@@ -19,10 +19,8 @@ export interface Usage {
 /** Returns a share, from 0 to 1, of what was taken. */
 export type GiveBack = (share: number) => void
 
-interface Window {
+interface Window extends Usage {
   startedAtMs: number
-  events: number
-  bytes: number
 }
 
 /** Fixed windows of a minute, in this process. Each begins with the first request of its sender. */

@@ -1,7 +1,7 @@
 /** Points LINE's webhook of an account at this service. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccountOn } from '../../accounts/account.ts'
-import { identityCheck, isSameAddress, tokenRefused } from '../../accounts/checks.ts'
+import { identityCheck, isSameAddress, refusedCheck } from '../../accounts/checks.ts'
 import { secretOrNull } from '../../config/secret.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { deliveryPaths } from '../../intake/line/line-signature.ts'
@@ -217,5 +217,5 @@ export function isWebhookOf(endpoint: string, publicUrl: string | null, id: Acco
 function toError(fault: PlatformFault): FatalError | AppError {
   return fault.type === 'unavailable'
     ? new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
-    : new FatalError(tokenRefused(fault).message)
+    : new FatalError(refusedCheck('access_token', fault).message)
 }

@@ -10,8 +10,7 @@
  * jobs/remove-account.ts takes the steps.
  */
 import type { AccountId } from '../../accounts/account.ts'
-import { lockOutSendersAndFlushes } from '../../audience/erasure-lock.ts'
-import { finishErasure, type PendingErasure } from '../../audience/pending-erasure.ts'
+import { finishErasure, lockOutSendersAndFlushes, type PendingErasure } from '../../audience/erasure-lock.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import {

@@ -24,8 +24,14 @@ import {
   withFile,
   writeSynced,
 } from './files.ts'
-import { type BackupFile, createBackupDirectory, dataOf, type Manifest, writeManifest } from './manifest.ts'
-import { readMoment } from './moment.ts'
+import {
+  type BackupFile,
+  createBackupDirectory,
+  dataOf,
+  type Manifest,
+  readMoment,
+  writeManifest,
+} from './manifest.ts'
 import { removeOldSecrets } from './old-secrets.ts'
 
 /** Directories whose contents a server creates when it starts. The WAL is copied at the end. */
@@ -53,7 +59,7 @@ const startBackup = statement('start-backup')`
     select pg_backup_start('oa-audience', fast => true)::text as lsn`
 
 const stopBackup = statement('stop-backup')`
-    select lsn::text, labelfile, spcmapfile from pg_backup_stop(wait_for_archive => false)`
+    select lsn::text, labelfile from pg_backup_stop(wait_for_archive => false)`
 
 /** $1 pg_lsn: start; $2 pg_lsn: stop. The segments of the log between the two. */
 const selectSegments = statement('select-log-segments-of-backup')`
@@ -113,15 +119,10 @@ async function copyServer(
   )
   files.push({ path: CONTROL, ...(await copyControl(server, target)) })
   const moment = await readMoment(session)
-  const [stop] = await session.query<{ lsn: string; labelfile: string; spcmapfile: string }>(stopBackup)
+  const [stop] = await session.query<{ lsn: string; labelfile: string }>(stopBackup)
   if (start === undefined || stop === undefined) throw new Error('the server returned no position')
   const log = { start: start.lsn, stop: stop.lsn }
   files.push({ path: 'backup_label', ...(await writeSynced(join(target, 'backup_label'), stop.labelfile)) })
-  if (stop.spcmapfile.trim() !== '')
-    files.push({
-      path: 'tablespace_map',
-      ...(await writeSynced(join(target, 'tablespace_map'), stop.spcmapfile)),
-    })
   files.push(...(await copyLog(session, server, target, log)))
   for (const path of ['', ...tree.directories]) await syncDirectory(join(target, path))
   return { kind: 'base', version: serviceVersion, ...moment, log, directories: tree.directories, files }

@@ -13,8 +13,14 @@ import { withOpened } from '../../postgres/pool/open.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { checksumOf, inParallel, listTree, OWNER_ONLY, syncDirectory, withFile } from './files.ts'
-import { type BackupFile, createBackupDirectory, dataOf, type Manifest, writeManifest } from './manifest.ts'
-import { readMoment } from './moment.ts'
+import {
+  type BackupFile,
+  createBackupDirectory,
+  dataOf,
+  type Manifest,
+  readMoment,
+  writeManifest,
+} from './manifest.ts'
 import { type Restored, recordRestore } from './record-restore.ts'
 
 /** Indexes are built in parallel. Each job has a connection. */

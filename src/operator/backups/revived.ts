@@ -1,6 +1,10 @@
 /** What a restore brings back although it was revoked after the backup, as far as ERASURE_LEDGER has it. */
-import { type LedgerDamage, listLedgerFiles, readLedgerFile } from '../../audience/ledger-files.ts'
-import { REVOCATIONS } from '../../audience/ledger-line.ts'
+import {
+  type LedgerDamage,
+  listLedgerFiles,
+  REVOCATIONS,
+  readLedgerFile,
+} from '../../audience/ledger-files.ts'
 import { int8Array, textArray } from '../../postgres/binary-array.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 

@@ -1,11 +1,16 @@
 /** The export of the events of an account. */
 import type { FastifyInstance } from 'fastify'
-import { NDJSON } from '../../audience/stream.ts'
+import { NDJSON } from '../../audience/list.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { EXPORT_SOURCES, eventLines, findExportEnd, recordEventExport } from '../exports/export-events.ts'
-import { readRange } from '../exports/time-range.ts'
+import {
+  EXPORT_SOURCES,
+  eventLines,
+  findExportEnd,
+  readRange,
+  recordEventExport,
+} from '../exports/export-events.ts'
 import type { ConsoleParts } from './parts.ts'
 import { requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'

@@ -1,9 +1,8 @@
 /** Long work over members: how many match, start, progress, cancel. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
-import { beginningOf } from '../../audience/list.ts'
+import { beginningOf, CSV, memberLines, NDJSON } from '../../audience/list.ts'
 import { TAG_MAX_LENGTH } from '../../audience/member.ts'
-import { CSV, memberLines, NDJSON } from '../../audience/stream.ts'
 import { TAGS_MAX } from '../../audience/update.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'

@@ -1,7 +1,7 @@
 /** Limits wrong tokens and passwords: of each browser that has signed in before, and of all others by address, by operator and in total. */
 import type { FastifyRequest } from 'fastify'
 import { AppError } from '../../errors.ts'
-import { createClientKey, MemoryStore } from '../../http/rate-limit-counter.ts'
+import { createClientKey, MemoryStore } from '../../http/rate-limit.ts'
 
 /** Wrong attempts per window of one browser, of one address, or for one operator from unknown browsers. People mistype a few times. */
 const WRONG_PER_KEY = 10

@@ -75,7 +75,7 @@ interface Drops {
   isDroppedField: (name: string, value: unknown, of: Fields) => boolean
 }
 
-/** Returns the same value if nothing is dropped. The depth of stored payloads is limited (intake/json-depth.ts). */
+/** Returns the same value if nothing is dropped. The depth of stored payloads is limited (intake/event-fields.ts). */
 function filterDeep(value: unknown, drops: Drops): unknown {
   if (Array.isArray(value)) {
     const kept = value.filter((element) => !drops.isDroppedElement(element))

@@ -3,8 +3,7 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { closeSync, constants, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
-import type { Binaries } from './binaries.ts'
-import { ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
+import { type Binaries, ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
 
 export const SETTINGS = {
   listen_addresses: '',

@@ -13,8 +13,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { FatalError } from '../../errors.ts'
 import { SERVICE_LOCK, USER_LOCK } from '../locks.ts'
-import { type Binaries, explainSpawn, findBinaries } from './binaries.ts'
-import { EMBEDDED_DATABASE, makeCluster, SUPERUSER, socketDirectory } from './cluster.ts'
+import {
+  type Binaries,
+  EMBEDDED_DATABASE,
+  explainSpawn,
+  findBinaries,
+  makeCluster,
+  SUPERUSER,
+  socketDirectory,
+} from './cluster.ts'
 import { findServer, lastLogLine, SETTINGS, startPostmaster } from './postmaster.ts'
 
 /** Long enough for a server that recovers from a crash, or that another process stops. */

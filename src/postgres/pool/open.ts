@@ -1,15 +1,12 @@
 /** Opens the configured database: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../../config/config.ts'
-import { parseReplicasUrl } from '../../config/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl } from '../../config/database-url.ts'
 import { FatalError } from '../../errors.ts'
 import { hasCluster } from '../embedded/cluster.ts'
 import { EmbeddedServer } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
-import type { ReplicaServers } from '../replication/reads.ts'
-import { migrate, requireMigrated } from '../schema/migrate.ts'
-import { refuseUnfinishedRestore } from '../schema/unfinished-restore.ts'
-import { explainUnavailable } from './explain-unavailable.ts'
+import { migrate, refuseUnfinishedRestore, requireMigrated } from '../schema/migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 
 export interface OpenDatabase {
@@ -33,7 +30,7 @@ const RETRY_MS = 1_000
  * unavailable meanwhile
  */
 export async function openForService(
-  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
+  choice: PresentChoice,
   notices: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
 ): Promise<OpenDatabase> {
@@ -41,7 +38,7 @@ export async function openForService(
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   await server?.own(lost)
-  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice), choice.secretKeys)
+  const database = createDatabase(choice, server, lost)
   const stop = new AbortController()
   return {
     database,
@@ -56,14 +53,20 @@ export async function openForService(
   }
 }
 
-function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: EmbeddedServer | null) {
-  return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
-}
+type PresentChoice = Exclude<DatabaseChoice, { kind: 'none' }>
 
-function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaServers | null {
-  if (choice.kind === 'embedded' || choice.replicas === null) return null
-  const { url, maxLagMs } = choice.replicas
-  return { servers: parseReplicasUrl(url.reveal()), maxLagMs }
+function createDatabase(
+  choice: PresentChoice,
+  server: EmbeddedServer | null,
+  onLost: (error: Error) => void,
+) {
+  const target = choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
+  const replicas = choice.kind === 'url' ? choice.replicas : null
+  const servers = replicas && {
+    servers: parseReplicasUrl(replicas.url.reveal()),
+    maxLagMs: replicas.maxLagMs,
+  }
+  return new PostgresDatabase(target, onLost, servers, choice.secretKeys)
 }
 
 /**
@@ -126,12 +129,7 @@ export async function withOpened<P, T>(
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
     await server?.use(startTimeoutMs)
-    const database = new PostgresDatabase(
-      targetOf(choice, server),
-      () => undefined,
-      replicasOf(choice),
-      choice.secretKeys,
-    )
+    const database = createDatabase(choice, server, () => undefined)
     try {
       await database.requireSessions()
       const prepared = await prepare(database)
@@ -171,4 +169,54 @@ async function becomeReady(
       await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
+}
+
+// Says which database is unavailable, why, and what to do.
+
+const START = 'Start it, or correct DATABASE_URL.'
+
+/** By SQLSTATE, code of the socket, or message of pg. Our own texts, because the server's messages may contain values. */
+const REASONS: Array<[pattern: RegExp, reason: string, action: string]> = [
+  [/^28P01$/, 'refuses this user or password', 'Correct DATABASE_URL.'],
+  [
+    /^28/,
+    'refuses this user, this address, or a connection without TLS',
+    "Correct DATABASE_URL, for example with sslmode=verify-full, or the server's pg_hba.conf.",
+  ],
+  [/^3D000$/, 'has no database of this name', 'Create it, or correct DATABASE_URL.'],
+  [/^53300$/, 'takes no more connections', 'Raise max_connections, or stop another program.'],
+  [/^55P03$/, 'is held by another program', 'Try again when that program has ended.'],
+  [/^57014$/, 'took too long to respond', 'Try again later.'],
+  [/^57P03$/, 'is starting or shutting down', 'Try again later.'],
+  [
+    /not support SSL/,
+    'does not support TLS',
+    'Enable TLS on the server, or remove sslmode from DATABASE_URL.',
+  ],
+  [
+    /CERT|UNABLE_TO_/,
+    'has a TLS certificate that this machine does not trust for this name',
+    "Add sslrootcert=FILE with the certificate's authority to DATABASE_URL, or use the name of the certificate.",
+  ],
+  [/^ENOTFOUND$|^EAI_/, 'has a host name that is not found', 'Correct DATABASE_URL, or the name server.'],
+]
+
+/** @param error DatabaseUnavailable */
+export function explainUnavailable(choice: DatabaseChoice, error: Error): string {
+  const cause = error.cause as (Error & { code?: string }) | undefined
+  const code = cause?.code || cause?.message || error.message
+  const [, reason, action] = REASONS.find(([pattern]) => pattern.test(code)) ?? [
+    '',
+    'does not respond',
+    START,
+  ]
+  return choice.kind === 'url'
+    ? `the database ${placeOf(choice.url.reveal())} ${reason} (${code}). ${action}`
+    : `the embedded database ${reason} (${code}). Try again later.`
+}
+
+/** Hosts and ports. Without a host, pg uses one of the environment. */
+function placeOf(url: string): string {
+  const names = parseDatabaseUrl(url).servers.map(({ name }) => name)
+  return names.some((name) => name.startsWith(':')) ? 'of DATABASE_URL' : `at ${names.join(', ')}`
 }

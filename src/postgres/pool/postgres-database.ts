@@ -15,8 +15,7 @@ import {
 } from '../statement.ts'
 import { Connector } from './connector.ts'
 import { PinnedConnection } from './pinned-connection.ts'
-import { ConnectionPool, type Lease, send, transactionsOn } from './pool.ts'
-import { requireSessions } from './pooler.ts'
+import { ConnectionPool, type Lease, requireSessions, send, transactionsOn } from './pool.ts'
 import type { Claimant } from './turns.ts'
 
 /**
@@ -72,14 +71,11 @@ export class PostgresDatabase implements Database {
     this.#connector = new Connector(target)
     this.#createPool = (name, connections, isDivided = false) =>
       new ConnectionPool(this.#connector.poolConfig(), { name, connections, isDivided }, onConnectionLost)
-    this.#pools = {
-      health: this.#createPool('health', CONNECTIONS.health),
-      lookups: this.#createPool('lookups', CONNECTIONS.lookups),
-      intake: this.#createPool('intake', CONNECTIONS.intake),
-      clients: this.#createPool('clients', CONNECTIONS.clients, true),
-      streams: this.#createPool('streams', CONNECTIONS.streams),
-      console: this.#createPool('console', CONNECTIONS.console),
-    }
+    const pools = Object.entries(CONNECTIONS).map(([name, connections]) => [
+      name,
+      this.#createPool(name, connections, name === 'clients'),
+    ])
+    this.#pools = Object.fromEntries(pools) as Record<keyof typeof CONNECTIONS, ConnectionPool>
     this.#lookups = { caller: this.#pinOn(this.#pools.lookups), account: this.#pinOn(this.#pools.lookups) }
     this.#ownWork = transactionsOn(() => this.#lease(this.#pools.clients), secretKeys)
     this.intake = transactionsOn(() => this.#lease(this.#pools.intake), secretKeys)

@@ -7,7 +7,6 @@ import type { Database } from '../database.ts'
 import { sqlStateOf } from '../faults.ts'
 import { MIGRATION_LOCK } from '../locks.ts'
 import { begin, commit, type Queryable, rollback, statement, unnamed } from '../statement.ts'
-import { readFunctions, replaceFunctions } from './functions.ts'
 
 /** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so the request times out and is retried. */
 const LOCK_TIMEOUT_MS = 300
@@ -18,12 +17,15 @@ const OLDEST_POSTGRESQL = 140_000
 const INSUFFICIENT_PRIVILEGE = '42501'
 const UNDEFINED_TABLE = '42P01'
 
-export interface Migration {
-  version: number
+interface SqlFile {
   name: string
   sql: string
   /** SHA-256 of the file. A migration that was applied must never be edited. */
   checksum: string
+}
+
+interface Migration extends SqlFile {
+  version: number
 }
 
 /** $1 bigint: MIGRATION_LOCK */
@@ -56,14 +58,15 @@ const raiseNumbers = statement('raise-numbers-after-restore')`
 
 /** Reads the migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
-  return readdirSync(directory)
-    .filter((name) => name.endsWith('.sql'))
-    .sort()
-    .map((name) => {
-      const sql = readFileSync(new URL(name, directory), 'utf8')
-      const checksum = createHash('sha256').update(sql).digest('hex')
-      return { version: Number.parseInt(name, 10), name, sql, checksum }
-    })
+  return readFiles(directory).map((file) => ({ ...file, version: Number.parseInt(file.name, 10) }))
+}
+
+function readFiles(directory: URL): SqlFile[] {
+  const names = readdirSync(directory).filter((name) => name.endsWith('.sql'))
+  return names.sort().map((name) => {
+    const sql = readFileSync(new URL(name, directory), 'utf8')
+    return { name, sql, checksum: createHash('sha256').update(sql).digest('hex') }
+  })
 }
 
 /**
@@ -174,14 +177,74 @@ function requireKnownSchema(migrations: Migration[], applied: Map<number, string
 }
 
 async function apply(session: Queryable, { version, name, sql, checksum }: Migration): Promise<void> {
-  await session.query(begin)
-  try {
+  await inTransaction(session, async () => {
     await session.query(limitLockWait)
     await session.query(unnamed(sql))
     await session.query(storeApplied, [version, name, checksum])
+  })
+}
+
+async function inTransaction(session: Queryable, work: () => Promise<void>): Promise<void> {
+  await session.query(begin)
+  try {
+    await work()
     await session.query(commit)
   } catch (error) {
     await session.query(rollback)
     throw error
   }
+}
+
+// Replaces the SQL functions of migrations/functions/*.sql. A file is applied if its checksum differs from the stored one. These
+// functions change often, and a file that is edited in place shows a change as a diff.
+
+/** Reads the function files of this package, ordered by name. */
+export function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): SqlFile[] {
+  return readFiles(directory).map((file) => ({ ...file, name: `functions/${file.name}` }))
+}
+
+const createFunctionTable = statement('create-function-table')`
+    create table if not exists schema_function (
+      name text primary key,
+      checksum text not null,
+      applied_at timestamptz not null default now()
+    )`
+
+const selectFunctions = statement('select-applied-functions')`select name, checksum from schema_function`
+
+/** $1 text: name; $2 text: checksum */
+const storeFunction = statement('store-applied-function')`
+    insert into schema_function (name, checksum) values ($1, $2)
+        on conflict (name) do update set checksum = excluded.checksum, applied_at = now()`
+
+/**
+ * Applies the changed files in one transaction and returns their names. The caller holds the migration lock. Replacing a function
+ * locks no table. A running call finishes with the old text, and the next call uses the new one.
+ */
+export async function replaceFunctions(session: Queryable, files: SqlFile[]): Promise<string[]> {
+  await session.query(createFunctionTable)
+  const applied = await session.query<{ name: string; checksum: string }>(selectFunctions)
+  const checksums = new Map(applied.map(({ name, checksum }) => [name, checksum]))
+  const changed = files.filter(({ name, checksum }) => checksums.get(name) !== checksum)
+  if (changed.length === 0) return []
+  await inTransaction(session, async () => {
+    for (const { name, sql, checksum } of changed) {
+      await session.query(unnamed(sql))
+      await session.query(storeFunction, [name, checksum])
+    }
+  })
+  return changed.map(({ name }) => name)
+}
+
+/** `oa-audience restore` creates the table before it copies a dump, and drops it in the transaction that completes the restore. */
+const selectMarker = statement('select-restore-marker')`
+    select to_regclass('unfinished_restore') is not null as is_unfinished`
+
+export async function refuseUnfinishedRestore(database: Database): Promise<void> {
+  const [row] = await database.session((session) => session.query<{ is_unfinished: boolean }>(selectMarker))
+  if (row?.is_unfinished !== true) return
+  throw new FatalError(
+    'a restore into this database was interrupted or still runs. If none runs, create another empty database, and run ' +
+      '"oa-audience restore" again.',
+  )
 }

@@ -3,30 +3,20 @@ import { violatedConstraint } from '../faults.ts'
 import { type Queryable, type Row, type Statement, statement, type Transactions } from '../statement.ts'
 
 /** Moves a table's sequence past the stored ids, never back. Ids above 2^62 are ignored, because no sequence counts that far. */
+const skipTaken = (table: string) => statement(`skip-taken-ids-${table.replace('_', '-')}`)`
+      select setval(pg_get_serial_sequence('${table}', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('${table}', 'id'))))
+        from ${table} where id < 4611686018427387904`
+
 const SKIP_TAKEN = {
-  organization: statement('skip-taken-ids-organization')`
-      select setval(pg_get_serial_sequence('organization', 'id'),
-                    greatest(max(id), nextval(pg_get_serial_sequence('organization', 'id'))))
-        from organization where id < 4611686018427387904`,
-  official_account: statement('skip-taken-ids-official-account')`
-      select setval(pg_get_serial_sequence('official_account', 'id'),
-                    greatest(max(id), nextval(pg_get_serial_sequence('official_account', 'id'))))
-        from official_account where id < 4611686018427387904`,
-  api_client: statement('skip-taken-ids-api-client')`
-      select setval(pg_get_serial_sequence('api_client', 'id'),
-                    greatest(max(id), nextval(pg_get_serial_sequence('api_client', 'id'))))
-        from api_client where id < 4611686018427387904`,
-  api_key: statement('skip-taken-ids-api-key')`
-      select setval(pg_get_serial_sequence('api_key', 'id'),
-                    greatest(max(id), nextval(pg_get_serial_sequence('api_key', 'id'))))
-        from api_key where id < 4611686018427387904`,
-  endpoint: statement('skip-taken-ids-endpoint')`
-      select setval(pg_get_serial_sequence('endpoint', 'id'),
-                    greatest(max(id), nextval(pg_get_serial_sequence('endpoint', 'id'))))
-        from endpoint where id < 4611686018427387904`,
+  organization: skipTaken('organization'),
+  official_account: skipTaken('official_account'),
+  api_client: skipTaken('api_client'),
+  api_key: skipTaken('api_key'),
+  endpoint: skipTaken('endpoint'),
 }
 
-export type ProvisionedTable = keyof typeof SKIP_TAKEN
+type ProvisionedTable = keyof typeof SKIP_TAKEN
 
 /** $1 text: table */
 const selectNextId = statement('select-next-id')`select nextval(pg_get_serial_sequence($1, 'id')) as id`
