@@ -12,7 +12,7 @@ import { StorableText } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { Operator } from '../actor.ts'
-import type { ChannelTester } from '../notifications/test-channel.ts'
+import type { ChannelTester } from '../notifications/history.ts'
 
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   /** the console's own connection to the primary */
