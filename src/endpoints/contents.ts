@@ -26,7 +26,7 @@ const READS_PER_BATCH = 32
 const ATTEMPTS_MAX = 10
 
 /** A content for which erasures wait. */
-export interface HeldContent {
+interface HeldContent {
   row: ContentRow
   /** Lets erasures continue. Call it when the body is written or will not be written. */
   release: () => void

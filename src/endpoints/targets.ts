@@ -80,7 +80,7 @@ export class Targets {
 }
 
 /** Returns RefusedUrl if nothing may be sent. A host name is checked when it is resolved. */
-export function readTarget(
+function readTarget(
   share: Share,
   {
     url: text,

@@ -9,7 +9,7 @@ import {
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Action } from '../activity.ts'
 import type { Actor } from '../actor.ts'
-import { type NewJob, startJob } from './job.ts'
+import { type JobActivity, type NewJob, startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 
 export type EndpointOfJob = {
@@ -35,7 +35,14 @@ export const startBacklog = (
   endpoint: EndpointOfJob,
   position: Resumption,
   action: Action | null,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, action)
+) =>
+  startEndpointJob(
+    transaction,
+    actor,
+    endpoint,
+    { kind: 'endpoint.resume', position, total: null },
+    action && { action },
+  )
 
 /** Call it in a transaction. @param failed deliveries; null: not counted */
 export const startEndpointRetry = (
@@ -43,17 +50,29 @@ export const startEndpointRetry = (
   actor: Actor,
   endpoint: EndpointOfJob,
   failed: number | null,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, 'endpoint.retried')
+) =>
+  startEndpointJob(
+    transaction,
+    actor,
+    endpoint,
+    { kind: 'endpoint.retry', total: failed },
+    { action: 'endpoint.retried' },
+  )
 
-function start(
+export function startEndpointJob(
   transaction: Queryable,
   actor: Actor,
   { id, accountId, organizationId }: EndpointOfJob,
-  job: Pick<NewJob, 'kind' | 'position' | 'total'>,
-  action: Action | null,
+  job: Pick<NewJob, 'kind' | 'position' | 'total'> & { parameters?: object },
+  activity: Omit<JobActivity, 'object'> | null,
 ): Promise<bigint> {
-  const newJob = { ...job, accountId, organizationId, parameters: { endpointId: String(id) } }
-  return startJob(transaction, actor, newJob, action && { action, object: { kind: 'endpoint', id } })
+  const parameters = { endpointId: String(id), ...job.parameters }
+  return startJob(
+    transaction,
+    actor,
+    { ...job, accountId, organizationId, parameters },
+    activity && { ...activity, object: { kind: 'endpoint', id } },
+  )
 }
 
 export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {

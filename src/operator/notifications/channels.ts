@@ -96,7 +96,7 @@ const printable = (keys: SecretKeys, channel: ChannelRow): ChannelSummary => ({
 })
 
 /** The path of a chat's webhook is a credential, so only its host is shown. */
-export function printableTarget(format: ChannelFormat, target: string): string {
+function printableTarget(format: ChannelFormat, target: string): string {
   if (format === 'email') return target
   if (format === 'webhook') return printableUrl(target)
   return originOf(target)
@@ -111,7 +111,7 @@ export const recordedTarget = (format: ChannelFormat, target: string): string =>
 /** A pass begins every 15 s, or every 5 times as long as the last one took: seconds for 30,000 accounts. */
 const WATCH_LATE_MINUTES = 5
 
-export type ChannelFinding = { check: string; severity: Severity; message: string }
+type ChannelFinding = { check: string; severity: Severity; message: string }
 
 export async function examineChannels(
   database: Queryable,

@@ -26,7 +26,7 @@ export interface NotifiedAccount {
 }
 
 /** What the kinds say beside their accounts. Each part may be absent. */
-export type NotificationFacts = {
+type NotificationFacts = {
   /** the likely cause: this service, or LINE */
   cause?: 'service' | 'line' | null
   /** ISO 8601 in UTC: of an outage */
