@@ -8,6 +8,9 @@ export interface Repetition {
   wake: () => void
 }
 
+/** Resolves when the work in progress has ended, or after the longest time that a shutdown may take. */
+export type Stop = () => Promise<void>
+
 /**
  * Runs `work` at once, and again `ms` after it ends. A number that it resolves with replaces `ms` once. An error counts as the end of a
  * run: usually the database is down.

@@ -1,6 +1,6 @@
 /** The memory of contents on their way to endpoints. */
 import { expect, it } from 'vitest'
-import { ContentBudget } from '../src/endpoints/response-budget.ts'
+import { ContentBudget } from '../src/endpoints/holds.ts'
 
 const MEBIBYTE = { events: 'x'.repeat(1024 * 1024), data: null }
 

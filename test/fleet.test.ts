@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
-import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { accountWatch } from '../src/background/notifications/watch.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/accounts/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/accounts/fleet.ts'
@@ -11,7 +11,6 @@ import { confirmStatus, listProblems } from '../src/operator/accounts/store-stat
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
-import { SILENT_LOG } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
@@ -452,7 +451,7 @@ describe('a stored status', () => {
     await set(tenant, 'suspended = true')
     expect(await listed(tenant)).toBe('quiet')
     await setWatch(`passed_at = '-infinity'`)
-    expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+    expect(await accountWatch(database)()).toBe(true)
     expect(await listed(tenant)).toBe('broken')
     await set(tenant, 'suspended = false')
     expect(await listed(tenant)).toBe('broken')
@@ -464,23 +463,23 @@ describe('a stored status', () => {
     const { database: own } = await createTestDatabase()
     const passedAgo = (seconds: number) =>
       own.query(`update notification_watch set passed_at = now() - $1 * interval '1 second'`, [seconds])
-    const watch = new AccountWatch(own, SILENT_LOG)
+    const watch = accountWatch(own)
     await passedAgo(14)
-    expect(await watch.pass()).toBe(false)
+    expect(await watch()).toBe(false)
     await own.query(
       `insert into activity (actor_kind, actor, action, object_kind) values ('command', 'test', 'accounts.changed', 'account')`,
     )
-    expect(await watch.pass()).toBe(true)
-    expect(await watch.pass()).toBe(false)
+    expect(await watch()).toBe(true)
+    expect(await watch()).toBe(false)
     await passedAgo(15)
-    expect(await watch.pass()).toBe(true)
+    expect(await watch()).toBe(true)
   })
 
   it('has no series if no pass was completed for five minutes', async () => {
     const tenant = await addTenant(database)
     await set(tenant, 'suspended = true')
     await setWatch(`passed_at = '-infinity'`)
-    expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+    expect(await accountWatch(database)()).toBe(true)
     const isListed = async () => (await listProblems(database)).some(({ id }) => id === tenant.accountId)
     expect(await isListed()).toBe(true)
     await setWatch(`completed_at = now() - interval '5 minutes'`)
@@ -495,7 +494,7 @@ it('exports one series per account and problem as metrics', async () => {
   await onService((service) => service.deliver(fine, follow))
   const metrics = new Metrics(['line'])
   await database.query(`update notification_watch set passed_at = '-infinity'`)
-  expect(await new AccountWatch(database, SILENT_LOG).pass()).toBe(true)
+  expect(await accountWatch(database)()).toBe(true)
   metrics.watchAccounts(() => listProblems(database))
   const text = await eventually(
     () => metrics.registry.metrics(),

@@ -1,13 +1,12 @@
 /** `oa-audience notifications`, and what doctor says about channels. */
 import { expect, it } from 'vitest'
-import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { accountWatch } from '../src/background/notifications/watch.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../src/operator/actor.ts'
-import { listNotifications } from '../src/operator/notifications/history.ts'
-import { ChannelTester, testChannel } from '../src/operator/notifications/test-channel.ts'
+import { ChannelTester, listNotifications, testChannel } from '../src/operator/notifications/history.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
-import { addChannel, addNotification, newSender, SILENT_LOG, startOutbox } from './support/notifications.ts'
+import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
 
 const { database, env } = await createTestDatabase()
@@ -163,13 +162,13 @@ it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => 
   expect(await of('notifications')).toContain('were never compared')
   await own.query(`update notification_watch set completed_at = now() - interval '2 hours'`)
   expect(await of('notifications')).toContain('were last compared 2 h ago, so nobody is notified')
-  expect(await new AccountWatch(openDatabase(connection), SILENT_LOG).pass()).toBe(true)
+  expect(await accountWatch(openDatabase(connection))()).toBe(true)
   expect(await of('notifications')).toBeUndefined()
   // A channel that is paused expects nothing.
   await own.query(`update notification_channel set status = 'paused'`)
   await own.query(`update notification_watch set passed_at = '-infinity', completed_at = '-infinity'`)
   expect(await of('notifications')).toBeUndefined()
-  expect(await new AccountWatch(openDatabase(connection), SILENT_LOG).pass()).toBe(true)
+  expect(await accountWatch(openDatabase(connection))()).toBe(true)
   expect(
     await own.query("select from notification_watch where completed_at > now() - interval '1 minute'"),
   ).toHaveLength(1)

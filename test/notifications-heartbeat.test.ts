@@ -1,7 +1,7 @@
 /** HEARTBEAT_URL: a watchdog outside learns when the service cannot store. */
 import pg from 'pg'
 import { expect, it, onTestFinished } from 'vitest'
-import { Heartbeat } from '../src/background/notifications/heartbeat.ts'
+import { startHeartbeat as start } from '../src/background/notifications/heartbeat.ts'
 import { Secret } from '../src/config/secret.ts'
 import { createTestDatabase, openDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
@@ -39,9 +39,7 @@ function startHeartbeat(url: string, on = database, logged: string[] = []): Trie
   }
   const note = (text: string) => void logged.push(text)
   const log = { info: note, warn: note } as never
-  const heartbeat = new Heartbeat(counting as never, new Secret(url), log, { tryMs: 10, retryMs: 10 })
-  heartbeat.start()
-  onTestFinished(() => heartbeat.stop())
+  onTestFinished(start(counting as never, new Secret(url), log, { tryMs: 10, retryMs: 10 }))
   return tries
 }
 

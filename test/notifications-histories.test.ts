@@ -1,8 +1,12 @@
 /** What channels receive for any history of statuses, by passes on a real database and a sender that stops now and then. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { announce, GROUP_SECONDS, PER_HOUR_MAX } from '../src/background/notifications/announce.ts'
-import { FAULTS_MIN } from '../src/background/notifications/platform.ts'
+import {
+  announce,
+  FAULTS_MIN,
+  GROUP_SECONDS,
+  PER_HOUR_MAX,
+} from '../src/background/notifications/announce.ts'
 import { nextInterval } from '../src/background/notifications/watch.ts'
 import { REASONS } from '../src/operator/accounts/account-status.ts'
 import { claimPass, PASS_INTERVAL_MS } from '../src/operator/accounts/store-statuses.ts'

@@ -2,7 +2,7 @@
 import pino from 'pino'
 import { Webhook } from 'standardwebhooks'
 import { expect, it, onTestFinished } from 'vitest'
-import { Outbox } from '../src/background/notifications/outbox.ts'
+import { startOutbox } from '../src/background/notifications/outbox.ts'
 import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { commandActor } from '../src/operator/actor.ts'
@@ -26,9 +26,7 @@ async function startIncidents() {
   ])
   onTestFinished(() => platform.close())
   const sender = await openNotificationSender({ smtpUrl: mail.url, consoleUrl: null }, () => false)
-  const outbox = new Outbox(database, sender, log, { pollMs: 20 })
-  outbox.start()
-  onTestFinished(() => outbox.stop())
+  onTestFinished(startOutbox(database, sender, log, { pollMs: 20 }))
   const { organizationId, shops } = await addShops(database, platform, 'Shops')
   const add = (settings: Pick<NewChannel, 'format' | 'target'>) => {
     const defaults = {

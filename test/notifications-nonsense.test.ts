@@ -1,13 +1,13 @@
 /** Channels as other programs may store them. */
 import { expect, it } from 'vitest'
-import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { accountWatch } from '../src/background/notifications/watch.ts'
 import { Secret } from '../src/config/secret.ts'
 import { openMailer } from '../src/operator/notifications/email.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { startMailServer } from './support/mail-server.ts'
-import { addChannel, newSender, SILENT_LOG, startOutbox } from './support/notifications.ts'
+import { addChannel, newSender, startOutbox } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
 
 it('with nonsense stop neither passes nor the messages of other channels', async () => {
@@ -27,11 +27,11 @@ it('with nonsense stop neither passes nor the messages of other channels', async
   const odd = { name: '\u001b[2J'.repeat(1_000) }
   for (const [columns] of nonsense) await addChannel(database, { ...odd, ...columns })
   const good = await addChannel(database, { target: receiver.url, ...odd })
-  const watch = new AccountWatch(openDatabase(connection), SILENT_LOG)
+  const watch = accountWatch(openDatabase(connection))
   for (let pass = 0; pass < 2; pass += 1) {
     await database.query(`update notification_watch set passed_at = '-infinity'`)
     await database.query(`update account_check set status_since = status_since - interval '1 minute'`)
-    expect(await watch.pass()).toBe(true)
+    expect(await watch()).toBe(true)
   }
   const smtp = await openMailer(new Secret(server.url.reveal()))
   startOutbox(database, newSender({ smtp }))

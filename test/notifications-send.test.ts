@@ -280,7 +280,7 @@ describe('a message', () => {
     await ends(id)
     await ends(later)
     store()
-    await first.stop()
+    await first()
     const ids = receiver.received.map(({ headers }) => headers['webhook-id'])
     const repeated = ids.filter((each) => each === ids[0])
     expect(repeated).toHaveLength(2)
@@ -358,7 +358,7 @@ describe('a message', () => {
     receiver.answer = { status: 410, until }
     const columns = { target: receiver.url, organization_id: removed.organizationId }
     await addNotification(database, await addChannel(database, columns), [{ id: removed.accountId }])
-    const outbox = startOutbox(database)
+    const stopOutbox = startOutbox(database)
     await eventually(
       async () => receiver.received.length,
       (count) => count === 1,
@@ -367,7 +367,7 @@ describe('a message', () => {
       removed.organizationId,
     ])
     respond()
-    await outbox.stop()
+    await stopOutbox()
     expect(
       await database.query('select from activity where organization_id = $1', [removed.organizationId]),
     ).toEqual([])
@@ -468,12 +468,12 @@ describe('a message to a mailbox', () => {
   const send = async (smtp: Awaited<ReturnType<typeof openMailer>>, target = 'night@example.com') => {
     const channel = await addChannel(database, { format: 'email', target })
     const id = await addNotification(database, channel, [{ id: other.accountId }])
-    const outbox = startOutbox(database, newSender({ smtp }))
+    const stopOutbox = startOutbox(database, newSender({ smtp }))
     const row = await eventually(
       () => stored(id),
       ({ answer }) => answer !== null,
     )
-    await outbox.stop()
+    await stopOutbox()
     return { id, ...row }
   }
 

@@ -3,11 +3,9 @@ import pino from 'pino'
 import { expect, it } from 'vitest'
 import { deleteExpired } from '../src/background/maintenance/retention.ts'
 import { announce, GROUP_SECONDS } from '../src/background/notifications/announce.ts'
-import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { accountWatch, startWatch } from '../src/background/notifications/watch.ts'
 import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/operator/accounts/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-
-const log = pino({ level: 'silent' })
 
 interface Stored extends Record<string, unknown> {
   id: bigint
@@ -27,7 +25,7 @@ async function setUp() {
   await database.query(
     `update notification_watch set is_platform_down = false, platform_since = '-infinity', passed_at = '-infinity'`,
   )
-  const watch = new AccountWatch(database, log)
+  const watch = accountWatch(database)
   /** The time between two passes is longer than a change waits for others. */
   const passes = async (count: number, seconds = GROUP_SECONDS + 1) => {
     for (let i = 0; i < count; i += 1) {
@@ -37,7 +35,7 @@ async function setUp() {
          update notification_watch set passed_at = '-infinity', platform_since = platform_since - $1 * interval '1 second'`,
         [seconds],
       )
-      expect(await watch.pass()).toBe(true)
+      expect(await watch()).toBe(true)
     }
   }
   return { passes, ...changes() }
@@ -163,7 +161,7 @@ it('is one message per channel about 200 accounts with one reason, and accounts 
   await passes(1)
   const before = await versions()
   await change(`update notification_watch set passed_at = '-infinity'`)
-  expect(await new AccountWatch(database, log).pass()).toBe(true)
+  expect(await accountWatch(database)()).toBe(true)
   // While nothing changes, a pass writes no rows of accounts.
   expect(await versions()).toEqual(before)
   const stored = await messages()
@@ -199,9 +197,9 @@ it('makes one message when two processes watch, and changes nothing in a pass th
   const { ids } = await addAccounts(1)
   await addChannel()
   await account.break(ids)
-  const watches = [1, 2].map(() => new AccountWatch(database, log))
+  const watches = [1, 2].map(() => accountWatch(database))
   for (let i = 0; i < 2; i += 1) {
-    const made = await Promise.all(watches.map((watch) => watch.pass()))
+    const made = await Promise.all(watches.map((watch) => watch()))
     expect(made.filter(Boolean)).toHaveLength(1)
     await change(`update notification_watch set passed_at = now() - $1::float8 * interval '1 ms'`, [
       PASS_INTERVAL_MS + 1,
@@ -226,11 +224,10 @@ it('makes passes until it is stopped, also after the clock of the database was c
   await addAccounts(1)
   await addChannel()
   await change(`update notification_watch set passed_at = now() + interval '1 day', pass = 7`)
-  const watch = new AccountWatch(database, log)
-  watch.start()
+  const stop = startWatch(database, pino({ level: 'silent' }))
   const state = () => change('select pass, passed_at <= now() as is_past from notification_watch')
   await expect.poll(state).toEqual([{ pass: 8n, is_past: true }])
-  await watch.stop()
+  await stop()
 })
 
 it('announces what it saw before the clock of the database was corrected', async () => {
@@ -380,7 +377,7 @@ it('skips accounts, channels and organizations that are removed meanwhile', asyn
     await transaction.query('delete from official_account where id = $1', [ids[0]])
     await transaction.query('delete from notification_channel where id = $1', [removed])
     // The other transaction is not committed yet, so the pass sees its rows and does not wait for it.
-    expect(await new AccountWatch(database, log).pass()).toBe(true)
+    expect(await accountWatch(database)()).toBe(true)
   })
   const rest = ids.slice(1).map((id) => ({ id: Number(id) }))
   expect(await messages()).toMatchObject([{ channel: kept, accounts: rest }])

@@ -1,10 +1,9 @@
 /** Real outgoing messages match the webhooks of the OpenAPI document, which receivers read. */
-import pino from 'pino'
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
-import { AccountWatch } from '../src/background/notifications/watch.ts'
+import { accountWatch } from '../src/background/notifications/watch.ts'
 import { EndpointTester } from '../src/endpoints/test-delivery.ts'
-import { ChannelTester } from '../src/operator/notifications/test-channel.ts'
+import { ChannelTester } from '../src/operator/notifications/history.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
@@ -92,11 +91,11 @@ it('sends notification channels of the format webhook what the document publishe
   const { accountId } = await addTenant(database, { channelSecret: '' })
   const { url, received } = await startReceiver()
   const channel = await addChannel(database, { format: 'webhook', target: url })
-  const watch = new AccountWatch(database, pino({ level: 'silent' }))
+  const watch = accountWatch(database)
   const pass = async () => {
     await database.query(`update notification_watch set passed_at = '-infinity'`)
     await database.query(`update account_check set status_since = status_since - interval '1 minute'`)
-    expect(await watch.pass()).toBe(true)
+    expect(await watch()).toBe(true)
   }
   await pass()
   await pass()

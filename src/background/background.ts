@@ -12,7 +12,7 @@ import { countDueProfiles, ProfileFiller } from '../audience/profiles.ts'
 import type { Secret } from '../config/secret.ts'
 import type { Sender } from '../endpoints/sender.ts'
 import { AppError } from '../errors.ts'
-import { every, type Repetition } from '../every.ts'
+import { every, type Repetition, type Stop } from '../every.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { listProblems } from '../operator/accounts/store-statuses.ts'
@@ -21,7 +21,7 @@ import { readLedgerDelay } from '../operator/erasures.ts'
 import type { JobKind } from '../operator/jobs/job.ts'
 import { LANES } from '../operator/jobs/kinds.ts'
 import { type JobParts, takeTurn } from '../operator/jobs/turn.ts'
-import { countNotifications } from '../operator/notifications/channel-health.ts'
+import { countNotifications } from '../operator/notifications/channels.ts'
 import type { NotificationSender } from '../operator/notifications/send.ts'
 import { countPlainRows } from '../operator/secrets.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
@@ -33,9 +33,9 @@ import { changeSecrets } from '../secrets/change-secrets.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
-import { Heartbeat } from './notifications/heartbeat.ts'
-import { Outbox } from './notifications/outbox.ts'
-import { AccountWatch } from './notifications/watch.ts'
+import { startHeartbeat } from './notifications/heartbeat.ts'
+import { startOutbox } from './notifications/outbox.ts'
+import { startWatch } from './notifications/watch.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -56,24 +56,19 @@ export interface BackgroundParts {
 
 export class Background {
   readonly #monitor: AccountMonitor
-  readonly #watch: AccountWatch
-  readonly #outbox: Outbox
-  readonly #heartbeat: Heartbeat | null
   readonly #sender: Sender
   readonly jobs: JobRunner
   /** A shutdown waits for these. */
   #awaited: Repetition[] = []
+  #notifying: Stop[] = []
   #others: Repetition[] = []
   #isClockWrong = false
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const { opened, verifier, sender, erasureLedger, metrics, log } = parts
+    const { opened, verifier, sender, notificationSender, heartbeatUrl, erasureLedger, metrics, log } = parts
     const { database, ready } = opened
     this.#monitor = new AccountMonitor(database, verifier)
-    this.#watch = new AccountWatch(database, log)
-    this.#outbox = new Outbox(database, parts.notificationSender, log)
-    this.#heartbeat = parts.heartbeatUrl && new Heartbeat(database, parts.heartbeatUrl, log)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
     this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
@@ -105,9 +100,8 @@ export class Background {
         every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
       ]
       this.#monitor.start()
-      this.#watch.start()
-      this.#outbox.start()
-      this.#heartbeat?.start()
+      this.#notifying = [startWatch(database, log), startOutbox(database, notificationSender, log)]
+      if (heartbeatUrl !== null) this.#notifying.push(startHeartbeat(database, heartbeatUrl, log))
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -124,7 +118,7 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const { stop } of this.#others) void stop()
-    const notifying = [this.#watch.stop(), this.#outbox.stop(), this.#heartbeat?.stop()]
+    const notifying = this.#notifying.map((stop) => stop())
     const awaited = this.#awaited.map(({ stop }) => stop())
     await Promise.all([...awaited, this.#monitor.stop(), ...notifying, this.#sender.stop(), this.jobs.stop()])
   }

@@ -13,7 +13,12 @@ import {
   findChannel,
   listChannels,
 } from '../operator/notifications/channels.ts'
-import { listNotifications, type NotificationSummary } from '../operator/notifications/history.ts'
+import {
+  ChannelTester,
+  listNotifications,
+  type NotificationSummary,
+  testChannel,
+} from '../operator/notifications/history.ts'
 import {
   addChannel,
   type ChannelLimits,
@@ -22,7 +27,6 @@ import {
   updateChannel,
 } from '../operator/notifications/manage-channels.ts'
 import { openNotificationSender } from '../operator/notifications/send.ts'
-import { ChannelTester, testChannel } from '../operator/notifications/test-channel.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'

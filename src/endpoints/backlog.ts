@@ -238,20 +238,6 @@ export const releaseDeliveries = statement('release-deliveries')`
       from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
 
-/**
- * Stores the latest response of each endpoint, for operators.
- *
- * $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: why there was no response.
- */
-export const noteResponses = statement('note-endpoint-responses')`
-    insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
-    select p.id, now(), s.status, s.answer
-      from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
-      join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
-     order by p.id
-        on conflict (endpoint_id) do update
-           set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
-
 /** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
 export const pauseEndpoint = statement('pause-endpoint')`
     with paused as (

@@ -6,10 +6,11 @@
  * 2. Backlogs: an endpoint with more due deliveries than fit into memory is examined again when its queue in memory runs low.
  */
 import { INT64_MIN } from '../http/path-id.ts'
+import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
-import type { EndpointState } from './queue.ts'
+import type { Queue } from './queue.ts'
 
 /** Each costs an index probe of 10 µs. */
 const ENDPOINTS_PER_POLL = 200
@@ -23,10 +24,7 @@ const WAITING_MAX = 8_192
 /** Minimum per endpoint. */
 const WAITING_MIN = 16
 
-interface Endpoints {
-  stateOf(endpointId: bigint): EndpointState<unknown>
-  restore(endpointId: bigint, wasAccepted: boolean): void
-}
+type Endpoints = Pick<Queue<LeasedDelivery>, 'stateOf' | 'restore'>
 
 export class Claims {
   readonly #connection: PinnedConnection

@@ -13,8 +13,7 @@ import { isLostConnection, isUnprepared } from '../postgres/faults.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
-import { type Hold, Holds, type LockChanges } from './holds.ts'
-import { ContentBudget, type Reservation } from './response-budget.ts'
+import { ContentBudget, type Hold, Holds, type LockChanges, type Reservation } from './holds.ts'
 
 const HOLD_RETRY_MS = 10
 /** The time limit of a request, after which its attempt has ended. */
@@ -27,7 +26,7 @@ const READS_PER_BATCH = 32
 const ATTEMPTS_MAX = 10
 
 /** A content for which erasures wait. */
-export interface HeldContent {
+interface HeldContent {
   row: ContentRow
   /** Lets erasures continue. Call it when the body is written or will not be written. */
   release: () => void
@@ -106,12 +105,12 @@ export class Contents {
       read.reject(new Error('the content was not read in time'))
       return true
     }
-    const { accountId } = read.delivery
-    if (this.#holds.isClosed(accountId)) return false
     const reservation = this.#budget.reserve(read.isProven)
     if (reservation === null) return false
-    reads.push({ read, hold: this.#holds.join(accountId), reservation })
-    return true
+    const hold = this.#holds.join(read.delivery.accountId)
+    if (hold === null) this.#budget.end(reservation)
+    else reads.push({ read, hold, reservation })
+    return hold !== null
   }
 
   async #run(batch: Batch): Promise<void> {
@@ -121,14 +120,15 @@ export class Contents {
       this.#holds.noteChanges(batch.locks, held, renewed)
       for (const { read, hold, reservation } of batch.reads) {
         const row = rows.get(read.delivery.id)
-        const isHeld = !(hold.isRefused || hold.isLost || hold.isClosed)
+        const isHeld = hold.state === 'open'
         if (isHeld && row !== undefined) {
           read.resolve(this.#content(hold, row, reservation))
           continue
         }
         this.#budget.end(reservation)
-        this.#holds.endRead(hold)
-        if (hold.isRefused) this.#readLater(read)
+        this.#holds.leave(hold)
+        // An erasure has the lock or waits for it.
+        if (hold.state === 'refused') setTimeout(() => this.#enqueue(read), HOLD_RETRY_MS)
         else if (isHeld) read.resolve(undefined)
         else this.#waiting.push(read)
       }
@@ -138,11 +138,6 @@ export class Contents {
       this.#batchesInFlight -= 1
       if (this.#waiting.length > 0 || this.#holds.hasReleases) this.#runSoon()
     }
-  }
-
-  /** An erasure has the lock or waits for it. */
-  #readLater(read: Read): void {
-    setTimeout(() => this.#enqueue(read), HOLD_RETRY_MS)
   }
 
   async #send({ reads, locks }: Batch) {

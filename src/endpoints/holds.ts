@@ -1,12 +1,14 @@
 /**
- * The locks of accounts that this process holds while it reads and writes their contents (decision 46). A hold is one lock, shared
- * by deliveries of its account:
+ * What contents on their way to endpoints take: the locks of their accounts, and memory.
+ *
+ * This process holds an account's lock while it reads and writes contents of the account (decision 46). A hold is one lock:
  *
  * 1. Opened: the next batch takes the lock before its reads. If an erasure has the lock or waits for it, the hold is refused.
  * 2. Joined: a session that has a lock gets it again without queueing, so erasures would never get it. Therefore a batch checks
  *    every HOLD_JOINED_MS whether an erasure waits. If one does, the hold is closed, and no read joins it.
- * 3. Released: a closed hold when its last content is written, an unused one after HOLD_JOINED_MS.
+ * 3. Released: after the last content was written, by the next batch, or after HOLD_JOINED_MS unless an erasure waits.
  */
+import type { ContentRow } from './backlog.ts'
 
 /** Deliveries may join for this long while an erasure waits. The erasure also waits for the write of the last one: see post.ts. */
 const HOLD_JOINED_MS = 20
@@ -19,15 +21,10 @@ interface Writing {
 export interface Hold {
   readonly accountId: bigint
   joinUntilMs: number
-  /** Reads in progress. */
-  reading: number
-  writings: Set<Writing>
-  /** An erasure waits, so no read may join. */
-  isClosed: boolean
-  /** The session did not get the lock, because an erasure has it or waits for it. */
-  isRefused: boolean
-  /** The session has ended. */
-  isLost: boolean
+  /** Reads and writes in progress. */
+  users: number
+  /** closed: an erasure waits, so no read may join; refused: an erasure was first; lost: the session has ended */
+  state: 'open' | 'closed' | 'refused' | 'lost'
 }
 
 export interface LockChanges {
@@ -41,10 +38,11 @@ const noChanges = (): LockChanges => ({ toHold: [], toRenew: [], toRelease: [] }
 export class Holds {
   readonly #onRelease: () => void
   readonly #holds = new Map<bigint, Hold>()
+  readonly #writings = new Set<Writing>()
   #changes = noChanges()
-  #idleTimer: NodeJS.Timeout | null = null
+  #timer: NodeJS.Timeout | null = null
 
-  /** @param onRelease is called when a lock must be released; then more reads may be possible */
+  /** @param onRelease is called when locks must be released; then more reads may be possible */
   constructor(onRelease: () => void) {
     this.#onRelease = onRelease
   }
@@ -53,21 +51,47 @@ export class Holds {
     return this.#changes.toRelease.length > 0
   }
 
-  /** Whether an erasure of the account waits, so no read may join. */
-  isClosed(accountId: bigint): boolean {
-    return this.#holds.get(accountId)?.isClosed === true
-  }
-
-  /** Begins a read. */
-  join(accountId: bigint): Hold {
+  /** Begins a read. Returns null if an erasure of the account waits. */
+  join(accountId: bigint): Hold | null {
     const nowMs = performance.now()
-    const hold = this.#holds.get(accountId) ?? this.#open(accountId, nowMs)
-    if (hold.joinUntilMs < nowMs) {
+    let hold = this.#holds.get(accountId)
+    if (hold?.state === 'closed') return null
+    if (hold === undefined) {
+      hold = { accountId, joinUntilMs: nowMs + HOLD_JOINED_MS, users: 0, state: 'open' }
+      this.#holds.set(accountId, hold)
+      this.#changes.toHold.push(hold)
+    } else if (hold.joinUntilMs < nowMs) {
       hold.joinUntilMs = nowMs + HOLD_JOINED_MS
       this.#changes.toRenew.push(hold)
     }
-    hold.reading += 1
+    hold.users += 1
     return hold
+  }
+
+  /** Ends a read or a write. */
+  leave(hold: Hold): void {
+    hold.users -= 1
+    if (hold.users > 0 || hold.state === 'refused' || hold.state === 'lost') return
+    this.#holds.delete(hold.accountId)
+    this.#changes.toRelease.push(hold.accountId)
+    if (hold.state === 'closed') this.#onRelease()
+    else this.#timer ??= setTimeout(() => this.#releaseIdle(), HOLD_JOINED_MS)
+  }
+
+  /** Releases of locks that no erasure waits for share a batch. */
+  #releaseIdle(): void {
+    this.#timer = null
+    if (this.hasReleases) this.#onRelease()
+  }
+
+  /** Turns a read into a write, which lasts until `end` is called. `end` may be called more than once. */
+  beginWriting(hold: Hold): { writing: Writing; end: () => void } {
+    const writing: Writing = { stop: () => undefined }
+    this.#writings.add(writing)
+    const end = () => {
+      if (this.#writings.delete(writing)) this.leave(hold)
+    }
+    return { writing, end }
   }
 
   takeChanges(): LockChanges {
@@ -78,78 +102,73 @@ export class Holds {
 
   /** @param held accounts whose lock was taken @param renewed accounts for which no erasure waits */
   noteChanges({ toHold, toRenew }: LockChanges, held: Set<bigint>, renewed: Set<bigint>): void {
-    for (const hold of toRenew) if (!renewed.has(hold.accountId)) hold.isClosed = true
+    for (const hold of toRenew)
+      if (hold.state === 'open' && !renewed.has(hold.accountId)) hold.state = 'closed'
     for (const hold of toHold) {
-      if (held.has(hold.accountId)) continue
-      hold.isRefused = true
-      if (this.#holds.get(hold.accountId) === hold) this.#holds.delete(hold.accountId)
+      if (hold.state !== 'open' || held.has(hold.accountId)) continue
+      hold.state = 'refused'
+      this.#holds.delete(hold.accountId)
     }
-  }
-
-  endRead(hold: Hold): void {
-    hold.reading -= 1
-    this.#end(hold)
-  }
-
-  /** Turns a read into a writing, which lasts until `end` is called. `end` may be called more than once. */
-  beginWriting(hold: Hold): { writing: Writing; end: () => void } {
-    const writing: Writing = { stop: () => undefined }
-    hold.reading -= 1
-    hold.writings.add(writing)
-    const end = () => {
-      if (hold.writings.delete(writing)) this.#end(hold)
-    }
-    return { writing, end }
   }
 
   /** Call it when the session has ended, and all locks with it. */
   lose(): void {
-    const holds = [...this.#holds.values()]
+    for (const hold of this.#holds.values()) hold.state = 'lost'
     this.#holds.clear()
     this.#changes = noChanges()
-    for (const hold of holds) {
-      hold.isLost = true
-      for (const { stop } of hold.writings) stop()
-    }
-  }
-
-  #open(accountId: bigint, nowMs: number): Hold {
-    const hold: Hold = {
-      accountId,
-      joinUntilMs: nowMs + HOLD_JOINED_MS,
-      reading: 0,
-      writings: new Set(),
-      isClosed: false,
-      isRefused: false,
-      isLost: false,
-    }
-    this.#holds.set(accountId, hold)
-    this.#changes.toHold.push(hold)
-    return hold
-  }
-
-  /** Releases an unused lock if an erasure waits for it. Other locks are kept for a while, because they may be needed again soon. */
-  #end(hold: Hold): void {
-    if (!isUnused(hold)) return
-    if (hold.isClosed) this.#release(hold)
-    else this.#idleTimer ??= setTimeout(() => this.#releaseIdle(), HOLD_JOINED_MS)
-  }
-
-  #releaseIdle(): void {
-    this.#idleTimer = null
-    const nowMs = performance.now()
-    for (const hold of this.#holds.values()) {
-      if (isUnused(hold) && hold.joinUntilMs < nowMs) this.#release(hold)
-      else this.#end(hold)
-    }
-  }
-
-  #release({ accountId }: Hold): void {
-    this.#holds.delete(accountId)
-    this.#changes.toRelease.push(accountId)
-    this.#onRelease()
+    for (const { stop } of this.#writings) stop()
+    this.#writings.clear()
   }
 }
 
-const isUnused = ({ writings, reading, isLost, isRefused }: Hold): boolean =>
-  writings.size === 0 && reading === 0 && !isLost && !isRefused
+// Limits the memory of contents from their read until the kernel has their bodies. The size of a content is not known before it is
+// read, so a read reserves the size of the largest recent content.
+
+/** Reads of unexpected size may exceed it by one content each: 3 batches × 32 reads at most. */
+const CONTENT_MAX_BYTES = 64 * 1024 * 1024
+/** Endpoints that do not respond quickly may hold a body for a second, so they leave the other half free. */
+const UNPROVEN_MAX_BYTES = CONTENT_MAX_BYTES / 2
+/** A delivery of LINE has a few KiB. */
+const EXPECTED_MIN_BYTES = 16 * 1024
+/** The text from the database, and the body that is built from it. */
+const COPIES = 2
+
+export interface Reservation {
+  readonly isProven: boolean
+  bytes: number
+}
+
+export class ContentBudget {
+  #bytes = 0
+  #unprovenBytes = 0
+  #expectedBytes = EXPECTED_MIN_BYTES
+
+  /** Returns null if the read must wait until other contents have been written. */
+  reserve(isProven: boolean): Reservation | null {
+    const isFull = isProven
+      ? this.#bytes >= CONTENT_MAX_BYTES
+      : this.#bytes >= CONTENT_MAX_BYTES || this.#unprovenBytes >= UNPROVEN_MAX_BYTES
+    if (isFull) return null
+    const reservation = { isProven, bytes: 0 }
+    this.#resize(reservation, this.#expectedBytes)
+    return reservation
+  }
+
+  /** Call it when the content has been read. */
+  settle(reservation: Reservation, { events, data }: Pick<ContentRow, 'events' | 'data'>): void {
+    const bytes = ((events?.length ?? 0) + (data?.length ?? 0)) * COPIES
+    this.#expectedBytes = Math.max(EXPECTED_MIN_BYTES, bytes, Math.floor(this.#expectedBytes * 0.9))
+    this.#resize(reservation, bytes)
+  }
+
+  /** May be called more than once. */
+  end(reservation: Reservation): void {
+    this.#resize(reservation, 0)
+  }
+
+  #resize(reservation: Reservation, bytes: number): void {
+    this.#bytes += bytes - reservation.bytes
+    if (!reservation.isProven) this.#unprovenBytes += bytes - reservation.bytes
+    reservation.bytes = bytes
+  }
+}

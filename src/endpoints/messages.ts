@@ -1,102 +1,66 @@
+/** Messages to receivers, with their signatures. */
 import { createHmac, randomBytes } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { isObject } from '../http/body.ts'
+import type { LeasedDelivery } from '../intake/flush.ts'
 import { signLine } from '../intake/line/line-signature.ts'
-import type { ContentRow } from './backlog.ts'
-import type { Message } from './post.ts'
+import type { ContentRow, EndpointRow } from './backlog.ts'
+import type { Contents } from './contents.ts'
+import type { Message, OpenMessage } from './post.ts'
 
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
 /** Prefix of secrets in Standard Webhooks. */
 const SECRET_PREFIX = 'whsec_'
 const SECRET_BYTES = 32
+export const JSON_TYPE = 'application/json; charset=utf-8'
 
-export interface LineContent {
-  format: 'line'
-  destination: string | null
-  /** The events as LINE sent them: JSON texts, separated by commas. */
-  events: string | null
-  channelSecret: Secret | null
-  /** The endpoint may use reply tokens. */
-  replies: boolean
-  isRetry: boolean
+/** What a message is made of. */
+export type Content = Pick<
+  ContentRow,
+  | 'channel_oa_id'
+  | 'endpoint_id'
+  | 'format'
+  | 'replies'
+  | 'secret'
+  | 'previous_secret'
+  | 'channel_secret'
+  | 'destination'
+  | 'attempts'
+  | 'type'
+  | 'events'
+  | 'data'
+>
+
+/**
+ * Returns null if there is nothing to send, or no secret to sign with. Throws UnreadableSecret.
+ * @param id of the message, the same in every attempt
+ */
+export function writeMessage(keys: SecretKeys, content: Content, id: string, nowMs: number): Message | null {
+  return content.format === 'line' ? writeLine(keys, content) : writeMembers(keys, content, id, nowMs)
 }
 
-export interface MembersContent {
-  format: 'members'
-  /** Id of the message, the same in every attempt. */
-  id: string
-  type: string
-  /** JSON text. Null: the member no longer exists. */
-  data: string | null
-  /** Null: nothing can be sent. */
-  secret: Secret | null
-  previousSecret: Secret | null
+export function writeDelivery(keys: SecretKeys, row: ContentRow, nowMs: number): Message | null {
+  // Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen.
+  return writeMessage(keys, row, `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`, nowMs)
 }
 
-export type Content = LineContent | MembersContent
-
-export function contentOf(keys: SecretKeys, row: ContentRow): Content {
-  if (row.format === 'line') {
-    return {
-      format: 'line',
-      destination: row.destination,
-      events: row.events,
-      channelSecret: channelSecretOf(keys, row),
-      replies: row.replies,
-      isRetry: row.attempts > 1,
-    }
-  }
-  return {
-    format: 'members',
-    // Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen.
-    id: `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`,
-    type: row.type ?? '',
-    data: row.data,
-    ...endpointSecrets(keys, row.endpoint_id, row),
-  }
-}
-
-/** Throws UnreadableSecret. */
-export function channelSecretOf(
+/** Builds a delivery in LINE's format, with the events as LINE sent them. */
+function writeLine(
   keys: SecretKeys,
-  row: { channel_oa_id: bigint; channel_secret: string | null },
-): Secret | null {
-  return secretOrNull(keys.decrypt('official_account.channel_secret', row.channel_oa_id, row.channel_secret))
-}
-
-/** Throws UnreadableSecret. */
-export function endpointSecrets(
-  keys: SecretKeys,
-  endpointId: bigint,
-  row: { secret: string | null; previous_secret: string | null },
-): Pick<MembersContent, 'secret' | 'previousSecret'> {
-  return {
-    secret: secretOrNull(keys.decrypt('endpoint.secret', endpointId, row.secret)),
-    previousSecret: secretOrNull(keys.decrypt('endpoint.previous_secret', endpointId, row.previous_secret)),
-  }
-}
-
-export function writeMessage(content: Content, nowMs: number): Message | null {
-  switch (content.format) {
-    case 'line':
-      return writeLine(content)
-    case 'members':
-      return writeMembers(content, nowMs)
-  }
-}
-
-/** Builds a delivery in LINE's format. Returns null without events or a channel secret. */
-function writeLine({ destination, events, channelSecret, replies, isRetry }: LineContent): Message | null {
-  if (events === null || channelSecret === null) return null
+  { channel_oa_id, channel_secret, destination, events, replies, attempts }: Content,
+): Message | null {
+  const secret = secretOrNull(keys.decrypt('official_account.channel_secret', channel_oa_id, channel_secret))
+  if (events === null || secret === null) return null
+  const isRetry = attempts > 1
   const written = replies && !isRetry ? `[${events}]` : rewrite(`[${events}]`, replies, isRetry)
   const body = `{"destination":${JSON.stringify(destination ?? '')},"events":${written}}`
   return {
     headers: {
-      'content-type': 'application/json; charset=utf-8',
+      'content-type': JSON_TYPE,
       'user-agent': 'LineBotWebhook/2.0',
-      'x-line-signature': signLine(body, channelSecret),
+      'x-line-signature': signLine(body, secret),
     },
     body,
   }
@@ -119,32 +83,41 @@ function rewrite(text: string, replies: boolean, isRetry: boolean): string {
   return JSON.stringify(events)
 }
 
-/** Builds a message about a member. Returns null if there is nothing to send, or no secret to sign with. */
+/** Builds a message about a member, which may no longer exist. */
 function writeMembers(
-  { id, type, data, secret, previousSecret }: MembersContent,
+  keys: SecretKeys,
+  { endpoint_id, type, data, secret, previous_secret }: Content,
+  id: string,
   nowMs: number,
 ): Message | null {
-  if (data === null || secret === null) return null
-  const body = `{"type":"${type}","timestamp":"${new Date(nowMs).toISOString()}","data":${data}}`
-  const keys = [secret, previousSecret].filter((key) => key !== null)
-  return { headers: standardHeaders(id, body, keys, nowMs), body }
+  const current = secretOrNull(keys.decrypt('endpoint.secret', endpoint_id, secret))
+  const previous = secretOrNull(keys.decrypt('endpoint.previous_secret', endpoint_id, previous_secret))
+  if (data === null || current === null) return null
+  const secrets = previous === null ? [current] : [current, previous]
+  return standardMessage({ id, type: type ?? '', data, atMs: nowMs }, secrets, nowMs)
 }
 
-/** The headers of Standard Webhooks: https://github.com/standard-webhooks/standard-webhooks */
-export function standardHeaders(
-  id: string,
-  body: string,
-  keys: Secret[],
+/**
+ * A message of Standard Webhooks: https://github.com/standard-webhooks/standard-webhooks
+ * @param nowMs of the attempt
+ */
+export function standardMessage(
+  { id, type, data, atMs }: { id: string; type: string; data: string; atMs: number },
+  secrets: Secret[],
   nowMs: number,
-): Record<string, string> {
+): Message {
+  const body = `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","data":${data}}`
   const timestamp = String(Math.floor(nowMs / 1000))
-  const signatures = keys.map((key) => `v1,${signStandard(`${id}.${timestamp}.${body}`, key)}`)
+  const signatures = secrets.map((secret) => `v1,${signStandard(`${id}.${timestamp}.${body}`, secret)}`)
   return {
-    'content-type': 'application/json; charset=utf-8',
-    'user-agent': 'oa-audience',
-    'webhook-id': id,
-    'webhook-timestamp': timestamp,
-    'webhook-signature': signatures.join(' '),
+    headers: {
+      'content-type': JSON_TYPE,
+      'user-agent': 'oa-audience',
+      'webhook-id': id,
+      'webhook-timestamp': timestamp,
+      'webhook-signature': signatures.join(' '),
+    },
+    body,
   }
 }
 
@@ -157,3 +130,45 @@ export function signStandard(text: string, secret: Secret): string {
 
 /** Returns a secret in the format of Standard Webhooks. */
 export const newSecret = (): string => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
+
+/** What an attempt has read. */
+export interface ReadContent {
+  /** The change number that was read last. Null: the delivery has none. */
+  change: bigint | null
+  /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
+  isCurrent: boolean
+  /** Events of the delivery, 1 for a change of a member. Null: the content was not read. */
+  events: number | null
+  /** Time spent on reads from the database. */
+  waitedMs: number
+}
+
+/** Reads the content of an attempt and builds the message. Null: there is nothing to send. */
+export async function openMessage(
+  secretKeys: SecretKeys,
+  contents: Pick<Contents, 'read'>,
+  { endpoint, delivery, isProven }: { endpoint: EndpointRow; delivery: LeasedDelivery; isProven: boolean },
+  read: ReadContent,
+): Promise<OpenMessage | null> {
+  const startedAtMs = performance.now()
+  const content = await contents.read(delivery, isProven)
+  read.waitedMs += performance.now() - startedAtMs
+  read.isCurrent = content !== undefined && isSame(endpoint, content.row)
+  read.change = content?.row.change ?? null
+  if (content === undefined) return null
+  const { row, release, whenLost } = content
+  read.events = row.event_count ?? 1
+  let message: Message | null = null
+  try {
+    if (read.isCurrent) message = writeDelivery(secretKeys, row, Date.now())
+  } finally {
+    // Also if the message cannot be built: erasures would wait until the session ends.
+    if (message === null) release()
+  }
+  return message && { message, release, whenLost }
+}
+
+const isSame = (endpoint: EndpointRow, now: ContentRow): boolean =>
+  now.status === 'active' &&
+  now.url === endpoint.url &&
+  now.allow_private_network === endpoint.allow_private_network

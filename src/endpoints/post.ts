@@ -19,14 +19,12 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { LookupFunction, Socket } from 'node:net'
 import { isPublicAddress, RefusedUrl } from './address.ts'
 import { UnresolvedName } from './resolver.ts'
-import { limitResponse } from './response-budget.ts'
+import { limitResponse } from './response.ts'
 
 /** Includes connecting. */
 const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
-/** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
-const INFORMATIONAL_MAX = 8
 /** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
@@ -74,8 +72,10 @@ export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a store
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
-/** Null if there is no longer anything to send. */
-export type Open = () => Promise<OpenMessage | null>
+export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
+
+/** Resolves with null if there is no longer anything to send. */
+type Open = () => Promise<OpenMessage | null>
 
 /** Returns null if there was nothing to send. Rejects only if the message cannot be read or built. */
 export async function post(target: Target, open: Open): Promise<EndpointResponse | null> {
@@ -107,8 +107,7 @@ function failure(error: unknown): EndpointResponse {
   const ours = [error, cause].find((fault) => OURS.some((kind) => fault instanceof kind))
   // Only codes of Node.js and OpenSSL.
   const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
-  const reason = ours ? (ours as Error).message : `no response: ${known}`
-  return { status: null, reason, retryAfterMs: null }
+  return notSent(ours ? (ours as Error).message : `no response: ${known}`)
 }
 
 function send(
@@ -158,7 +157,6 @@ function readResponse(
   fail: (error: Error) => void,
 ): void {
   let response: IncomingMessage | null = null
-  let informational = 0
   let isTooLong = false
   const end = (error: Error & { code?: string }) => {
     const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
@@ -179,10 +177,6 @@ function readResponse(
       setImmediate(end, new Ended('the response is too long'))
     })
     request.once('close', endBudget)
-  })
-  request.on('information', () => {
-    informational += 1
-    if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
   })
   request.on('response', (received) => {
     if (!request.writableEnded) return fail(new Ended('the receiver responded before it was sent anything'))

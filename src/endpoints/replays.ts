@@ -157,7 +157,7 @@ export interface EventRange {
   endpointKinds: string[] | null
 }
 
-export interface QueuedEvents {
+interface QueuedEvents {
   /** events of the delivery; 0: there is none */
   queued: number
   next: EventPosition

@@ -67,8 +67,7 @@ export class HostResolver {
     if (family !== 0) return [{ address: name, family: family as 4 | 6 }]
     const key = name.toLowerCase()
     if (key === 'localhost') return LOOPBACK
-    const cached = this.#cache.get(key)
-    if (cached instanceof UnresolvedName) throw cached
+    const cached = this.#cached(key)
     if (cached !== undefined) return cached
     // Per account, so that an account waits only for its own lookups.
     const place = `${share} ${key}`
@@ -82,14 +81,14 @@ export class HostResolver {
       await this.#takePlace(share)
       try {
         // Another account may have resolved it in the meantime.
-        const cached = this.#cache.get(key)
-        if (cached instanceof UnresolvedName) throw cached
+        const cached = this.#cached(key)
         if (cached !== undefined) return cached
         const { addresses, ttlMs } = await this.#query(name)
         this.#cache.set(key, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
         return addresses
       } finally {
-        this.#leavePlace(share)
+        this.#count(share, -1)
+        this.#startWaiting()
       }
     } catch (error) {
       const failure =
@@ -144,9 +143,10 @@ export class HostResolver {
     })
   }
 
-  #leavePlace(share: Share): void {
-    this.#count(share, -1)
-    this.#startWaiting()
+  #cached(key: string): Address[] | undefined {
+    const cached = this.#cache.get(key)
+    if (cached instanceof UnresolvedName) throw cached
+    return cached
   }
 
   /** The account with the fewest lookups goes first. */

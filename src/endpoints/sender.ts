@@ -21,17 +21,16 @@ import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { RefusedUrl } from './address.ts'
-import { Attempt } from './attempt.ts'
 import { pauseEndpoint } from './backlog.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
-import type { AttemptResult } from './history.ts'
-import { type EndpointResponse, isAccepted, post, UNREADABLE_SECRET } from './post.ts'
+import { openMessage, type ReadContent } from './messages.ts'
+import { type EndpointResponse, isAccepted, notSent, post, UNREADABLE_SECRET } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
-import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './seen-response.ts'
-import { Settlements } from './settlements.ts'
+import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
+import { type AttemptResult, Settlements } from './settlements.ts'
 import { Targets } from './targets.ts'
 
 /** An attempt must begin early enough to end within the lease. */
@@ -53,7 +52,7 @@ interface Item extends LeasedDelivery {
 }
 
 interface Ended extends Pick<AttemptResult, 'response' | 'text' | 'startedAtMs'> {
-  attempt: Attempt
+  read: ReadContent
 }
 
 export class Sender {
@@ -80,7 +79,7 @@ export class Sender {
     this.#database = database
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
-    this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
+    this.#targets = new Targets(this.#connection, { isOwnUrl, resolver })
   }
 
   start(): void {
@@ -184,7 +183,9 @@ export class Sender {
     if (endpoint === undefined) return
     const { row, target } = endpoint
     if (row.status !== 'active') return this.#settlements.release(item)
-    const attempt = new Attempt(this.#secretKeys, this.#contents, row, item, isProven)
+    const read: ReadContent = { change: null, isCurrent: false, events: null, waitedMs: 0 }
+    const attempt = { endpoint: row, delivery: item, isProven }
+    const open = () => openMessage(this.#secretKeys, this.#contents, attempt, read)
     const startedAtMs = performance.now()
     const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
     const watch = (received: IncomingMessage) => {
@@ -192,23 +193,23 @@ export class Sender {
     }
     const response =
       target instanceof RefusedUrl
-        ? { status: null, reason: target.message, retryAfterMs: null }
-        : await post({ ...target, watch }, attempt.open).catch(unreadableResponse)
+        ? notSent(target.message)
+        : await post({ ...target, watch }, open).catch(unreadableResponse)
     if (response !== null) {
       const hasText = !(target instanceof RefusedUrl || isAccepted(response))
       const text = hasText ? storedText(seen.body, target.url) : null
-      this.#noteResponse(started, { response, text, attempt, startedAtMs })
-    } else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
+      this.#noteResponse(started, { response, text, read, startedAtMs })
+    } else if (read.isCurrent) this.#settlements.complete(item, read.change)
     else {
       this.#targets.forget(item.endpointId)
       this.#settlements.release(item)
     }
   }
 
-  #noteResponse({ state, item }: Started<Item>, { response, text, attempt, startedAtMs }: Ended): void {
+  #noteResponse({ state, item }: Started<Item>, { response, text, read, startedAtMs }: Ended): void {
     const nowMs = performance.now()
     const tookMs = nowMs - startedAtMs
-    const durationMs = tookMs - attempt.waitedMs
+    const durationMs = tookMs - read.waitedMs
     const wasAccepted = isAccepted(response)
     const hasRecovered = state.note(wasAccepted, durationMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
@@ -216,11 +217,11 @@ export class Sender {
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     const outcome = wasAccepted ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
     endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
-    const { events } = attempt
+    const { events } = read
     this.#settlements.note({
       ...{ delivery: item, attempt: item.attempts, response, text, startedAtMs, durationMs, events },
     })
-    if (wasAccepted) this.#settlements.complete(item, attempt.change)
+    if (wasAccepted) this.#settlements.complete(item, read.change)
     else this.#settlements.postpone(item, response, item.attempts, tookMs)
     if (response.status === 410) {
       void this.#connection
@@ -233,5 +234,5 @@ export class Sender {
 /** The delivery is tried again later, because an operator can add the key. Until then, each attempt fails. */
 function unreadableResponse(error: unknown): EndpointResponse {
   if (!(error instanceof UnreadableSecret)) throw error
-  return { status: null, reason: UNREADABLE_SECRET, retryAfterMs: null }
+  return notSent(UNREADABLE_SECRET)
 }

@@ -86,7 +86,7 @@ const updateSettings = statement('update-endpoint')`
     update endpoint set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6 where id = $1
     returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "updatedAt"`
 
-export interface UpdatedEndpoint {
+interface UpdatedEndpoint {
   accountId: AccountId
   before: EndpointSettings
   after: EndpointSettings

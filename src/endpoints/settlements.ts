@@ -2,10 +2,9 @@
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
-import type { BoundStatement } from '../postgres/statement.ts'
+import { type BoundStatement, statement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
 import { completeDeliveries, postponeDeliveries, releaseDeliveries } from './backlog.ts'
-import { type AttemptResult, bindResults } from './history.ts'
 import { type EndpointResponse, isAccepted } from './post.ts'
 
 const SETTLE_MS = 20
@@ -15,13 +14,6 @@ const FIRST_RETRY_MS = 5_000
 const LAST_RETRY_MS = 2 * 60 * 60 * 1000
 /** After this many hours of failed attempts, a delivery has failed permanently. */
 const RETRY_HOURS = 24
-
-interface Postponed {
-  delivery: LeasedDelivery
-  response: EndpointResponse
-  delayMs: number
-  tookMs: number
-}
 
 /** Returns the milliseconds until the next attempt, after the given number of attempts. */
 export function retryDelayMs(attempts: number, response: EndpointResponse, random = Math.random()): number {
@@ -33,26 +25,79 @@ export function retryDelayMs(attempts: number, response: EndpointResponse, rando
   return Math.ceil(Math.max(jittered, requested))
 }
 
-interface Ended {
-  completed: Array<{ delivery: LeasedDelivery; change: bigint | null }>
-  postponed: Postponed[]
-  released: LeasedDelivery[]
-  /** the last one of each endpoint */
-  responses: Map<bigint, EndpointResponse>
-  refused: AttemptResult[]
+/** Refused attempts per endpoint. An operator needs the last few. An accepted delivery needs no history, and it would cost a tenth. */
+const ATTEMPTS_KEPT = 25
+
+export interface AttemptResult {
+  delivery: LeasedDelivery
+  /** 1 for the first attempt */
+  attempt: number
+  response: EndpointResponse
+  /** the beginning of a response that was not 2xx; null: none */
+  text: string | null
+  startedAtMs: number
+  durationMs: number
+  /** null: the content was not read, because there was no connection */
+  events: number | null
 }
 
-const nothing = (): Ended => ({
-  completed: [],
-  postponed: [],
-  released: [],
-  responses: new Map(),
-  refused: [],
-})
+/**
+ * Stores the latest response of each endpoint, for operators, and refused attempts, each in place of the oldest one of its endpoint. Senders lock the rows of
+ * endpoint_answer in the order of their ids. The rows of endpoint_attempt need no order, because the lock of their endpoint comes first.
+ * If a lost connection sends the statement twice, the attempts are stored twice: see `selectAttempts`.
+ *
+ * Endpoints: $1 bigint[]: ids; $2 int[]: status of the last response; $3 text[]: why there was none. Attempts, in the order of their
+ * ends: $4 bigint[]: endpoints; $5 bigint[]: accounts; $6 bigint[]: deliveries; $7 int[]: number; $8 int[]: status; $9 text[]: reason;
+ * $10 int[]: milliseconds since the beginning; $11 int[]: duration; $12 int[]: events; $13 text[]: text of the response.
+ */
+const noteAttempts = statement('note-endpoint-attempts')`
+    with tried as materialized (
+      select *, row_number() over (partition by endpoint_id order by no desc) as position
+        from unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::text[], $10::int[], $11::int[], $12::int[],
+                    $13::text[]) with ordinality
+             as s (endpoint_id, channel_oa_id, delivery_id, attempt, status, reason, age_ms, duration_ms, events, response_text, no)
+    ), answered as (
+      insert into endpoint_answer as x (endpoint_id, answered_at, status, answer, refused_slot)
+      select p.id, now(), s.status, s.answer, (select count(*) from tried where endpoint_id = p.id) % ${ATTEMPTS_KEPT}
+        from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
+        join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
+       order by p.id
+          on conflict (endpoint_id) do update
+             set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer,
+                 refused_slot = (x.refused_slot + excluded.refused_slot) % ${ATTEMPTS_KEPT}
+      returning endpoint_id, refused_slot, content_erased_at
+    )
+    insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason, response_text)
+    select x.endpoint_id, (x.refused_slot - s.position + ${ATTEMPTS_KEPT}) % ${ATTEMPTS_KEPT},
+           now() - s.age_ms * interval '1 millisecond', s.delivery_id, s.attempt, s.status, s.duration_ms,
+           coalesce(s.events, (select coalesce(cardinality(event_keys), cardinality(event_ids), 1) from endpoint_delivery
+                                where channel_oa_id = s.channel_oa_id and id = s.delivery_id)),
+           s.reason,
+           case when x.content_erased_at < now() - s.age_ms * interval '1 millisecond' then s.response_text end
+      from tried s
+      join answered x on x.endpoint_id = s.endpoint_id
+     where s.position <= ${ATTEMPTS_KEPT}
+        on conflict (endpoint_id, slot) do update
+           set started_at = excluded.started_at, delivery_id = excluded.delivery_id, attempt = excluded.attempt,
+               status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason,
+               response_text = excluded.response_text`
+
+/** What has ended. */
+type Settled =
+  | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
+  | {
+      kind: 'postponed'
+      delivery: LeasedDelivery
+      response: EndpointResponse
+      delayMs: number
+      tookMs: number
+    }
+  | { kind: 'released'; delivery: LeasedDelivery }
+  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult }
 
 export class Settlements {
   readonly #connection: PinnedConnection
-  #ended = nothing()
+  #ended: Settled[] = []
   #timer: NodeJS.Timeout | null = null
 
   constructor(connection: PinnedConnection) {
@@ -61,49 +106,38 @@ export class Settlements {
 
   /** @param change the change number that was sent; null: the delivery has none */
   complete(delivery: LeasedDelivery, change: bigint | null): void {
-    this.#ended.completed.push({ delivery, change })
-    this.#settleSoon(SETTLE_MS)
+    this.#settleSoon(SETTLE_MS, { kind: 'completed', delivery, change })
   }
 
   postpone(delivery: LeasedDelivery, response: EndpointResponse, attempts: number, tookMs: number): void {
-    this.#ended.postponed.push({ delivery, response, delayMs: retryDelayMs(attempts, response), tookMs })
-    this.#settleSoon(SETTLE_MS)
+    const delayMs = retryDelayMs(attempts, response)
+    this.#settleSoon(SETTLE_MS, { kind: 'postponed', delivery, response, delayMs, tookMs })
   }
 
   /** Returns the lease of a delivery that was not tried. */
   release(delivery: LeasedDelivery): void {
-    this.#ended.released.push(delivery)
-    this.#settleSoon(SETTLE_MS)
+    this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
   }
 
   /** Stores the result for operators. */
   note(result: AttemptResult): void {
-    this.#ended.responses.set(result.delivery.endpointId, result.response)
-    if (!isAccepted(result.response)) this.#ended.refused.push(result)
+    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery: result.delivery, result })
   }
 
   async settle(): Promise<void> {
     const ended = this.#ended
-    const statements = statementsFor(ended)
-    if (statements.length === 0) return
-    this.#ended = nothing()
+    if (ended.length === 0) return
+    this.#ended = []
     try {
-      await this.#connection.pipelineIdempotent(statements)
+      await this.#connection.pipelineIdempotent(statementsFor(ended))
     } catch {
       // The database is down. Deliveries that are not settled when their leases end are sent again.
-      const { completed, postponed, released, responses, refused } = this.#ended
-      this.#ended = {
-        completed: [...ended.completed, ...completed],
-        postponed: [...ended.postponed, ...postponed],
-        released: [...ended.released, ...released],
-        responses: new Map([...ended.responses, ...responses]),
-        refused: [...ended.refused, ...refused],
-      }
-      this.#settleSoon(RETRY_MS)
+      this.#settleSoon(RETRY_MS, ...ended)
     }
   }
 
-  #settleSoon(ms: number): void {
+  #settleSoon(ms: number, ...ended: Settled[]): void {
+    this.#ended.push(...ended)
     this.#timer ??= setTimeout(() => {
       this.#timer = null
       void this.settle()
@@ -112,17 +146,20 @@ export class Settlements {
 }
 
 /** Results of endpoints are first, because the removal of an endpoint locks them before its deliveries. */
-function statementsFor({ completed, postponed, released, responses, refused }: Ended): BoundStatement[] {
+function statementsFor(ended: Settled[]): BoundStatement[] {
+  const tried = ended.filter((one) => one.kind === 'tried')
+  const completed = ended.filter((one) => one.kind === 'completed')
+  const postponed = ended.filter((one) => one.kind === 'postponed')
+  const released = ended.filter((one) => one.kind === 'released')
   const statements: BoundStatement[] = []
-  if (responses.size > 0) statements.push(bindResults(responses, refused))
+  if (tried.length > 0) statements.push(bindResults(tried.map(({ result }) => result)))
   if (completed.length > 0) {
-    const changes = int8Array(completed.map(({ change }) => change))
-    const values = [...keysOf(completed.map(({ delivery }) => delivery)), changes]
+    const values = [...keysOf(completed), int8Array(completed.map(({ change }) => change))]
     statements.push({ statement: completeDeliveries, values })
   }
   if (postponed.length > 0) {
     const values = [
-      ...keysOf(postponed.map(({ delivery }) => delivery)),
+      ...keysOf(postponed),
       int4Array(postponed.map(({ response }) => response.status)),
       textArray(postponed.map(({ response }) => toStorableText(response.reason))),
       int4Array(postponed.map(({ delayMs }) => delayMs)),
@@ -135,7 +172,31 @@ function statementsFor({ completed, postponed, released, responses, refused }: E
   return statements
 }
 
-const keysOf = (deliveries: LeasedDelivery[]) => [
-  int8Array(deliveries.map(({ accountId }) => accountId)),
-  int8Array(deliveries.map(({ id }) => id)),
+const keysOf = (ended: Settled[]) => [
+  int8Array(ended.map(({ delivery }) => delivery.accountId)),
+  int8Array(ended.map(({ delivery }) => delivery.id)),
 ]
+
+/** @param results in the order of their ends: the last one of an endpoint is its latest response */
+function bindResults(results: AttemptResult[]): BoundStatement {
+  const nowMs = performance.now()
+  const responses = new Map(results.map(({ delivery, response }) => [delivery.endpointId, response]))
+  const last = [...responses.values()]
+  const refused = results.filter(({ response }) => !isAccepted(response))
+  const values = [
+    int8Array([...responses.keys()]),
+    int4Array(last.map(({ status }) => status)),
+    textArray(last.map(({ reason }) => toStorableText(reason))),
+    int8Array(refused.map(({ delivery }) => delivery.endpointId)),
+    int8Array(refused.map(({ delivery }) => delivery.accountId)),
+    int8Array(refused.map(({ delivery }) => delivery.id)),
+    int4Array(refused.map(({ attempt }) => attempt)),
+    int4Array(refused.map(({ response }) => response.status)),
+    textArray(refused.map(({ response }) => toStorableText(response.reason))),
+    int4Array(refused.map(({ startedAtMs }) => Math.ceil(nowMs - startedAtMs))),
+    int4Array(refused.map(({ durationMs }) => Math.ceil(durationMs))),
+    int4Array(refused.map(({ events }) => events)),
+    textArray(refused.map(({ text }) => text && toStorableText(text))),
+  ]
+  return { statement: noteAttempts, values }
+}

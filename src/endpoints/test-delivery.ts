@@ -2,16 +2,18 @@
  * Sends a test message to an endpoint and returns the request and the response. It uses the address checks, the resolver and the limits
  * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
  */
-import type { SecretKeys } from '../config/secret-keys.ts'
+import type { IncomingMessage } from 'node:http'
+import { LRUCache } from 'lru-cache'
 import { AppError, requireVisible } from '../errors.ts'
+import { Shares } from '../http/shares.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { printableUrl, RefusedUrl } from './address.ts'
-import { type Content, channelSecretOf, endpointSecrets, writeMessage } from './messages.ts'
-import { type Message, post } from './post.ts'
+import { printableUrl } from './address.ts'
+import type { EndpointRow } from './backlog.ts'
+import { type Content, writeMessage } from './messages.ts'
+import type { Message } from './post.ts'
 import { HostResolver } from './resolver.ts'
-import { SeenResponse } from './seen-response.ts'
-import { readTarget } from './targets.ts'
-import { TestLimit } from './test-limit.ts'
+import { SeenResponse } from './response.ts'
+import { type ReceiverChecks, sendNow } from './targets.ts'
 
 /** What an operator needs of a response. A receiver chooses its size. */
 const BODY_MAX_BYTES = 4_096
@@ -37,32 +39,23 @@ export interface TestDelivery {
   }
 }
 
-interface TestedRow extends Row {
-  channel_oa_id: bigint
-  url: string
-  allow_private_network: boolean
-  format: 'line' | 'members'
-  secret: string | null
-  previous_secret: string | null
-  channel_secret: string | null
-  bot_user_id: string | null
-}
+interface TestedRow extends Row, Content, Pick<EndpointRow, 'url' | 'allow_private_network'> {}
 
-/** $1 endpoint id bigint */
+/** Without events, as when LINE verifies a webhook URL. $1 endpoint id bigint */
 const selectTested = statement('select-endpoint-for-test')`
-    select p.channel_oa_id, p.url, p.allow_private_network, p.format, p.secret, p.previous_secret, a.channel_secret, a.bot_user_id
+    select p.id as endpoint_id, p.channel_oa_id, p.url, p.allow_private_network, p.format, p.secret, p.previous_secret,
+           a.channel_secret, a.bot_user_id as destination, '' as events, true as replies, 1 as attempts,
+           'endpoint.test' as type, concat('{"endpointId":"', p.id, '"}') as data
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1`
 
 export class EndpointTester {
-  readonly #isOwnUrl: (url: URL) => boolean
-  readonly #resolver: HostResolver
+  readonly #checks: ReceiverChecks
   readonly #limit = new TestLimit('endpoint')
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
   constructor(isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
-    this.#isOwnUrl = isOwnUrl
-    this.#resolver = resolver
+    this.#checks = { isOwnUrl, resolver }
   }
 
   /**
@@ -72,7 +65,7 @@ export class EndpointTester {
   async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery> {
     const [tested] = await database.query<TestedRow>(selectTested, [id])
     const row = requireVisible(tested, 'endpoint', id)
-    const message = writeMessage(testContent(database.secretKeys, row, id, nowMs), nowMs)
+    const message = writeMessage(database.secretKeys, row, `msg_test_${id}_${nowMs}`, nowMs)
     if (message === null) throw missingSecret(row)
     return this.#limit.run(id, () => this.#send(row, message))
   }
@@ -80,39 +73,13 @@ export class EndpointTester {
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
     const startedAtMs = performance.now()
     const seen = new SeenResponse(BODY_MAX_BYTES)
-    const target = readTarget(row.channel_oa_id, row, this.#isOwnUrl, this.#resolver)
-    const open = async () => ({ message, release: () => undefined, whenLost: () => undefined })
-    const response =
-      target instanceof RefusedUrl
-        ? { status: null, reason: target.message }
-        : await post({ ...target, watch: (received) => seen.watch(received) }, open)
-    const { status = null, reason = '' } = response ?? {}
+    const watch = (received: IncomingMessage) => seen.watch(received)
+    const { status, reason } = await sendNow(row.channel_oa_id, row, message, { ...this.#checks, watch })
     const durationMs = Math.ceil(performance.now() - startedAtMs)
     return {
       request: { url: printableUrl(row.url), ...message },
       response: { status, reason, durationMs, ...seen.result() },
     }
-  }
-}
-
-function testContent(keys: SecretKeys, row: TestedRow, endpointId: bigint, nowMs: number): Content {
-  if (row.format === 'line') {
-    return {
-      format: 'line',
-      destination: row.bot_user_id,
-      // As when LINE verifies a webhook URL.
-      events: '',
-      channelSecret: channelSecretOf(keys, row),
-      replies: true,
-      isRetry: false,
-    }
-  }
-  return {
-    format: 'members',
-    id: `msg_test_${endpointId}_${nowMs}`,
-    type: 'endpoint.test',
-    data: `{"endpointId":"${endpointId}"}`,
-    ...endpointSecrets(keys, endpointId, row),
   }
 }
 
@@ -122,4 +89,42 @@ function missingSecret({ format, channel_oa_id: accountId }: TestedRow): AppErro
       ? `account ${accountId} has no channel secret, which signs what its endpoints receive. Set the channel secret of the account first.`
       : 'the endpoint has no secret to sign with. Rotate its secret first.'
   return new AppError('invalid_input', { message })
+}
+
+/** Tests of one endpoint or notification channel. */
+const TEST_INTERVAL_MS = 2_000
+/** Of one process and kind. A request may last 10 s, with a body of 20 KiB: see post.ts and response.ts. */
+const TESTS_IN_FLIGHT_MAX = 8
+const REMEMBERED_MAX = 10_000
+
+/** Limits tests of receivers, so that nobody uses them to load one. */
+export class TestLimit {
+  readonly #what: 'endpoint' | 'channel'
+  readonly #recent = new LRUCache<bigint, true>({ max: REMEMBERED_MAX, ttl: TEST_INTERVAL_MS })
+  readonly #shares = new Shares()
+
+  constructor(what: 'endpoint' | 'channel') {
+    this.#what = what
+  }
+
+  /** Throws `rate_limited` or `busy` if too many tests were made or are being made. */
+  async run<T>(id: bigint, test: () => Promise<T>): Promise<T> {
+    if (this.#recent.has(id)) throw this.#refuseRepetition()
+    const end = this.#shares.begin([
+      { key: String(id), max: 1, refusal: () => this.#refuseRepetition() },
+      { key: 'all', max: TESTS_IN_FLIGHT_MAX, refusal: () => this.#refuseFurtherTests() },
+    ])
+    this.#recent.set(id, true)
+    return test().finally(end)
+  }
+
+  #refuseRepetition(): AppError {
+    const message = `This ${this.#what} was tested a moment ago. Wait 2 seconds, then test it again.`
+    return new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
+  }
+
+  #refuseFurtherTests(): AppError {
+    const message = `Too many ${this.#what}s are being tested. Wait 10 seconds, then try again.`
+    return new AppError('busy', { message, retryAfterSeconds: 10 })
+  }
 }

@@ -4,12 +4,13 @@
  * It sends one request at most, follows no redirect, and reports nothing that a server wrote. It cannot prove that LINE reaches the
  * service: a router may treat its own network differently. Only LINE's test delivery proves that.
  */
-import { Resolver } from 'node:dns/promises'
 import type { IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+import { isIP } from 'node:net'
 import { rootCertificates } from 'node:tls'
 import { serviceName } from '../config/package.ts'
+import { lookupWith } from '../endpoints/address.ts'
+import { HostResolver, UnresolvedName } from '../endpoints/resolver.ts'
 import { readStart } from '../http/listen.ts'
 import { REACHABILITY_SEVERITIES, REACHABILITY_TEXTS, type ReachabilityCode } from './reachability-texts.ts'
 
@@ -19,8 +20,6 @@ const EXAMINATION_MAX_MS = 5_000
 const BODY_MAX_BYTES = 16 * 1024
 /** The console returns the last examination again for this time. */
 const SHARED_MS = 5_000
-/** c-ares retries after 1 s and gives up 2 s later, which leaves time for the request. */
-const NAME_SERVER = { timeout: 1_000, tries: 2 }
 
 export interface Reachability {
   publicUrl: string | null
@@ -61,52 +60,22 @@ async function examine(
   if (publicUrl === null || !/^https:/i.test(publicUrl)) return ['not_configured', '']
   const url = new URL(publicUrl)
   const deadline = AbortSignal.timeout(timeoutMs)
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  const addresses = isIP(host) === 0 ? await resolveHost(host, nameServers, deadline) : [host]
-  if (addresses.length === 0) return ['name_unresolved', host]
-  return requestService(url, addresses, authorities, deadline)
-}
-
-/**
- * Returns no address if the name has none, or the name servers do not respond in time. LINE does not read this machine's /etc/hosts,
- * where the machine often has its own name with a loopback address, so this does not read it either.
- */
-async function resolveHost(
-  host: string,
-  nameServers: string[] | null,
-  deadline: AbortSignal,
-): Promise<string[]> {
-  const resolver = new Resolver(NAME_SERVER)
-  if (nameServers !== null) resolver.setServers(nameServers)
-  deadline.addEventListener('abort', () => resolver.cancel(), { once: true })
-  // One after the other: some name servers never respond to a query for IPv6.
-  const first = await resolver.resolve4(host).catch(() => [])
-  return first.length > 0 || deadline.aborted ? first : resolver.resolve6(host).catch(() => [])
-}
-
-function requestService(
-  url: URL,
-  addresses: string[],
-  authorities: readonly string[],
-  deadline: AbortSignal,
-): Promise<Outcome> {
-  const found = addresses.map((address) => ({ address, family: isIP(address) }))
-  const lookup: LookupFunction = (_name, { all }, callback) => {
-    const [first] = found
-    if (all || first === undefined) callback(null, found)
-    else callback(null, first.address, first.family)
-  }
+  // LINE does not read this machine's /etc/hosts, where the machine often has its own name, so this does not read it either.
+  const resolver = new HostResolver(nameServers)
   return new Promise((resolve) => {
+    let isResolved = isIP(url.hostname.replace(/^\[|\]$/g, '')) !== 0
     let isSecure = false
     const fail = (error: NodeJS.ErrnoException) => {
-      resolve(explainFailure(deadline.aborted ? 'ETIMEDOUT' : error.code, isSecure))
+      const isUnresolved = error instanceof UnresolvedName || (deadline.aborted && !isResolved)
+      if (isUnresolved) resolve(['name_unresolved', url.hostname])
+      else resolve(explainFailure(deadline.aborted ? 'ETIMEDOUT' : error.code, isSecure))
     }
     const request = httpsRequest(`${url.href.replace(/\/$/, '')}/api`, {
       headers: { accept: 'application/json', 'user-agent': serviceName },
       agent: false,
       ca: [...authorities],
       signal: deadline,
-      lookup,
+      lookup: lookupWith(resolver, { share: '', allowPrivateNetwork: true }),
     })
     request.on('error', fail)
     // After an unrequested response 101, Node.js destroys the socket and emits neither a response nor an error.
@@ -115,6 +84,9 @@ function requestService(
       resolve(['other_program', '101'])
     })
     request.once('socket', (socket) => {
+      socket.once('lookup', () => {
+        isResolved = true
+      })
       socket.once('secureConnect', () => {
         isSecure = true
       })

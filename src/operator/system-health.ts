@@ -17,7 +17,7 @@ import { examineCredentials } from './credential-health.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
-import { examineChannels } from './notifications/channel-health.ts'
+import { examineChannels } from './notifications/channels.ts'
 import { examineReachability, type Reachability } from './reachability.ts'
 import { examineEncryption } from './secrets.ts'
 

@@ -1,28 +1,29 @@
 /** Channels and messages of notifications, as the watch and operators store them. */
 import { onTestFinished } from 'vitest'
-import { Outbox } from '../../src/background/notifications/outbox.ts'
-import { NotificationSender, type SenderParts } from '../../src/operator/notifications/send.ts'
+import * as outbox from '../../src/background/notifications/outbox.ts'
+import { HostResolver } from '../../src/endpoints/resolver.ts'
+import {
+  type NotificationSender,
+  notificationSender,
+  type SenderParts,
+} from '../../src/operator/notifications/send.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
 import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
 
 export const SILENT_LOG = { info: () => undefined, warn: () => undefined, error: () => undefined } as never
 
 export const newSender = (parts: Partial<SenderParts> = {}): NotificationSender =>
-  new NotificationSender({
-    ...{
-      isOwnUrl: () => false,
-      smtp: null,
-      consoleUrl: 'https://console.example',
-    },
+  notificationSender({
+    ...{ isOwnUrl: () => false, resolver: new HostResolver() },
+    ...{ smtp: null, consoleUrl: 'https://console.example' },
     ...parts,
   })
 
-/** An outbox that polls all the time, until the test ends. */
-export function startOutbox(database: Transactions, sender = newSender()): Outbox {
-  const outbox = new Outbox(database, sender, SILENT_LOG, { pollMs: 20, storeRetryMs: 20 })
-  outbox.start()
-  onTestFinished(() => outbox.stop())
-  return outbox
+/** Starts an outbox that polls all the time, until the test ends. Returns what stops it. */
+export function startOutbox(database: Transactions, sender = newSender()) {
+  const stop = outbox.startOutbox(database, sender, SILENT_LOG, { pollMs: 20, storeRetryMs: 20 })
+  onTestFinished(stop)
+  return stop
 }
 
 async function insert(

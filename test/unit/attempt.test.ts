@@ -2,9 +2,8 @@
 
 import { expect, it } from 'vitest'
 import { SecretKeys } from '../../src/config/secret-keys.ts'
-import { Attempt } from '../../src/endpoints/attempt.ts'
 import type { ContentRow, EndpointRow } from '../../src/endpoints/backlog.ts'
-import type { Contents } from '../../src/endpoints/contents.ts'
+import { openMessage, type ReadContent } from '../../src/endpoints/messages.ts'
 
 it('lets erasures pass when a message cannot be built', async () => {
   const endpoint = { status: 'active', url: 'https://example.com/', allow_private_network: true }
@@ -14,15 +13,11 @@ it('lets erasures pass when a message cannot be built', async () => {
     isReleased = true
   }
   const contents = {
-    read: async () => ({ row: row as Partial<ContentRow>, release, whenLost: () => undefined }),
+    read: async () => ({ row: row as ContentRow, release, whenLost: () => undefined }),
   }
-  const attempt = new Attempt(
-    SecretKeys.NONE,
-    contents as unknown as Contents,
-    endpoint as EndpointRow,
-    { id: 1n, accountId: 1n, endpointId: 1n },
-    true,
-  )
-  await expect(attempt.open()).rejects.toThrow(SyntaxError)
+  const delivery = { id: 1n, accountId: 1n, endpointId: 1n }
+  const attempt = { endpoint: endpoint as EndpointRow, delivery, isProven: true }
+  const read: ReadContent = { change: null, isCurrent: false, events: null, waitedMs: 0 }
+  await expect(openMessage(SecretKeys.NONE, contents, attempt, read)).rejects.toThrow(SyntaxError)
   expect(isReleased).toBe(true)
 })

@@ -1,11 +1,9 @@
 /** The texts of notifications, as operators read them. */
 import { describe, expect, it } from 'vitest'
 import { chatName, oneLine } from '../../src/one-line.ts'
-import type { Problem } from '../../src/operator/accounts/account-status.ts'
-import { REASONS } from '../../src/operator/accounts/account-status.ts'
+import { type Problem, REASONS } from '../../src/operator/accounts/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
-import { writeSlack, writeWebhook } from '../../src/operator/notifications/requests.ts'
-import { chatLine } from '../../src/operator/notifications/safe-text.ts'
+import { chatLine, writeSlack, writeWebhook } from '../../src/operator/notifications/send.ts'
 import { plainText, UNCHANGED, writeLines } from '../../src/operator/notifications/text.ts'
 
 const NOW = Date.parse('2026-11-23T03:00:00Z')

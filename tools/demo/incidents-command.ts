@@ -12,7 +12,7 @@ import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { addShops, playIncidents, untilSent } from './incidents.ts'
 
 export async function showIncidents(
-  { app, database: ready }: RunningService,
+  { database: ready }: RunningService,
   platform: SimulatedPlatform,
   asJson: boolean,
 ): Promise<void> {
@@ -35,7 +35,7 @@ export async function showIncidents(
       shown = platform.receipts.length
       show(incident, messages, asJson)
     }
-    await playIncidents({ database, platform, verifier, log: app.log, organizationId, settle }, shops)
+    await playIncidents({ database, platform, verifier, organizationId, settle }, shops)
   } finally {
     for (const id of accountIds) await removeAccount(database, id)
     await database.transaction((transaction) =>

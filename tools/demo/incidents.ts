@@ -3,12 +3,11 @@
  * instead of letting an hour pass, the stored times are moved back by an hour.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Verifier } from '../../src/accounts/verify.ts'
 import { AccountMonitor } from '../../src/background/monitoring/account-monitor.ts'
 import { GROUP_SECONDS } from '../../src/background/notifications/announce.ts'
-import { AccountWatch } from '../../src/background/notifications/watch.ts'
+import { accountWatch } from '../../src/background/notifications/watch.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
@@ -24,7 +23,6 @@ export interface IncidentParts {
   database: Database
   platform: SimulatedPlatform
   verifier: Omit<Verifier, 'database'>
-  log: FastifyBaseLogger
   organizationId: bigint
   /** Runs after each incident, when its messages are due. */
   settle: (incident: string) => Promise<void>
@@ -79,16 +77,16 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
 }
 
 /** Checks all accounts, and lets two passes see the result, after which the messages are due. */
-async function observe({ database, verifier, log, organizationId }: IncidentParts): Promise<void> {
+async function observe({ database, verifier, organizationId }: IncidentParts): Promise<void> {
   const [started] = await database.query<{ at: string }>(makeDue, [organizationId])
   const monitor = new AccountMonitor(database, verifier)
   while ((await monitor.checkDue()) > 0);
   // A service on the same database may have taken some of the checks.
   while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
-  const watch = new AccountWatch(database, log)
+  const watch = accountWatch(database)
   for (let passes = 0; passes < 2; passes += 1) {
     await pass(database, SECONDS.group)
-    await watch.pass()
+    await watch()
   }
 }
 

@@ -1,6 +1,6 @@
 /** One notification channel: its settings, its messages, and what operators do with it. */
 import { useEffect, useState } from 'preact/hooks'
-import type { TestResult } from '../../src/operator/notifications/test-channel.ts'
+import type { TestResult } from '../../src/operator/notifications/history.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'

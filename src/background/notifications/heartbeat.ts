@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
-import { every, type Repetition } from '../../every.ts'
+import { every, type Stop } from '../../every.ts'
 import { heartbeatSent } from '../../observability/facts.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'
@@ -26,69 +26,41 @@ const beat = statement('beat-heart')`
 
 const skipBeat = statement('skip-heart-beat')`update notification_watch set heartbeat_at = now()`
 
-export interface HeartbeatIntervals {
-  tryMs: number
-  retryMs: number
-}
-
-type Beating = Pick<Database, 'query' | 'state'>
-
-export class Heartbeat {
-  readonly #database: Beating
-  readonly #url: Secret
-  readonly #log: FastifyBaseLogger
-  readonly #intervals: HeartbeatIntervals
-  #repetition: Repetition | null = null
-  #hasFailed = false
-
-  constructor(
-    database: Beating,
-    url: Secret,
-    log: FastifyBaseLogger,
-    intervals: Partial<HeartbeatIntervals> = {},
-  ) {
-    this.#database = database
-    this.#url = url
-    this.#log = log
-    this.#intervals = { tryMs: TRY_INTERVAL_MS, retryMs: RETRY_MS, ...intervals }
-  }
-
-  start(): void {
-    this.#repetition = every(this.#intervals.tryMs, async (signal) => {
-      // If the database does not store, nothing is requested.
-      const isFailing = (await this.#database.state()) === 'failing'
-      const chosen = await this.#database.query(isFailing ? skipBeat : beat)
-      if (chosen.length > 0) await this.#send(signal)
-    })
-  }
-
-  async stop(): Promise<void> {
-    await this.#repetition?.stop(STOP_MAX_MS)
-  }
-
-  async #send(signal: AbortSignal): Promise<void> {
-    let isAccepted = await this.#request(signal)
-    if (!isAccepted && !signal.aborted) {
-      await sleep(this.#intervals.retryMs, undefined, { signal }).catch(() => undefined)
-      if (!signal.aborted) isAccepted = await this.#request(signal)
+export function startHeartbeat(
+  database: Pick<Database, 'query' | 'state'>,
+  url: Secret,
+  log: FastifyBaseLogger,
+  { tryMs = TRY_INTERVAL_MS, retryMs = RETRY_MS } = {},
+): Stop {
+  let hasFailed = false
+  const { stop } = every(tryMs, async (signal) => {
+    // If the database does not store, nothing is requested.
+    const isFailing = (await database.state()) === 'failing'
+    const chosen = await database.query(isFailing ? skipBeat : beat)
+    if (chosen.length === 0) return
+    let isAccepted = await request(url, signal)
+    if (!isAccepted) {
+      await sleep(retryMs, undefined, { signal }).catch(() => undefined)
+      if (!signal.aborted) isAccepted = await request(url, signal)
     }
     if (signal.aborted) return
     heartbeatSent.publish({ outcome: isAccepted ? 'accepted' : 'failed' })
-    if (!isAccepted && !this.#hasFailed)
-      this.#log.warn('HEARTBEAT_URL does not accept requests; its watchdog may report an outage')
-    if (isAccepted && this.#hasFailed) this.#log.info('HEARTBEAT_URL accepts requests again')
-    this.#hasFailed = !isAccepted
-  }
+    if (!isAccepted && !hasFailed)
+      log.warn('HEARTBEAT_URL does not accept requests; its watchdog may report an outage')
+    if (isAccepted && hasFailed) log.info('HEARTBEAT_URL accepts requests again')
+    hasFailed = !isAccepted
+  })
+  return () => stop(STOP_MAX_MS)
+}
 
-  /** Never rejects. Its errors may contain the URL, whose path is usually a token. */
-  async #request(stopped: AbortSignal): Promise<boolean> {
-    try {
-      const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stopped])
-      const response = await fetch(this.#url.reveal(), { redirect: 'manual', signal })
-      await response.body?.cancel()
-      return response.ok
-    } catch {
-      return false
-    }
+/** Never rejects. Its errors may contain the URL, whose path is usually a token. */
+async function request(url: Secret, stopped: AbortSignal): Promise<boolean> {
+  try {
+    const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stopped])
+    const response = await fetch(url.reveal(), { redirect: 'manual', signal })
+    await response.body?.cancel()
+    return response.ok
+  } catch {
+    return false
   }
 }

@@ -9,8 +9,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
-import { type EndpointResponse, isAccepted, UNREADABLE_SECRET } from '../../endpoints/post.ts'
-import { every, type Repetition } from '../../every.ts'
+import { type EndpointResponse, isAccepted, notSent, UNREADABLE_SECRET } from '../../endpoints/post.ts'
+import { every, type Stop } from '../../every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import {
   loadNotifications,
@@ -23,11 +23,10 @@ import type { Transactions } from '../../postgres/statement.ts'
 import {
   type Claim,
   claimNotifications,
-  completeNotification,
   dropNotification,
   expireNotifications,
   LEASE_SECONDS,
-  postponeNotification,
+  storeResult,
 } from './queue.ts'
 
 const POLL_MS = 1_000
@@ -42,112 +41,83 @@ const STOP_MAX_MS = 3_000
 /** The receiver wants no more messages. */
 const GONE = 410
 
-export interface OutboxIntervals {
-  pollMs: number
-  storeRetryMs: number
-}
-
-export class Outbox {
-  readonly #database: Transactions
-  readonly #sender: NotificationSender
-  readonly #log: FastifyBaseLogger
-  readonly #intervals: OutboxIntervals
+/** Returns a function that claims nothing more, and waits up to STOP_MAX_MS for requests in flight. */
+export function startOutbox(
+  database: Transactions,
+  send: NotificationSender,
+  log: FastifyBaseLogger,
+  { pollMs = POLL_MS, storeRetryMs = STORE_RETRY_MS } = {},
+): Stop {
   /** by channel */
-  readonly #inFlight = new Map<bigint, Promise<void>>()
-  #repetition: Repetition | null = null
-  #isStopped = false
-  #maintainedAtMs = Number.NEGATIVE_INFINITY
-
-  constructor(
-    database: Transactions,
-    sender: NotificationSender,
-    log: FastifyBaseLogger,
-    intervals: Partial<OutboxIntervals> = {},
-  ) {
-    this.#database = database
-    this.#sender = sender
-    this.#log = log
-    this.#intervals = { pollMs: POLL_MS, storeRetryMs: STORE_RETRY_MS, ...intervals }
-  }
-
-  start(): void {
-    // While the database is down, there is nothing to send.
-    this.#repetition = every(this.#intervals.pollMs, () => this.#claim())
-  }
-
-  /** Claims nothing more, and waits up to STOP_MAX_MS for requests in flight. */
-  async stop(): Promise<void> {
-    this.#isStopped = true
-    const ended = this.#repetition?.stop().then(() => Promise.all(this.#inFlight.values()))
-    await Promise.race([ended, sleep(STOP_MAX_MS, undefined, { ref: false })])
-  }
-
-  async #claim(): Promise<void> {
-    if (performance.now() - this.#maintainedAtMs > MAINTENANCE_INTERVAL_MS) {
-      await expireNotifications(this.#database)
-      this.#maintainedAtMs = performance.now()
+  const inFlight = new Map<bigint, Promise<void>>()
+  let isStopped = false
+  let maintainedAtMs = Number.NEGATIVE_INFINITY
+  // While the database is down, there is nothing to send.
+  const repetition = every(pollMs, async () => {
+    if (performance.now() - maintainedAtMs > MAINTENANCE_INTERVAL_MS) {
+      await expireNotifications(database)
+      maintainedAtMs = performance.now()
     }
-    const free = IN_FLIGHT_MAX - this.#inFlight.size
+    const free = IN_FLIGHT_MAX - inFlight.size
     if (free === 0) return
-    for (const claim of await claimNotifications(this.#database, free, [...this.#inFlight.keys()])) {
-      const sending = this.#attempt(claim).finally(() => {
-        this.#inFlight.delete(claim.channelId)
+    for (const claim of await claimNotifications(database, free, [...inFlight.keys()])) {
+      const sending = attempt(claim).finally(() => {
+        inFlight.delete(claim.channelId)
         // The channel may have another message.
-        this.#repetition?.wake()
+        repetition.wake()
       })
-      this.#inFlight.set(claim.channelId, sending)
+      inFlight.set(claim.channelId, sending)
     }
-  }
+  })
 
   /** Never rejects. */
-  async #attempt(claim: Claim): Promise<void> {
+  async function attempt(claim: Claim): Promise<void> {
     const endsAtMs = performance.now() + LEASE_SECONDS * 1000
     try {
-      const target = await loadTarget(this.#database, claim.channelId)
-      const [notification] = await loadNotifications(this.#database, [claim.id])
+      const target = await loadTarget(database, claim.channelId)
+      const [notification] = await loadNotifications(database, [claim.id])
       // Removed with its channel or organization.
       if (target === null || notification === undefined) return
-      if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind)) {
-        // All of them were removed.
-        return await dropNotification(this.#database, claim)
-      }
-      const response = await this.#sender.send(notification, target).catch((error: Error) => {
-        this.#log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')
-        return { status: null, reason: 'the message could not be written', retryAfterMs: null }
+      // All accounts that it is about were removed.
+      if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind))
+        return await dropNotification(database, claim)
+      const response = await send(notification, target).catch((error: Error) => {
+        log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')
+        return notSent('the message could not be written')
       })
       publish(target, response)
-      await this.#store(claim, target, response, endsAtMs)
+      await store(claim, target, response, endsAtMs)
     } catch (error) {
-      if (error instanceof UnreadableSecret) return await this.#postponeUnreadable(claim)
+      // An operator can add the key, or store the target again. If the database is down, the lease ends.
+      if (error instanceof UnreadableSecret)
+        return await storeResult(database, claim, notSent(UNREADABLE_SECRET)).catch(() => undefined)
       // The database is down, or refuses the result. The lease ends, and the message is repeated.
-      this.#log.warn({ fault: (error as Error).name }, 'the result of a notification was not stored')
+      log.warn({ fault: (error as Error).name }, 'the result of a notification was not stored')
     }
-  }
-
-  /** An operator can add the key, or store the target again. */
-  async #postponeUnreadable(claim: Claim): Promise<void> {
-    const response = { status: null, reason: UNREADABLE_SECRET, retryAfterMs: null }
-    // If the database is down, the lease ends.
-    await postponeNotification(this.#database, claim, response).catch(() => undefined)
   }
 
   /** While the database is down, the result is stored again until the lease ends. */
-  async #store(
+  async function store(
     claim: Claim,
-    target: NotificationTarget,
+    { id, format }: NotificationTarget,
     response: EndpointResponse,
     endsAtMs: number,
   ): Promise<void> {
     for (;;) {
       try {
-        if (isAccepted(response)) return await completeNotification(this.#database, claim, response)
-        if (response.status === GONE && target.format !== 'email') await pauseGone(this.#database, target.id)
-        return await postponeNotification(this.#database, claim, response)
+        if (response.status === GONE && format !== 'email') await pauseGone(database, id)
+        return await storeResult(database, claim, response)
       } catch (error) {
-        if (performance.now() > endsAtMs || this.#isStopped) throw error
-        await sleep(this.#intervals.storeRetryMs)
+        if (performance.now() > endsAtMs || isStopped) throw error
+        await sleep(storeRetryMs)
       }
     }
+  }
+
+  return async () => {
+    isStopped = true
+    const ended = repetition.stop().then(() => Promise.all(inFlight.values()))
+    await Promise.race([ended, sleep(STOP_MAX_MS, undefined, { ref: false })])
   }
 }
 

@@ -1,5 +1,5 @@
 /** Statements of outbox.ts: notifications that are due, and the results of attempts. */
-import type { EndpointResponse } from '../../endpoints/post.ts'
+import { type EndpointResponse, isAccepted } from '../../endpoints/post.ts'
 import { retryDelayMs } from '../../endpoints/settlements.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
@@ -116,26 +116,21 @@ const postpone = statement('postpone-notification')`
      where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
 
 /** $1 notification id bigint; $2 attempts int */
-const drop = statement(
-  'drop-notification',
-)`delete from notification where id = $1 and attempts = $2 and sent_at is null`
+const drop = statement('drop-notification')`
+    delete from notification where id = $1 and attempts = $2 and sent_at is null`
 
-export async function completeNotification(
-  database: Queryable,
-  { id, attempts }: Claim,
-  { status }: EndpointResponse,
-): Promise<void> {
-  await database.query(complete, [id, attempts, status])
-}
-
-export async function postponeNotification(
+/** Stores the result of an attempt. */
+export async function storeResult(
   database: Queryable,
   { id, attempts }: Claim,
   response: EndpointResponse,
 ): Promise<void> {
-  const reason = toStorableText(response.reason)
-  const delayMs = retryDelayMs(attempts, response)
-  await database.query(postpone, [id, attempts, response.status, reason, delayMs, RETRY_HOURS])
+  const { status, reason } = response
+  if (isAccepted(response)) await database.query(complete, [id, attempts, status])
+  else {
+    const delayMs = retryDelayMs(attempts, response)
+    await database.query(postpone, [id, attempts, status, toStorableText(reason), delayMs, RETRY_HOURS])
+  }
 }
 
 /** There is nothing left to say. */

@@ -9,7 +9,7 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../../errors.ts'
-import { every, type Repetition } from '../../every.ts'
+import { every, type Stop } from '../../every.ts'
 import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../../operator/accounts/store-statuses.ts'
 import type { Database } from '../../postgres/database.ts'
 import { announce } from './announce.ts'
@@ -21,46 +21,34 @@ const CLAIM_INTERVAL_MS = 2_000
 /** A pass may take seconds, which is longer than a shutdown may take. It is repeated, because it stores all or nothing. */
 const STOP_MAX_MS = 3_000
 
-export class AccountWatch {
-  readonly #database: Database
-  readonly #log: FastifyBaseLogger
-  #lastMs = 0
-  #repetition: Repetition | null = null
-
-  constructor(database: Database, log: FastifyBaseLogger) {
-    this.#database = database
-    this.#log = log
-  }
-
-  start(): void {
-    this.#repetition = every(CLAIM_INTERVAL_MS, async (signal) => {
-      await this.pass().catch((error: Error) => {
-        // While the database is down, there is nothing to do. Its messages may quote stored data.
-        if (!(error instanceof AppError) && !signal.aborted)
-          this.#log.error({ fault: error.name }, 'a pass over the statuses of accounts failed')
-      })
+/** Returns a function that waits for the pass in progress, if that ends soon. */
+export function startWatch(database: Database, log: FastifyBaseLogger): Stop {
+  const pass = accountWatch(database)
+  const { stop } = every(CLAIM_INTERVAL_MS, async (signal) => {
+    await pass().catch((error: Error) => {
+      // While the database is down, there is nothing to do. Its messages may quote stored data.
+      if (!(error instanceof AppError) && !signal.aborted)
+        log.error({ fault: error.name }, 'a pass over the statuses of accounts failed')
     })
-  }
+  })
+  return () => stop(STOP_MAX_MS)
+}
 
-  /** Resolves after the pass in progress, if that ends soon. */
-  async stop(): Promise<void> {
-    await this.#repetition?.stop(STOP_MAX_MS)
-  }
-
-  /** Makes a pass, unless one was made within the interval. Returns whether it stored what it saw. Throws DatabaseUnavailable. */
-  async pass(): Promise<boolean> {
-    const claimed = await claimPass(
-      this.#database,
-      nextInterval(PASS_INTERVAL_MS, this.#lastMs),
-      nextInterval(0, this.#lastMs),
-    )
+/**
+ * Returns a function that makes a pass, unless one was made within the interval. It returns whether it stored what it saw, and throws
+ * DatabaseUnavailable.
+ */
+export function accountWatch(database: Database): () => Promise<boolean> {
+  let lastMs = 0
+  return async () => {
+    const claimed = await claimPass(database, nextInterval(PASS_INTERVAL_MS, lastMs), nextInterval(0, lastMs))
     if (claimed === null) return false
     const startedAt = performance.now()
     try {
-      await storeStatuses(this.#database, claimed.pass, claimed.now)
-      return await announce(this.#database, claimed.pass)
+      await storeStatuses(database, claimed.pass, claimed.now)
+      return await announce(database, claimed.pass)
     } finally {
-      this.#lastMs = performance.now() - startedAt
+      lastMs = performance.now() - startedAt
     }
   }
 }

@@ -4,7 +4,7 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, StorableText } from '../../http/validate.ts'
 import { CHANNEL_FORMATS, findChannel, listChannels } from '../notifications/channels.ts'
-import { listNotifications } from '../notifications/history.ts'
+import { listNotifications, testChannel } from '../notifications/history.ts'
 import {
   addChannel,
   type ChannelLimits,
@@ -12,9 +12,7 @@ import {
   setChannelStatus,
   updateChannel,
 } from '../notifications/manage-channels.ts'
-import { testChannel } from '../notifications/test-channel.ts'
-import type { ConsoleParts } from './parts.ts'
-import { Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { type ConsoleParts, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** Longer URLs are refused by common servers. */

@@ -13,7 +13,7 @@ import { PAGE_SIZE } from '../../operations/operation.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { Operator } from '../actor.ts'
-import type { ChannelTester } from '../notifications/test-channel.ts'
+import type { ChannelTester } from '../notifications/history.ts'
 
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   /** the console's own connection to the primary */

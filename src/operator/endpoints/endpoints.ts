@@ -2,7 +2,7 @@
 import type { AccountId } from '../../accounts/account.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import { type ContentRow, loadContents } from '../../endpoints/backlog.ts'
-import { contentOf, writeMessage } from '../../endpoints/messages.ts'
+import { writeDelivery } from '../../endpoints/messages.ts'
 import type { EndpointFormat } from '../../endpoints/settings.ts'
 import { NotVisible, requireVisible } from '../../errors.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
@@ -238,7 +238,7 @@ export async function previewDelivery(
 ): Promise<DeliveryRequest> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
   if (content?.endpoint_id !== endpointId) throw new NotVisible('delivery', deliveryId)
-  const message = writeMessage(contentOf(database.secretKeys, content), nowMs)
+  const message = writeDelivery(database.secretKeys, content, nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,

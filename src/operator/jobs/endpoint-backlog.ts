@@ -3,7 +3,7 @@ import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { continueResumption, type Resumption, retryFailedBatch } from '../../endpoints/manage.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
-import { type NewJob, startJob } from './job.ts'
+import { type JobActivity, type NewJob, startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 
 export type EndpointOfJob = {
@@ -18,7 +18,7 @@ export const startBacklog = (
   actor: Actor,
   endpoint: EndpointOfJob,
   position: Resumption,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null })
+) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, null)
 
 /** Call it in a transaction. @param failed deliveries */
 export const startEndpointRetry = (
@@ -26,17 +26,23 @@ export const startEndpointRetry = (
   actor: Actor,
   endpoint: EndpointOfJob,
   failed: number,
-) => start(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed })
+) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, null)
 
-/** It is recorded with the operation that starts it. */
-function start(
+/** @param activity null: it is recorded with the operation that starts the job */
+export function startEndpointJob(
   transaction: Queryable,
   actor: Actor,
   { id, accountId, organizationId }: EndpointOfJob,
-  job: Pick<NewJob, 'kind' | 'position' | 'total'>,
+  job: Pick<NewJob, 'kind' | 'position' | 'total'> & { parameters?: object },
+  activity: Omit<JobActivity, 'object'> | null,
 ): Promise<bigint> {
-  const parameters = { endpointId: String(id) }
-  return startJob(transaction, actor, { ...job, accountId, organizationId, parameters }, null)
+  const parameters = { endpointId: String(id), ...job.parameters }
+  return startJob(
+    transaction,
+    actor,
+    { ...job, accountId, organizationId, parameters },
+    activity && { ...activity, object: { kind: 'endpoint', id } },
+  )
 }
 
 export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {

@@ -15,8 +15,8 @@ import {
 } from '../../endpoints/replays.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
-import type { EndpointOfJob } from './endpoint-backlog.ts'
-import { type Job, startJob } from './job.ts'
+import { type EndpointOfJob, startEndpointJob } from './endpoint-backlog.ts'
+import type { Job } from './job.ts'
 import { dueAtMs, examine, itemsNow, nextAtMs, requireNoReplay, SHORTEST_WAIT_MS } from './replay-pace.ts'
 import type { Progress, RunStep } from './step.ts'
 
@@ -53,35 +53,22 @@ interface Position {
 export async function startReplay(
   transaction: Queryable,
   actor: Actor,
-  { id, accountId, organizationId }: EndpointOfJob,
+  endpoint: EndpointOfJob,
   request: ReplayRequest,
   count: number | null,
 ): Promise<bigint> {
-  await requireNoReplay(transaction, id)
-  const parameters: Parameters = { endpointId: String(id), ...request }
-  const job = { accountId, organizationId, parameters: { ...parameters }, total: count }
-  return startJob(
-    transaction,
-    actor,
-    { kind: 'endpoint.replay', ...job },
-    { action: 'endpoint.replayed', object: { kind: 'endpoint', id }, changes: { ...request, count } },
-  )
+  await requireNoReplay(transaction, endpoint.id)
+  const job = { kind: 'endpoint.replay', parameters: request, total: count } as const
+  const activity = { action: 'endpoint.replayed', changes: { ...request, count } } as const
+  return startEndpointJob(transaction, actor, endpoint, job, activity)
 }
 
 export const replayEvents: RunStep = async (job, { commit, onQueued }) => {
-  const { endpointId } = job.parameters as Parameters
-  let isQueued = false
-  await commit(async (transaction) => {
-    const progress = await continueReplay(transaction, job)
-    isQueued = progress.isQueued === true
-    return progress
-  })
-  if (isQueued) onQueued(BigInt(endpointId))
+  await commit((transaction) => continueReplay(transaction, job))
+  onQueued(BigInt((job.parameters as Parameters).endpointId))
 }
 
-type Replayed = Progress & { isQueued?: boolean }
-
-async function continueReplay(transaction: Queryable, job: Job): Promise<Replayed> {
+async function continueReplay(transaction: Queryable, job: Job): Promise<Progress> {
   const { endpointId: id, from, rate } = job.parameters as Parameters
   const endpointId = BigInt(id)
   const start: Position = { after: beforeEventsAt(from), sending: 0, nextMs: null }
@@ -99,7 +86,7 @@ async function continueReplay(transaction: Queryable, job: Job): Promise<Replaye
   if (queued > 0) {
     const nextMs = nextAtMs(position.nextMs, queued, rate, state.nowMs)
     const sent: Position = { after: next, sending: queued, nextMs }
-    return { position: sent, done, tally, resumeInMs: SHORTEST_WAIT_MS, isQueued: true }
+    return { position: sent, done, tally, resumeInMs: SHORTEST_WAIT_MS }
   }
   if (end === 'reached') return { position: null, done, tally }
   const resume = end === 'not visible' ? { resumeInMs: FLUSH_WAIT_MS } : {}

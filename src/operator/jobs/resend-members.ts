@@ -9,8 +9,8 @@ import { queueResentMembers, type ReplayState } from '../../endpoints/replays.ts
 import { INT64_MIN } from '../../http/path-id.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
-import type { EndpointOfJob } from './endpoint-backlog.ts'
-import { type Job, startJob } from './job.ts'
+import { type EndpointOfJob, startEndpointJob } from './endpoint-backlog.ts'
+import type { Job } from './job.ts'
 import {
   dueAtMs,
   examine,
@@ -51,31 +51,22 @@ interface Position {
 export async function startResend(
   transaction: Queryable,
   actor: Actor,
-  { id, accountId, organizationId }: EndpointOfJob,
+  endpoint: EndpointOfJob,
   { filters, rate }: { filters: Filters; rate: number },
   count: number,
 ): Promise<bigint> {
-  await requireNoReplay(transaction, id)
-  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
+  await requireNoReplay(transaction, endpoint.id)
+  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [endpoint.accountId])
   const matching = publicFilters(filters)
-  const untilId = String(last?.id ?? INT64_MIN)
-  const parameters: Parameters = { endpointId: String(id), filters, matching, rate, untilId }
-  const job = { accountId, organizationId, parameters: { ...parameters }, total: count }
-  return startJob(
-    transaction,
-    actor,
-    { kind: 'endpoint.resend', ...job },
-    {
-      ...{ action: 'endpoint.resent', object: { kind: 'endpoint', id } },
-      changes: { filters: matching, members: count, rate },
-    },
-  )
+  const parameters = { filters, matching, rate, untilId: String(last?.id ?? INT64_MIN) }
+  const job = { kind: 'endpoint.resend', parameters, total: count } as const
+  const changes = { filters: matching, members: count, rate }
+  return startEndpointJob(transaction, actor, endpoint, job, { action: 'endpoint.resent', changes })
 }
 
 export const resendMembers: RunStep = async (job, { commit, onQueued }) => {
-  const { endpointId } = job.parameters as Parameters
   await commit((transaction) => continueResend(transaction, job))
-  onQueued(BigInt(endpointId))
+  onQueued(BigInt((job.parameters as Parameters).endpointId))
 }
 
 const START: Position = { id: String(INT64_MIN), isCommonName: false, isEnd: false, queued: 0, nextMs: 0 }

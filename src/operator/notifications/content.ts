@@ -26,7 +26,7 @@ export interface NotifiedAccount {
 }
 
 /** What the kinds say beside their accounts. Each part may be absent. */
-export type NotificationFacts = {
+type NotificationFacts = {
   /** the likely cause: this service, or LINE */
   cause?: 'service' | 'line' | null
   /** ISO 8601 in UTC: of an outage */
@@ -54,6 +54,10 @@ export interface Notification {
   coversAll: boolean
 }
 
+/** The same in every attempt. Contains the time, because ids are used again after a restore of the database. */
+export const messageId = ({ id, createdMs }: Pick<Notification, 'id' | 'createdMs'>): string =>
+  `ntf_${id}_${Math.floor(createdMs)}`
+
 export interface NotificationTarget {
   id: bigint
   name: string
@@ -65,13 +69,17 @@ export interface NotificationTarget {
   allowPrivateNetwork: boolean
 }
 
-const NOTIFICATION_COLUMNS = `n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
+/**
+ * Names are cut, because other programs may store ones of megabytes, and a text has 60 characters.
+ *
+ * $1 notification ids bigint[]; $2 accounts int
+ */
+const selectNotifications = statement('select-notifications')`
+    select n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
            (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
            listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
-           c.organization_id is null as "coversAll"`
-
-/** $2 of the statements below: accounts int. Names are cut, because other programs may store ones of megabytes, and a text has 60 characters. */
-const NOTIFICATION_SOURCE = `notification n
+           c.organization_id is null as "coversAll"
+      from notification n
       join notification_channel c on c.id = n.notification_channel_id
      cross join lateral (
        select count(*)::int as count, count(*) filter (where t.after = 'broken')::int as broken
@@ -95,11 +103,8 @@ const NOTIFICATION_SOURCE = `notification n
                  join official_account a on a.id = t.channel_oa_id
                  join organization o on o.id = a.organization_id
                 where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)
-                order by position limit $2) account) listed`
-
-/** $1 notification ids bigint[] */
-const selectNotifications = statement('select-notifications')`
-    select ${NOTIFICATION_COLUMNS} from ${NOTIFICATION_SOURCE} where n.id = any ($1)`
+                order by position limit $2) account) listed
+     where n.id = any ($1)`
 
 type NotificationRow = Omit<Notification, 'accounts'> &
   Row & { accounts: Array<Omit<NotifiedAccount, 'id' | 'organizationId'> & StoredIds> }

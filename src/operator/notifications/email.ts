@@ -1,12 +1,10 @@
 /** Sends notifications as mail, by SMTP_URL. Its server is the operator's own, so its address is not checked. */
 import type { ConnectionOptions } from 'node:tls'
-import type { Transporter } from 'nodemailer'
 import { isEmailAddress } from '../../config/parsers.ts'
 import type { Secret } from '../../config/secret.ts'
-import type { EndpointResponse } from '../../endpoints/post.ts'
+import { type EndpointResponse, notSent } from '../../endpoints/post.ts'
 import { oneLine } from '../../one-line.ts'
-import type { Notification, NotificationTarget } from './content.ts'
-import { messageId } from './requests.ts'
+import { messageId, type Notification, type NotificationTarget } from './content.ts'
 import { UNCHANGED, writeLines } from './text.ts'
 
 /** For each of connecting, the greeting, and silence after that. */
@@ -18,13 +16,11 @@ const SUBJECT_MAX_LENGTH = 200
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
 
-export interface Mailer {
-  send(
-    notification: Notification,
-    target: NotificationTarget,
-    consoleUrl: string | null,
-  ): Promise<EndpointResponse>
-}
+export type Mailer = (
+  notification: Notification,
+  target: NotificationTarget,
+  consoleUrl: string | null,
+) => Promise<EndpointResponse>
 
 /** Tests use shorter times, and certificates that no authority has signed. */
 interface MailerOptions {
@@ -49,11 +45,30 @@ export async function openMailer(smtpUrl: Secret, options: Partial<MailerOptions
     disableFileAccess: true,
     disableUrlAccess: true,
   })
-  return new SmtpMailer(transport as unknown as Transporter, from, mailTimeoutMs)
+  const domain = from.slice(from.lastIndexOf('@') + 1)
+  return async (notification, { target }, consoleUrl) => {
+    // Another program may have stored anything.
+    if (!isEmailAddress(target)) return notSent('the target is not the address of a mailbox')
+    const lines = writeLines(notification, { consoleUrl, ...UNCHANGED })
+    const sending = transport.sendMail({
+      from: { name: 'oa-audience', address: from },
+      // As an object, so that no character of it separates addresses.
+      to: { name: '', address: target },
+      subject: oneLine(lines[0] ?? '', SUBJECT_MAX_LENGTH),
+      text: `${lines.join('\n\n')}\n`,
+      messageId: `<${messageId(notification)}@${domain}>`,
+      date: new Date(notification.createdMs),
+      // Ends the connection.
+      signal: AbortSignal.timeout(mailTimeoutMs),
+      // Responders for absence do not answer such mail.
+      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
+    })
+    return sending.then(acceptedBy, refusedBy)
+  }
 }
 
 /** `from` is ours. nodemailer would read further parameters as its own settings, and ignores it. */
-export function readSmtpUrl(smtpUrl: Secret) {
+function readSmtpUrl(smtpUrl: Secret) {
   const url = new URL(smtpUrl.reveal())
   const user = decodeURIComponent(url.username)
   const secure = url.protocol === 'smtps:'
@@ -69,44 +84,6 @@ export function readSmtpUrl(smtpUrl: Secret) {
   }
 }
 
-class SmtpMailer implements Mailer {
-  readonly #transport: Transporter
-  readonly #from: string
-  readonly #timeoutMs: number
-
-  constructor(transport: Transporter, from: string, timeoutMs: number) {
-    this.#transport = transport
-    this.#from = from
-    this.#timeoutMs = timeoutMs
-  }
-
-  async send(
-    notification: Notification,
-    { target }: NotificationTarget,
-    consoleUrl: string | null,
-  ): Promise<EndpointResponse> {
-    // Another program may have stored anything.
-    if (!isEmailAddress(target))
-      return { status: null, reason: 'the target is not the address of a mailbox', retryAfterMs: null }
-    const lines = writeLines(notification, { consoleUrl, ...UNCHANGED })
-    const domain = this.#from.slice(this.#from.lastIndexOf('@') + 1)
-    const sending = this.#transport.sendMail({
-      from: { name: 'oa-audience', address: this.#from },
-      // As an object, so that no character of it separates addresses.
-      to: { name: '', address: target },
-      subject: oneLine(lines[0] ?? '', SUBJECT_MAX_LENGTH),
-      text: `${lines.join('\n\n')}\n`,
-      messageId: `<${messageId(notification)}@${domain}>`,
-      date: new Date(notification.createdMs),
-      // Ends the connection.
-      signal: AbortSignal.timeout(this.#timeoutMs),
-      // Responders for absence do not answer such mail.
-      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
-    })
-    return sending.then(acceptedBy, refusedBy)
-  }
-}
-
 function acceptedBy({ response }: { response?: string | undefined }): EndpointResponse {
   const code = Number(/^2\d\d/.exec(response ?? '')?.[0] ?? 250)
   return { status: code, reason: '', retryAfterMs: null }
@@ -117,18 +94,9 @@ function refusedBy(
   error: Error & { code?: string; responseCode?: number; command?: string },
 ): EndpointResponse {
   const { code = '', responseCode = null, command = '' } = error
-  if (code === 'EABORT')
-    return {
-      status: null,
-      reason: 'the mail server took too long',
-      retryAfterMs: null,
-    }
-  const status = responseCode !== null && responseCode >= 200 && responseCode < 600 ? responseCode : null
+  if (code === 'EABORT') return notSent('the mail server took too long')
+  const status = responseCode !== null && responseCode >= 300 && responseCode < 600 ? responseCode : null
   const step = /^[A-Z ]{1,20}$/.test(command) ? ` at ${command}` : ''
   const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
-  return {
-    status: status !== null && status < 300 ? null : status,
-    reason: `${known}${step}`,
-    retryAfterMs: null,
-  }
+  return { status, reason: `${known}${step}`, retryAfterMs: null }
 }

@@ -4,7 +4,7 @@ import {
   RETRIED_RESPONSES,
   STANDARD_WEBHOOK_HEADERS,
   standardMessage,
-} from '../../endpoints/webhook-schema-parts.ts'
+} from '../../endpoints/webhook-schemas.ts'
 import { reference } from '../../http/schema-parts.ts'
 import { type TSchema, Type } from '../../http/typebox.ts'
 import { Nullable } from '../../http/validate.ts'
