@@ -56,7 +56,6 @@ it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
     { path: 'format', message: /SMTP_URL/ },
   ],
   ['an unknown format', { format: 'fax' }, { path: 'format', message: /./ }],
-  ['no organization', { organization: undefined }, { path: 'organization', message: /is missing/ }],
   [
     'an organization that does not exist',
     { organization: '404404' },

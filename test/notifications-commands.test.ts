@@ -1,12 +1,15 @@
 /** `oa-audience notifications`, and what doctor says about channels. */
 import { expect, it } from 'vitest'
 import { accountWatch } from '../src/background/notifications/watch.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../src/operator/actor.ts'
-import { ChannelTester, listNotifications, testChannel } from '../src/operator/notifications/history.ts'
+import { INT64_MAX } from '../src/http/path-id.ts'
+import { CHANNELS } from '../src/operations/channels.ts'
+import { commandActor } from '../src/operator/actor.ts'
+import { ChannelTester, listNotifications } from '../src/operator/notifications/history.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
+import { runOperation } from './support/operations.ts'
 import { eventually } from './support/process.ts'
 
 const { database, env } = await createTestDatabase()
@@ -79,7 +82,7 @@ it('fail their test unless it is accepted, and keep the result', async () => {
   const { status, stdout } = await run(`test ${id} --json`)
   expect(status).toBe(1)
   expect(JSON.parse(stdout)).toMatchObject({ wasAccepted: false, status: 403, reason: '' })
-  const messages = await listNotifications(database, ALL_ORGANIZATIONS, id, { beforeId: null, limit: 10 })
+  const messages = await listNotifications(database, id, { beforeId: INT64_MAX, limit: 10 })
   expect(messages).toMatchObject([{ kind: 'test', status: 403, answer: '', sentAt: null, attempts: 1 }])
   expect(JSON.stringify([stdout, messages?.map(({ answer }) => answer)])).not.toContain('Ann')
   const activity = await database.query(`select action from activity where object_id = $1`, [String(id)])
@@ -89,17 +92,16 @@ it('fail their test unless it is accepted, and keep the result', async () => {
 it('are tested once in two seconds, by those who see them', async () => {
   const receiver = await startReceiver()
   const id = await addChannel(database, { target: receiver.url, organization_id: tenant.organizationId })
-  const tester = new ChannelTester(newSender())
   const stranger = { ...commandActor(), organizationIds: [tenant.organizationId + 1n] }
-  await expect(testChannel(database, stranger, id, tester)).rejects.toMatchObject({ code: 'unknown_item' })
-  expect(await testChannel(database, commandActor(), id, tester)).toMatchObject({ wasAccepted: true })
-  await expect(testChannel(database, commandActor(), id, tester)).rejects.toMatchObject({
-    code: 'rate_limited',
-  })
+  const services = { channelTester: new ChannelTester(newSender()) }
+  const test = (actor = commandActor()) => runOperation(database, CHANNELS.test, { actor, id, services })
+  await expect(test(stranger)).rejects.toMatchObject({ code: 'unknown_item' })
+  expect((await test()).result).toMatchObject({ wasAccepted: true })
+  await expect(test()).rejects.toMatchObject({ code: 'rate_limited' })
   expect(receiver.received).toHaveLength(1)
-  await expect(
-    listNotifications(database, stranger.organizationIds, id, { beforeId: null, limit: 1 }),
-  ).rejects.toMatchObject({ code: 'unknown_item' })
+  await expect(runOperation(database, CHANNELS.messages, { actor: stranger, id })).rejects.toMatchObject({
+    code: 'unknown_item',
+  })
 })
 
 it('show the text of each message, newest first', async () => {
@@ -111,10 +113,10 @@ it('show the text of each message, newest first', async () => {
     due_at: new Date(Date.now() + 3_600_000),
   })
   startOutbox(database)
-  const page = { beforeId: null, limit: 10 }
+  const page = { beforeId: INT64_MAX, limit: 10 }
   const [waiting, sent] =
     (await eventually(
-      () => listNotifications(database, ALL_ORGANIZATIONS, id, page),
+      () => listNotifications(database, id, page),
       (messages) => messages?.at(-1)?.sentAt !== null,
     )) ?? []
   expect(waiting).toMatchObject({ id: second, kind: 'platform_up', attempts: 0, answer: null, accounts: 0 })
@@ -122,7 +124,7 @@ it('show the text of each message, newest first', async () => {
   const { text } = JSON.parse(receiver.received[0]?.body ?? '')
   expect(text).toContain(sent?.text)
   const before = { beforeId: second, limit: 10 }
-  expect(await listNotifications(database, ALL_ORGANIZATIONS, id, before)).toHaveLength(1)
+  expect(await listNotifications(database, id, before)).toHaveLength(1)
 })
 
 it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => {

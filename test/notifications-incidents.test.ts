@@ -5,14 +5,14 @@ import { expect, it, onTestFinished } from 'vitest'
 import { startOutbox } from '../src/background/notifications/outbox.ts'
 import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { commandActor } from '../src/operator/actor.ts'
-import { addChannel, type NewChannel } from '../src/operator/notifications/manage-channels.ts'
+import { CHANNELS } from '../src/operations/channels.ts'
 import { openNotificationSender } from '../src/operator/notifications/send.ts'
 import { addShops, playIncidents, untilSent } from '../tools/demo/incidents.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { startMailServer } from './support/mail-server.ts'
+import { runOperation } from './support/operations.ts'
 
 const log = pino({ level: 'silent' })
 const { database } = await createTestDatabase()
@@ -28,17 +28,11 @@ async function startIncidents() {
   const sender = await openNotificationSender({ smtpUrl: mail.url, consoleUrl: null }, () => false)
   onTestFinished(startOutbox(database, sender, log, { pollMs: 20 }))
   const { organizationId, shops } = await addShops(database, platform, 'Shops')
-  const add = (settings: Pick<NewChannel, 'format' | 'target'>) => {
-    const defaults = {
-      name: '',
-      allowPrivateNetwork: true,
-    }
-    return addChannel(
-      database,
-      commandActor(),
-      { organizationId, ...defaults, ...settings },
-      { own: [], canEmail: true },
-    )
+  const add = async (settings: { format: string; target: string }) => {
+    const input = { ...settings, organization: String(organizationId), allowPrivateNetwork: true }
+    const services = { ownUrls: () => [], canEmail: true }
+    const { result } = await runOperation(database, CHANNELS.add, { input, services })
+    return result as { id: bigint; secret: string | null }
   }
   await add({ format: 'slack', target: chat.url })
   const added = await add({ format: 'webhook', target: webhook.url })

@@ -60,7 +60,8 @@ async function prepare(operation: Operation) {
   const word = operation.noun.word as keyof Objects
   if (word === 'organization') objects.organization = await emptyOrganization()
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
-  const services = { ownUrls: () => [], endpointTester }
+  const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
+  const services = { ownUrls: () => [], endpointTester, channelTester, canEmail: true }
   const run = ({ name, hasTarget }: Operation, on: Transactions = database) =>
     runOperation(on, operationOf(name), {
       ...{ services, input: INPUTS[name]?.(objects) ?? {} },

@@ -40,8 +40,9 @@ export function performHere<R>(
   call: { id?: bigint | null; input?: object; page?: { after: bigint | null; limit: number } } = {},
   services: Partial<Services> = {},
 ): Promise<Outcome<R>> {
-  const { publicUrl, host, port } = readConfig(io.env)
-  const own = { now: Date.now, ownUrls: () => ownAddresses(publicUrl, host, port) }
+  const { publicUrl, host, port, smtpUrl } = readConfig(io.env)
+  const ownUrls = () => ownAddresses(publicUrl, host, port)
+  const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null }
   return perform(operation, {
     ...{ database, actor: commandActor(), services: { ...own, ...services } as Services },
     ...call,

@@ -1,4 +1,5 @@
 import { ACCOUNTS } from './accounts.ts'
+import { CHANNELS } from './channels.ts'
 import { CLIENTS } from './clients.ts'
 import { ENDPOINTS } from './endpoints.ts'
 import { EVENTS } from './events.ts'
@@ -17,5 +18,6 @@ export const OPERATIONS = [
   KEYS,
   EVENTS,
   JOBS,
+  CHANNELS,
   OPERATORS,
 ].flatMap((operations): Operation[] => Object.values(operations))

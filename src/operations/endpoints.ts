@@ -12,10 +12,8 @@ import {
 import { addEndpoint, type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
-import { refuseInput } from '../http/validate.ts'
 import { findAccountDetails } from '../operator/accounts/accounts.ts'
 import { changesBetween } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
 import { countText, responseLine } from '../operator/endpoints/endpoint-health.ts'
 import { listAttempts } from '../operator/endpoints/endpoint-history.ts'
 import {
@@ -28,7 +26,17 @@ import {
 import { age } from '../operator/format.ts'
 import { startBacklog, startEndpointRetry } from '../operator/jobs/endpoint-backlog.ts'
 import { statement } from '../postgres/statement.ts'
-import { Default, DisplayName, Id, orNull, partial, ShortText, Url } from './fields.ts'
+import {
+  AllowPrivateNetwork,
+  Default,
+  DisplayName,
+  Id,
+  orNull,
+  partial,
+  requirePrivateNetwork,
+  ShortText,
+  Url,
+} from './fields.ts'
 import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
@@ -63,10 +71,7 @@ const SETTINGS = {
     description: 'receive reply tokens; only one endpoint of an account may have them',
     not: 'receive no reply tokens',
   }),
-  allowPrivateNetwork: Type.Boolean({
-    description: 'allow http, and addresses that are not public',
-    not: 'allow only https and public addresses',
-  }),
+  allowPrivateNetwork: AllowPrivateNetwork,
 }
 const EndpointUrl = Url('https:// URL that receives the webhooks')
 const Format = Type.Enum(['line', 'members'], {
@@ -74,15 +79,6 @@ const Format = Type.Enum(['line', 'members'], {
 })
 
 const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
-
-/**
- * An endpoint that may reach the private network shows what answers there, by its test. Operators of some organizations must not
- * look around in the network of the service.
- */
-function requirePrivateNetwork({ organizationIds }: Actor, field: 'allowPrivateNetwork' | 'url'): void {
-  if (organizationIds !== null)
-    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
-}
 
 export const ENDPOINTS = {
   list: list({
@@ -170,7 +166,7 @@ export const ENDPOINTS = {
     },
     run: async ({ database, actor, services, input: { account: accountId, ...settings } }) => {
       const endpoint = { ...settings, accountId }
-      if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+      if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor)
       const { organizationId } = await findAccountDetails(database, actor.organizationIds, accountId)
       const result = await addEndpoint(database, endpoint, services.ownUrls())
       const changes = { url: [null, printableUrl(endpoint.url)], format: [null, endpoint.format] }
@@ -193,7 +189,7 @@ export const ENDPOINTS = {
         services.ownUrls(),
       )
       if (after.allowPrivateNetwork) {
-        if (!before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+        if (!before.allowPrivateNetwork) requirePrivateNetwork(actor)
         if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
       }
       const job = resumption && (await startBacklog(database, actor, target, resumption))

@@ -5,7 +5,8 @@
 import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
-import { checker, Nullable, StorableText } from '../http/validate.ts'
+import { checker, Nullable, refuseInput, StorableText } from '../http/validate.ts'
+import type { Actor } from '../operator/actor.ts'
 
 export type Fields = Record<string, TSchema>
 
@@ -18,6 +19,21 @@ export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
 export const DisplayName = StorableText({ maxLength: 256, description: 'display name' })
 /** Longer URLs are refused by common servers. */
 export const Url = (description: string) => StorableText({ minLength: 1, maxLength: 2_048, description })
+
+/** Of an endpoint or a notification channel. */
+export const AllowPrivateNetwork = Type.Boolean({
+  description: 'allow http, and addresses that are not public',
+  not: 'allow only https and public addresses',
+})
+
+/** What reaches the private network shows what answers there, by its test. Operators of some organizations must not look around in it. */
+export function requirePrivateNetwork(
+  { organizationIds }: Actor,
+  field: 'allowPrivateNetwork' | 'url' = 'allowPrivateNetwork',
+): void {
+  if (organizationIds !== null)
+    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
+}
 
 /** A field that may be null. @param nullWord is null on the command line */
 export const orNull = <T extends TSchema>(schema: T, nullWord?: string) => {

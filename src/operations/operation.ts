@@ -7,6 +7,7 @@ import type { EndpointTester } from '../endpoints/test-delivery.ts'
 import type { Static } from '../http/typebox.ts'
 import { type Action, type Changes, type ObjectKind, recordActivity } from '../operator/activity.ts'
 import type { Actor, Role } from '../operator/actor.ts'
+import type { ChannelTester } from '../operator/notifications/history.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
 import { checkerOf, type Fields, type objectOf } from './fields.ts'
@@ -33,8 +34,11 @@ export interface Noun<T extends Target = Target> {
 export interface Services {
   now: () => number
   endpointTester: EndpointTester
+  channelTester: ChannelTester
   /** base URLs of this service's API, where an endpoint would be a loop */
   ownUrls: () => URL[]
+  /** SMTP_URL is set */
+  canEmail: boolean
 }
 
 /** Rows of a page, in the console. */

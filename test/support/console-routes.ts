@@ -41,10 +41,6 @@ const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.ac
 const ofMember = (rest: string) => (of: Objects) => ({
   path: `/accounts/${of.account}/members/${of.member}${rest}`,
 })
-const ofChannel = (rest: string, body?: unknown) => (of: Objects) => ({
-  path: `/notifications/${of.channel}${rest}`,
-  body,
-})
 const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
   path: `/endpoints/${of.endpoint}${rest}`,
   body,
@@ -68,6 +64,10 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
   'key.update': () => ({ expiresAt: null }),
+  'channel.add': ({ organization }) => ({
+    ...{ organization, format: 'slack', target: 'https://chat.example/taken' },
+  }),
+  'channel.update': () => ({ name: 'taken' }),
   'operator.add': ({ organization }) => ({
     ...{ email: 'taken@example.com', name: null, role: 'viewer', organizationIds: [organization] },
   }),
@@ -79,6 +79,7 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'operator.add': 400,
   'organization.add': 403,
   'endpoint.list': 404,
+  'channel.add': 400,
 }
 
 const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
@@ -167,25 +168,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
   ),
   'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
-  'GET /notifications': viewer('list notification channels', () => ({ path: '/notifications' }), 'filtered'),
-  'GET /notifications/:': viewer('see a notification channel', ofChannel('')),
-  'GET /notifications/:/messages': viewer('see the messages of a channel', ofChannel('/messages')),
-  'POST /notifications': manager(
-    'add a notification channel',
-    (of) => ({
-      path: '/notifications',
-      body: { organization: of.organization, format: 'slack', target: 'https://chat.example/taken' },
-    }),
-    400,
-  ),
-  'POST /notifications/:/update': manager(
-    'change a notification channel',
-    ofChannel('/update', { name: 'taken' }),
-  ),
-  'POST /notifications/:/test': manager('test a notification channel', ofChannel('/test')),
-  'POST /notifications/:/pause': manager('pause a notification channel', ofChannel('/pause')),
-  'POST /notifications/:/resume': manager('resume a notification channel', ofChannel('/resume')),
-  'POST /notifications/:/remove': manager('remove a notification channel', ofChannel('/remove')),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),

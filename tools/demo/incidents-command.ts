@@ -3,9 +3,10 @@ import { styled } from '../../src/cli/io.ts'
 import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { RunningService } from '../../src/main.ts'
+import { CHANNELS } from '../../src/operations/channels.ts'
+import { perform, type Services } from '../../src/operations/operation.ts'
 import { removeOrganization } from '../../src/operator/accounts/organizations.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
-import { addChannel } from '../../src/operator/notifications/manage-channels.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { removeAccount } from '../remove-account.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
@@ -45,9 +46,10 @@ export async function showIncidents(
 }
 
 function addChat(database: Database, organizationId: bigint, target: string) {
-  const settings = { allowPrivateNetwork: true }
-  const channel = { organizationId, name: 'Chat', format: 'slack' as const, target, ...settings }
-  return addChannel(database, commandActor(), channel, { own: [], canEmail: false })
+  const services = { ownUrls: () => [], canEmail: false } as Partial<Services> as Services
+  const settings = { organization: String(organizationId), name: 'Chat', format: 'slack', target }
+  const input = CHANNELS.add.check({ ...settings, allowPrivateNetwork: true })
+  return perform(CHANNELS.add, { database, actor: commandActor(), services, input })
 }
 
 function show(incident: string, messages: string[], asJson: boolean): void {

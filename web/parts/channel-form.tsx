@@ -1,8 +1,8 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { AddedChannel } from '../../src/operations/channels.ts'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { ChannelFormat } from '../../src/operator/notifications/channels.ts'
-import type { AddedChannel } from '../../src/operator/notifications/manage-channels.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'

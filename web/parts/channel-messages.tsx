@@ -17,9 +17,9 @@ export function ChannelMessages({ channel, round }: { channel: Channel; round: n
   const { t } = useLocalized()
   const { id, pending, failed, lastResponse } = channel
   const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
+    (after: string | null, signal: AbortSignal) =>
       get<{ messages: Message[]; next: string | null }>(
-        `/api/notifications/${id}/messages${queryOf({ before })}`,
+        `/api/notifications/${id}/messages${queryOf({ after })}`,
         signal,
       ).then(({ messages, next }) => ({ items: messages, next })),
     [id],

@@ -12,12 +12,12 @@ import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { type EndpointResponse, isAccepted, notSent, UNREADABLE_SECRET } from '../../endpoints/post.ts'
 import { every, type Stop } from '../../every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
+import { pauseGone } from '../../operator/notifications/channels.ts'
 import {
   loadNotifications,
   loadTarget,
   type NotificationTarget,
 } from '../../operator/notifications/content.ts'
-import { pauseGone } from '../../operator/notifications/manage-channels.ts'
 import type { NotificationSender } from '../../operator/notifications/send.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import {

@@ -21,7 +21,6 @@ import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
-import { notificationRoutes } from './notification-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
@@ -42,7 +41,8 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const sessions = createSessions({ ...options, database })
   const { requireRole } = sessions
   const services = {
-    ...{ now: options.now, ownUrls: options.ownUrls },
+    ...{ now: options.now, ownUrls: options.ownUrls, channelTester: options.channelTester },
+    canEmail: options.config.smtpUrl !== null,
     endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
   }
   const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
@@ -71,7 +71,6 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
       replayRoutes(api, parts) //   what they missed, sent again
-      notificationRoutes(api, parts) // channels of notifications
       jobRoutes(api, parts) //      long work over members
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id

@@ -4,8 +4,9 @@ import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import { requireVisible } from '../../errors.ts'
-import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
-import { ALL_ORGANIZATIONS, type OrganizationIds } from '../actor.ts'
+import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
+import { recordActivity } from '../activity.ts'
+import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../actor.ts'
 import { responseLine, type Severity } from '../endpoints/endpoint-health.ts'
 import { age } from '../format.ts'
 
@@ -191,4 +192,22 @@ export interface NotificationCounts extends Row {
 /** A format without messages is left out. */
 export function countNotifications(database: Queryable): Promise<NotificationCounts[]> {
   return database.query<NotificationCounts>(selectCounts)
+}
+
+/** $1 channel id bigint */
+const pauseActive = statement('pause-gone-notification-channel')`
+    update notification_channel set status = 'paused' where id = $1 and status = 'active'
+    returning organization_id as "organizationId"`
+
+/** The receiver has responded with 410. */
+export function pauseGone(database: Transactions, id: bigint): Promise<void> {
+  return database.transaction(async (transaction) => {
+    const [paused] = await transaction.query<{ organizationId: OrganizationId | null }>(pauseActive, [id])
+    if (paused === undefined) return
+    const changes = { status: ['active', 'paused'], response: 410 }
+    const object = { kind: 'notification_channel', id } as const
+    await recordActivity(transaction, SERVICE, {
+      ...{ action: 'notifications.paused', object, organizationId: paused.organizationId, changes },
+    })
+  })
 }
