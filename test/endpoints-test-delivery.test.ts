@@ -7,7 +7,6 @@ import { signLine } from '../src/intake/line/line-signature.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 
 const { database, env } = await createTestDatabase()
 const tenant = await addTenant(database)
@@ -121,10 +120,7 @@ it('tests an endpoint once in two seconds, and a few at a time', async () => {
   }
   const ids = await Promise.all(Array.from({ length: 9 }, () => add(receiver.url)))
   const tests = ids.slice(0, 8).map((id) => tester.test(database, id))
-  await eventually(
-    async () => receiver.received.length,
-    (count) => count === 8,
-  )
+  await expect.poll(() => receiver.received.length).toBe(8)
   await expect(tester.test(database, ids[0] as bigint)).rejects.toMatchObject({
     code: 'rate_limited',
     retryAfterSeconds: 2,

@@ -16,7 +16,6 @@ import {
 } from '../support/console-browser.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { eventually } from '../support/process.ts'
 
 const EVENTS = 30
 
@@ -189,10 +188,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await isSound(page, 'count')
     await button(page, 'Send 3 members again').click()
     await dialog.getByText('done', { exact: true }).waitFor()
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count === 3,
-    )
+    await expect.poll(() => receiver.received.length).toBe(3)
   })
 
   it('downloads the events of an account, and all data of a person who is not a member', async () => {

@@ -4,15 +4,7 @@ import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import {
-  DESKTOP,
-  goTo,
-  openConsole,
-  overflowOf,
-  PHONE,
-  violationsOf,
-  visitConsole,
-} from '../support/console-browser.ts'
+import { openConsole, violationsOf, visitConsole } from '../support/console-browser.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { loadMembers } from '../support/load.ts'
 
@@ -111,20 +103,4 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     const text = readFileSync(await download.path(), 'utf8')
     expect(text.trim().split('\r\n')).toHaveLength(13)
   })
-
-  it.each(['en-US', 'ja-JP', 'th-TH'])(
-    'reads its tasks in %s, on a phone and in the dark',
-    async (locale) => {
-      const page = await visitConsole(browser, url, { locale, hasAxe: true, colorScheme: 'dark' })
-      for (const path of ['/tasks', '/tasks/1', `/accounts/${tenant.accountId}/import`, audience()]) {
-        await goTo(page, path)
-        expect([path, await violationsOf(page)]).toEqual([path, []])
-        await page.setViewportSize(PHONE)
-        expect([path, await overflowOf(page)]).toEqual([path, 0])
-        await page.setViewportSize(DESKTOP)
-        const text = await page.locator('body').innerText()
-        expect([path, /undefined|\[object|NaN/.exec(text)?.[0]]).toEqual([path, undefined])
-      }
-    },
-  )
 })
