@@ -7,20 +7,17 @@ import { signLine } from '../src/intake/line/line-signature.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
+import { insertRow } from './support/load.ts'
 
 const { database, env } = await createTestDatabase()
 const tenant = await addTenant(database)
 const newTester = () => new EndpointTester((url) => url.hostname === 'oa.example.com')
 
-async function add(url: string, columns: Record<string, unknown> = {}): Promise<bigint> {
-  const all = { channel_oa_id: tenant.accountId, url, allow_private_network: true, ...columns }
-  const names = Object.keys(all)
-  const [row] = await database.query<{ id: bigint }>(
-    `insert into endpoint (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
-    Object.values(all),
-  )
-  return row?.id as bigint
-}
+const add = (url: string, columns: Record<string, unknown> = {}) =>
+  insertRow(database, 'endpoint', {
+    ...{ channel_oa_id: tenant.accountId, url, allow_private_network: true },
+    ...columns,
+  })
 
 const only = ({ received: [first] }: Receiver) => first as Receiver['received'][number]
 

@@ -73,6 +73,8 @@ it('sends endpoints of the format members what the document publishes', async ()
   expect(JSON.parse(received[0]?.body ?? '').data).toEqual(member)
   await service.put(tenant, member?.id, { tags: ['vip'], attributes: { cups: 3 } })
   await untilReceived(received, 2)
+  const updated = { id: member?.id, tags: ['vip'], version: 2 }
+  expect(JSON.parse(received[1]?.body ?? '').data).toMatchObject(updated)
   const verification = await verifier.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
   await untilReceived(received, 3)
   expect(JSON.parse(received[2]?.body ?? '').data).toEqual(verification.json)
