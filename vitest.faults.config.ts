@@ -20,7 +20,7 @@ const slow = {
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
-  ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export', 'line-order'],
+  ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
   ...['tenants', 'notifications-histories', 'unit/line-payload'],
 ].map((name) => `test/${name}.test.ts`)
 

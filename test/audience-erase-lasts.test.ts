@@ -12,11 +12,7 @@ const { database, service, tenant } = await setUpService()
 
 const ago = (ms: number) => ({ timestamp: Date.now() - ms })
 
-async function newFollower(of: Tenant, at: Service = service): Promise<Member> {
-  const userId = randomUserId()
-  await at.deliver(of, [lineEvent('follow', userId, ago(60_000))])
-  return (await at.member(of, userId)) as Member
-}
+const newFollower = (of: Tenant, at: Service = service) => at.addFollower(of, ago(60_000))
 
 /** Erases a new follower while ten of the person's older messages arrive. */
 async function eraseAmidDeliveries(of: Tenant, at: Service): Promise<Member> {

@@ -14,11 +14,7 @@ const GROUP = { type: 'group', groupId: 'Cgroup' }
 
 const memberOf = async (of: Tenant, userId: string) => (await service.member(of, userId)) as Member
 
-async function newFollower(of = tenant): Promise<Member> {
-  const userId = randomUserId()
-  await service.deliver(of, [lineEvent('follow', userId, PAST)])
-  return memberOf(of, userId)
-}
+const newFollower = (of = tenant) => service.addFollower(of, PAST)
 
 const membersEvent = (type: string, field: string, userIds: unknown[]) =>
   lineEvent(type, null, {

@@ -81,31 +81,6 @@ it('reports the first twenty refused lines of several batches in the order of th
   ])
 })
 
-it('lets the order of the file decide between entries of one batch', async () => {
-  const tenant = await tenantWithMembers(database, 4, { external_id: `'e' || i` })
-  const { tally, faults } = await importFile(tenant, [
-    { userId: 'U1', tags: ['first'], attributes: { cups: 1 } },
-    { userId: 'U1', tags: ['second'] },
-    // U2 holds e2 until the third of these lines.
-    { userId: 'U1', externalId: 'e2' },
-    { userId: 'U3', externalId: 'new' },
-    { userId: 'U2', externalId: 'new' },
-    { userId: 'U2', externalId: null },
-    { userId: 'U1', externalId: 'e2' },
-    // Neither of two members can take the externalId that the other one still has.
-    { userId: 'U3', externalId: 'e4' },
-    { userId: 'U4', externalId: 'new' },
-  ])
-  expect(faults.map((fault) => fault.match(/line (\d+)/)?.[1])).toEqual(['3', '5', '8', '9'])
-  expect(tally).toEqual({ changed: 5, refused: 4 })
-  expect(await stored(tenant)).toMatchObject([
-    { external_id: 'e2', tags: ['second'], attributes: '{"cups": 1}' },
-    { external_id: null },
-    { external_id: 'new' },
-    { external_id: 'e4' },
-  ])
-})
-
 it('changes members with tags and attributes of any content and size', async () => {
   const tenant = await tenantWithMembers(database, 120)
   const tags = ['a "b"', 'c\\d', '{e,f}', 'null', ' ', '名前', '\n']

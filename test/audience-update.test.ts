@@ -1,17 +1,13 @@
 /** PUT /api/audience/:id: clients change a member. */
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
-import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
-async function newMember(of = tenant): Promise<Member> {
-  const userId = randomUserId()
-  await service.deliver(of, [lineEvent('follow', userId)])
-  return (await service.member(of, userId)) as Member
-}
+const newMember = (of = tenant) => service.addFollower(of)
 
 describe('PUT /api/audience/:id', () => {
   it('sets the fields that are given, keeps the others, and clears those that are null', async () => {

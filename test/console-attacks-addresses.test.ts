@@ -1,28 +1,15 @@
 /** Guessed tokens, hostile addresses and hostile bodies on the console port. */
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { CONSOLE_TOKEN, Operator, signedIn, startConsole } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
+import { sendRaw } from './support/raw.ts'
 import { startApp } from './support/service.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)
 const service = await startApp(database)
 
-/** Sends the bytes of a request as they are, and reads the answer to its end. */
-async function sendRaw(port: number, head: string): Promise<string> {
-  const socket = connect(port, '127.0.0.1')
-  socket.end(`${head}\r\nconnection: close\r\n\r\n`)
-  let answer = ''
-  socket.setEncoding('latin1').on('data', (chunk) => {
-    answer += chunk
-  })
-  await once(socket, 'close')
-  return answer
-}
-
-const portOf = (address: string) => Number(new URL(address).port)
+const sendHead = (head: string) => sendRaw({ url }, `${head}\r\nconnection: close\r\n\r\n`)
 
 describe('guessing the token', () => {
   const guess = (base: string, headers: Record<string, string>) =>
@@ -57,7 +44,7 @@ describe('an address', () => {
     .trim()
     .split(/\s+/)
   it.each(targets)('%s is neither a file nor data without a sign-in', async (target) => {
-    const answer = await sendRaw(portOf(url), `GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
+    const answer = await sendHead(`GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
     const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
     expect(['200', '400', '401', '404']).toContain(status)
     expect(answer).not.toMatch(secrets)
@@ -69,8 +56,7 @@ describe('an address', () => {
 
   it.each(['TRACE', 'CONNECT', 'PATCH', 'DELETE', 'PROPFIND'])('has no method %s', async (method) => {
     const { cookie } = await signedIn(url)
-    const answer = await sendRaw(
-      portOf(url),
+    const answer = await sendHead(
       `${method} /api/clients HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-secret: 1`,
     )
     expect(answer).not.toMatch(/^HTTP\/1\.1 2/)

@@ -13,6 +13,7 @@ import { listDeliveries } from '../src/operator/endpoints/endpoints.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { insertRow } from './support/load.ts'
 import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
@@ -389,22 +390,16 @@ describe('the examination of an endpoint', () => {
 it('exports the backlog of each endpoint that has one and the outcome of attempts as metrics', async () => {
   const { database: own } = await createTestDatabase()
   const owner = await addTenant(own)
-  const [endpoint] = await own.query<{ id: bigint }>(
-    `insert into endpoint (channel_oa_id, url) values ($1, $2) returning id`,
-    [owner.accountId, URL_OF_TOOL],
-  )
+  const addOwn = () => insertRow(own, 'endpoint', { channel_oa_id: owner.accountId, url: URL_OF_TOOL })
+  const [endpoint, failed, idle] = [await addOwn(), await addOwn(), await addOwn()]
   await own.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, created_at, failed_at)
      select $1, $2, now() - interval '1 hour', failed_at from unnest(array[null, null, now()]) failed_at`,
-    [owner.accountId, endpoint?.id],
-  )
-  const [failed, idle] = await own.query<{ id: bigint }>(
-    'insert into endpoint (channel_oa_id, url) select $1, $2 from generate_series(1, 2) returning id',
-    [owner.accountId, URL_OF_TOOL],
+    [owner.accountId, endpoint],
   )
   await own.query(
     'insert into endpoint_delivery (channel_oa_id, endpoint_id, failed_at) values ($1, $2, now())',
-    [owner.accountId, failed?.id],
+    [owner.accountId, failed],
   )
   const metrics = new Metrics(['line'])
   metrics.watchEndpoints(() => listBacklogs(own))
@@ -415,10 +410,10 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
     (exported) => exported.includes('oa_audience_endpoint_pending{'),
   )
   for (const line of [
-    `oa_audience_endpoint_pending{endpoint="${endpoint?.id}",status="active"} 2`,
-    `oa_audience_endpoint_failed{endpoint="${endpoint?.id}",status="active"} 1`,
-    `oa_audience_endpoint_pending{endpoint="${failed?.id}",status="active"} 0`,
-    `oa_audience_endpoint_failed{endpoint="${failed?.id}",status="active"} 1`,
+    `oa_audience_endpoint_pending{endpoint="${endpoint}",status="active"} 2`,
+    `oa_audience_endpoint_failed{endpoint="${endpoint}",status="active"} 1`,
+    `oa_audience_endpoint_pending{endpoint="${failed}",status="active"} 0`,
+    `oa_audience_endpoint_failed{endpoint="${failed}",status="active"} 1`,
     'oa_audience_endpoint_attempts_total{outcome="accepted"} 1',
     'oa_audience_endpoint_attempts_total{outcome="rejected"} 0',
     'oa_audience_endpoint_attempts_total{outcome="no_response"} 1',
@@ -426,7 +421,7 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
     'oa_audience_endpoint_delivery_seconds_count 1',
   ])
     expect(text).toContain(line)
-  expect(text).not.toContain(`endpoint="${idle?.id}"`)
+  expect(text).not.toContain(`endpoint="${idle}"`)
   expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+",status="active"\} 36\d\d/)
   metrics.close()
 })

@@ -29,10 +29,7 @@ it('has the refused attempts of a delivery with time, status, duration, events a
   const attempts = await attemptsOf(database, id, 2)
   receiver.answer = { status: 204 }
   await makeDue()
-  await eventually(
-    () => database.query('select from endpoint_delivery'),
-    ({ length }) => length === 0,
-  )
+  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
   expect(await listAttempts(database, id)).toEqual(attempts)
   const common = { reason: '', events: 2, deliveryId: attempts[0]?.deliveryId }
   expect(attempts).toEqual([
@@ -89,10 +86,7 @@ it('has no text any more after an erasure or an unsent message in the account, a
     })
     receiver.answer = { status: 500, body: 'echo of hello', until }
     await makeDue()
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count > arrived,
-    )
+    await expect.poll(() => receiver.received.length).toBeGreaterThan(arrived)
     if (kind === 'erasure')
       expect((await service.erase(tenant, (await service.member(tenant, userId))?.id)).status).toBe(204)
     else

@@ -6,7 +6,6 @@ import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Sending, startReceiver, startSending } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 
 const OWN = [new URL('https://oa.example.com/audience')]
 
@@ -42,15 +41,9 @@ describe('an endpoint with another URL', () => {
       before: { url: first.url },
       after: { url: second.url, name: '' },
     })
-    await eventually(
-      async () => textsOf(second.received).sort(),
-      (texts) => texts.length === 2,
-    )
+    await expect.poll(() => textsOf(second.received).sort()).toHaveLength(2)
     await service.deliver(tenant, [textMessage(randomUserId(), 'three')])
-    await eventually(
-      async () => textsOf(second.received),
-      (texts) => texts.includes('three'),
-    )
+    await expect.poll(() => textsOf(second.received)).toContain('three')
     expect(textsOf(second.received).sort()).toEqual(['one', 'three', 'two'])
     expect(first.received).toHaveLength(before)
   })
@@ -63,16 +56,10 @@ describe('an endpoint with another URL', () => {
     first.answer = { status: 200, until: new Promise((resolve) => (respond = () => resolve(null))) }
     const id = await add(first.url)
     await service.deliver(tenant, [textMessage(randomUserId(), 'in flight')])
-    await eventually(
-      async () => first.received.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => first.received.length).toBe(1)
     await update(sending, id, { url: second.url })
     respond()
-    await eventually(
-      () => database.query('select from endpoint_delivery'),
-      (rows) => rows.length === 0,
-    )
+    await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
     expect(second.received).toEqual([])
   })
 })
@@ -90,10 +77,7 @@ it('sends queued events that its new list of events no longer has, and none of t
   receiver.received.length = 0
   await service.deliver(tenant, [textMessage(randomUserId(), 'later')])
   await makeDue()
-  await eventually(
-    async () => textsOf(receiver.received),
-    (texts) => texts.includes('queued'),
-  )
+  await expect.poll(() => textsOf(receiver.received)).toContain('queued')
   await becomesQuiet()
   expect(textsOf(receiver.received)).toEqual(['queued'])
 })

@@ -2,15 +2,11 @@
 import { text } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
-import { MemberSchema } from '../src/audience/member.ts'
-import { checker } from '../src/http/validate.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { startSending } from './support/endpoints.ts'
 import { serveForTest } from './support/http-server.ts'
 import { startChatwoot, startLineBot } from './support/receivers.ts'
-import { startApp } from './support/service.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
 
@@ -93,41 +89,6 @@ async function startCrm() {
   })
   return crm
 }
-
-const isMember = checker(MemberSchema)
-
-it('standardwebhooks verifies what the format members sends: created, updated, erased, verified', async () => {
-  const { database, service, tenant, addEndpoint } = await startSending()
-  const platform = await simulatePlatform()
-  const verifier = await startApp(database, { config: { lineApiUrl: platform.url } })
-  await database.query('update official_account set channel_access_token = $1', [
-    platform.account.channelAccessToken,
-  ])
-  const crm = await startCrm()
-  await addEndpoint(crm.url, { format: 'members', secret: SECRET })
-  crm.secret = SECRET
-  const user = randomUserId()
-  await service.deliver(tenant, [textMessage(user, 'hello')])
-  await length(crm.messages, 1)
-  const [created] = crm.messages
-  expect(created).toMatchObject({ type: 'member.created', data: { userId: user } })
-  expect(isMember(created?.data)).toEqual((await service.member(tenant, user)) ?? null)
-  await service.put(tenant, created?.data.id, '{"tags":["ลูกค้า"]}')
-  await length(crm.messages, 2)
-  expect(crm.messages[1]).toMatchObject({ type: 'member.updated', data: { tags: ['ลูกค้า'], version: 2 } })
-  const verification = await verifier.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
-  await length(crm.messages, 3)
-  expect(crm.messages[2]).toMatchObject({ type: 'account.verified', data: verification.json })
-  await service.erase(tenant, created?.data.id)
-  await length(crm.messages, 4)
-  expect(crm.messages[3]).toMatchObject({
-    type: 'member.erased',
-    data: { id: created?.data.id, deletedAt: expect.stringMatching(/Z$/) },
-  })
-  expect(crm.failures).toEqual([])
-  expect(new Set(crm.messages.map(({ id }) => id)).size).toBe(4)
-  await platform.close()
-})
 
 it('receivers with the previous secret and with the new one verify messages while a secret is rotated', async () => {
   const { service, tenant, addEndpoint } = await startSending()

@@ -3,33 +3,20 @@ import { expect, it } from 'vitest'
 import { Settlements } from '../src/endpoints/settlements.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { eventually } from './support/process.ts'
+import { insertRow } from './support/load.ts'
+import { waitForBlocked } from './support/locks.ts'
 
 it('deadlocks with no sender, whichever is first', async () => {
   const { database } = await createTestDatabase()
   const { accountId } = await addTenant(database)
-  const [endpoint] = await database.query<{ id: bigint }>(
-    `insert into endpoint (channel_oa_id, url) values ($1, 'https://example.com/') returning id`,
-    [accountId],
-  )
-  const endpointId = endpoint?.id as bigint
+  const account = { channel_oa_id: accountId }
+  const endpointId = await insertRow(database, 'endpoint', { ...account, url: 'https://example.com/' })
   await database.query(
     `insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), '')`,
     [endpointId],
   )
-  const [row] = await database.query<{ id: bigint }>(
-    'insert into endpoint_delivery (channel_oa_id, endpoint_id) values ($1, $2) returning id',
-    [accountId, endpointId],
-  )
-  const statements = await statementsOf({ id: row?.id as bigint, accountId, endpointId })
-  const areWaiting = (count: number) =>
-    eventually(
-      () =>
-        database.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        ),
-      (rows) => rows.length === count,
-    )
+  const id = await insertRow(database, 'endpoint_delivery', { ...account, endpoint_id: endpointId })
+  const statements = await statementsOf({ id, accountId, endpointId })
   await database.session(async (holder) => {
     await holder.query('begin')
     await holder.query('select from endpoint_answer for update')
@@ -38,11 +25,11 @@ it('deadlocks with no sender, whichever is first', async () => {
       for (const { statement, values } of statements) await sender.query(statement as never, values)
       await sender.query('commit')
     })
-    await areWaiting(1)
+    await waitForBlocked(database, 1)
     const removing = database.session((remover) =>
       remover.query('delete from endpoint where id = $1', [endpointId]),
     )
-    await areWaiting(2)
+    await waitForBlocked(database, 2)
     await holder.query('commit')
     await Promise.all([sending, removing])
   })

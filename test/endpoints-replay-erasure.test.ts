@@ -4,7 +4,6 @@ import { expect, it } from 'vitest'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 import { eventsOf, startReplaying, textsOf } from './support/replays.ts'
 import { runs } from './support/runs.ts'
 
@@ -58,14 +57,13 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
         const isOver = async () => (await job(started)).finishedAt !== null
         const takeTurns = async (until: () => Promise<boolean>) => {
           const seen = receiver.received.length
-          await eventually(
-            async () => {
+          await expect
+            .poll(async () => {
               await takeTurn(database, { turnMs: 0, onQueued: (id) => sender.expect([id]) })
               await database.query(`update job set leased_until = now() where status = 'running'`)
               return (await until()) || isOver()
-            },
-            (isReached) => isReached,
-          )
+            })
+            .toBe(true)
           // An unsend that arrives after the erasure of its person is a live delivery.
           const replayed = eventsOf({ received: receiver.received.slice(seen) }).filter(
             ({ deliveryContext }) => deliveryContext?.isRedelivery,

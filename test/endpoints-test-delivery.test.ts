@@ -7,21 +7,17 @@ import { signLine } from '../src/intake/line/line-signature.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
+import { insertRow } from './support/load.ts'
 
 const { database, env } = await createTestDatabase()
 const tenant = await addTenant(database)
 const newTester = () => new EndpointTester((url) => url.hostname === 'oa.example.com')
 
-async function add(url: string, columns: Record<string, unknown> = {}): Promise<bigint> {
-  const all = { channel_oa_id: tenant.accountId, url, allow_private_network: true, ...columns }
-  const names = Object.keys(all)
-  const [row] = await database.query<{ id: bigint }>(
-    `insert into endpoint (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
-    Object.values(all),
-  )
-  return row?.id as bigint
-}
+const add = (url: string, columns: Record<string, unknown> = {}) =>
+  insertRow(database, 'endpoint', {
+    ...{ channel_oa_id: tenant.accountId, url, allow_private_network: true },
+    ...columns,
+  })
 
 const only = ({ received: [first] }: Receiver) => first as Receiver['received'][number]
 
@@ -121,10 +117,7 @@ it('tests an endpoint once in two seconds, and a few at a time', async () => {
   }
   const ids = await Promise.all(Array.from({ length: 9 }, () => add(receiver.url)))
   const tests = ids.slice(0, 8).map((id) => tester.test(database, id))
-  await eventually(
-    async () => receiver.received.length,
-    (count) => count === 8,
-  )
+  await expect.poll(() => receiver.received.length).toBe(8)
   await expect(tester.test(database, ids[0] as bigint)).rejects.toMatchObject({
     code: 'rate_limited',
     retryAfterSeconds: 2,

@@ -58,21 +58,6 @@ describe('an error response', () => {
     const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{"ev"\r\nnonsense\r\n`
     expect(await sendRaw(service, request)).toContain('HTTP/1.1 400 Bad Request')
   })
-
-  it('names every invalid field of the input', async () => {
-    const follow = { type: 'follow', timestamp: 1, source: { type: 'user', userId: 'Udetails' } }
-    await service.deliver(tenant, [follow])
-    const member = await service.member(tenant, 'Udetails')
-    const answer = await service.put(tenant, member?.id, {
-      externalId: 7,
-      tags: ['x'.repeat(65)],
-      colour: 'red',
-    })
-    expect(answer.status).toBe(400)
-    expect(answer.json.details.map(({ path }: { path: string }) => path).sort()).toEqual(
-      expect.arrayContaining(['colour', 'externalId', 'tags/0']),
-    )
-  })
 })
 
 describe('an answer to an earlier request on the same connection', () => {

@@ -28,33 +28,26 @@ describe('follow and unfollow', () => {
     { kind: 'unfollow', offset: 5 },
     { kind: 'follow', offset: 5 },
   ]
-  const orders = [
-    [0, 1, 2],
-    [0, 2, 1],
-    [1, 0, 2],
-    [1, 2, 0],
-    [2, 0, 1],
-    [2, 1, 0],
-  ]
 
-  it.each(orders)(
-    'end in the same state in the order %i, %i, %i, in one delivery or in three',
-    async (...order) => {
-      for (const isOneDelivery of [true, false]) {
-        const userId = randomUserId()
-        const events = history(userId, steps)
-        const ordered = order.map((i) => events[i])
-        const deliveries = isOneDelivery ? [ordered] : ordered.map((event) => [event])
-        for (const delivery of deliveries) await service.deliver(tenant, delivery)
-        expect(await service.member(tenant, userId)).toMatchObject({
-          relationship: 'following',
-          followedAt: new Date(AT + 5).toISOString(),
-          blockedAt: new Date(AT + 5).toISOString(),
-          eventCount: 3,
-        })
-      }
-    },
-  )
+  // convergence.test.ts has any order.
+  it.each([
+    [0, 1, 2],
+    [2, 1, 0],
+  ])('end in the same state in the order %i, %i, %i, in one delivery or in three', async (...order) => {
+    for (const isOneDelivery of [true, false]) {
+      const userId = randomUserId()
+      const events = history(userId, steps)
+      const ordered = order.map((i) => events[i])
+      const deliveries = isOneDelivery ? [ordered] : ordered.map((event) => [event])
+      for (const delivery of deliveries) await service.deliver(tenant, delivery)
+      expect(await service.member(tenant, userId)).toMatchObject({
+        relationship: 'following',
+        followedAt: new Date(AT + 5).toISOString(),
+        blockedAt: new Date(AT + 5).toISOString(),
+        eventCount: 3,
+      })
+    }
+  })
 })
 
 describe('updatedAt', () => {

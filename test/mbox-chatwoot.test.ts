@@ -48,33 +48,35 @@ describe('a webhook of Chatwoot', () => {
     expect(member?.conversation).toEqual(conversationAfter(event))
   })
 
-  it('about a visitor of the web widget is stored and adds no member', async () => {
+  it.each<[string, Webhook, number]>([
+    [
+      'about a visitor of the web widget',
+      {
+        event: 'webwidget_triggered',
+        id: 9,
+        contact: { id: 6, name: 'visitor', type: 'contact', account },
+        inbox,
+        account,
+        current_conversation: null,
+        source_id: 'b6e9f2d0-8d0c-4b3e-9a55-5a1f2c3d4e5f',
+        event_info: { initiated_at: { timestamp: 'Thu Sep 10 2026 15:00:00 GMT+0700' }, referer: '' },
+      },
+      0,
+    ],
+    [
+      'whose contact is a group',
+      { ...conversation(`C${'0'.repeat(32)}`, { group: true }), event: 'conversation_updated' },
+      0,
+    ],
+    [
+      'with an event name that only a later version has',
+      { ...conversation(randomUserId()), event: 'conversation_merged' },
+      1,
+    ],
+  ])('%s is stored', async (_, webhook, members) => {
     const tenant = await addTenant(database)
-    const webhook = {
-      event: 'webwidget_triggered',
-      id: 9,
-      contact: { id: 6, name: 'visitor', type: 'contact', account },
-      inbox,
-      account,
-      current_conversation: null,
-      source_id: 'b6e9f2d0-8d0c-4b3e-9a55-5a1f2c3d4e5f',
-      event_info: { initiated_at: { timestamp: 'Thu Sep 10 2026 15:00:00 GMT+0700' }, referer: '' },
-    }
     expect((await service.chat(tenant, webhook)).json).toEqual(ACCEPTED)
-    expect(await service.members(tenant)).toEqual([])
-  })
-
-  it('with an event name that only a later version has is stored', async () => {
-    const tenant = await addTenant(database)
-    const webhook = { ...conversation(randomUserId()), event: 'conversation_merged' }
-    expect((await service.chat(tenant, webhook)).json).toEqual(ACCEPTED)
-  })
-
-  it('whose contact is a group adds no member', async () => {
-    const tenant = await addTenant(database)
-    const groupId = `C${'0'.repeat(32)}`
-    await service.chat(tenant, { ...conversation(groupId, { group: true }), event: 'conversation_updated' })
-    expect(await service.members(tenant)).toEqual([])
+    expect(await service.members(tenant)).toHaveLength(members)
   })
 
   it('may write ids as text and times in other formats, as forks of Chatwoot do', async () => {

@@ -176,12 +176,6 @@ describe('a rejected event', () => {
       rejected: [{ index: 0, message: 'the event is nested deeper than 512 levels' }],
     })
   })
-
-  it('is each one after the first 500 of a request', async () => {
-    const answer = await service.track(tenant, Array(502).fill(page('U1')))
-    expect(answer.json).toMatchObject({ accepted: 500 })
-    expect(indexesOf(answer.json.rejected)).toEqual([500, 501])
-  })
 })
 
 describe('a compressed body', () => {
@@ -215,31 +209,6 @@ describe('a compressed body', () => {
   })
 })
 
-describe("Segment's library for Node", () => {
-  it('works with only host and path changed', async () => {
-    const { Analytics } = await import('@segment/analytics-node')
-    const userId = randomUserId()
-    await follow(userId)
-    const analytics = new Analytics({
-      writeKey: tenant.trackingKey,
-      host: service.url,
-      path: '/api/tracking',
-    })
-    const errors: unknown[] = []
-    analytics.on('error', (error) => errors.push(error))
-    analytics.identify({ userId, traits: { plan: 'gold' } })
-    analytics.track({ userId, event: 'Ordered', properties: { value: 120 } })
-    analytics.page({ anonymousId: 'a-1', name: 'Menu' })
-    await analytics.closeAndFlush()
-    expect(errors).toEqual([])
-    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 3, relationship: 'following' })
-    const kinds = await database.query(`select kind from tracking_event where user_id = $1 order by kind`, [
-      userId,
-    ])
-    expect(kinds).toEqual([{ kind: 'identify' }, { kind: 'track' }])
-  })
-})
-
 describe('a browser', () => {
   const origin = 'https://shop.example'
 
@@ -247,20 +216,6 @@ describe('a browser', () => {
     const body = { writeKey: tenant.trackingKey, ...page('U1') }
     const answer = await post(body, { 'content-type': 'text/plain;charset=UTF-8' })
     expect(answer.json).toMatchObject({ accepted: 1 })
-  })
-
-  it('may ask whether it may call this route from any origin with credentials', async () => {
-    const preflight = await service.call('OPTIONS', '/api/tracking', {
-      headers: {
-        origin,
-        'access-control-request-method': 'POST',
-        'access-control-request-headers': 'content-type',
-      },
-    })
-    expect(preflight.status).toBe(204)
-    expect(preflight.headers.get('access-control-allow-origin')).toBe(origin)
-    expect(preflight.headers.get('access-control-allow-credentials')).toBe('true')
-    expect(preflight.headers.get('access-control-allow-headers')).toContain('content-type')
   })
 
   it.each([

@@ -283,17 +283,6 @@ describe('an account with a problem', () => {
     await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
   })
 
-  it('(LINE refuses its secret) is a fault of the file, which changes nothing', async () => {
-    const lines = fleet.map(({ account }) => lineOf(account))
-    lines[0] = lineOf({ ...(fleet[0] as SimulatedPlatform).account, channelSecret: 'another' })
-    const { status, stderr } = await apply(csv(lines))
-    expect([status, stderr]).toEqual([
-      1,
-      expect.stringContaining('line 2, column channel_secret: LINE refuses'),
-    ])
-    expect(await stored()).toEqual([])
-  })
-
   it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
     const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
     const before = second.settings.webhook
@@ -461,34 +450,5 @@ describe('a file with a fault', () => {
     const ids = channels.map(({ channelId }) => channelId)
     const added = 'select from official_account where channel_id = any ($1)'
     expect(await load(database, added, [ids])).toHaveLength(2)
-  })
-
-  it('is refused if rows do not fit what is stored', async () => {
-    const lines = [
-      `999999,Unknown organization,2000000001,${SECRET},token`,
-      `${organizationId},,2000000002,${SECRET},token`,
-      `${organizationId},Twice,2000000003,${SECRET},token`,
-      `${organizationId},Twice,2000000003,${SECRET},token`,
-    ]
-    expect(await faultsOf(csv(lines))).toEqual([
-      expect.stringMatching(/^line 2, column organization: no organization has this id or name\./),
-      'line 3, column name: a new account needs a name.',
-      'line 5: the account is already in line 4.',
-      'Nothing was changed.',
-    ])
-  })
-
-  it('is refused as a whole if a value is taken', async () => {
-    const taken = `taken-${organizationId}`
-    const other = await addOrganization(database, 'Other')
-    await database.query(
-      `insert into official_account (organization_id, name, oa_hash) values ($1, 'x', $2)`,
-      [other, taken],
-    )
-    const content = `${HEADER},oa_hash\n${organizationId},A,2000000001,,,\n${organizationId},B,2000000002,,,${taken}\n`
-    expect(await faultsOf(content)).toEqual([
-      expect.stringMatching(/^line 3: another account already has this oa_hash\. /),
-      'Nothing was changed.',
-    ])
   })
 })

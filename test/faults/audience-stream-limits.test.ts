@@ -213,16 +213,4 @@ describe('the number of streams', () => {
     await expect.poll(async () => (await exportCsv(tenant.headers)).status).toBe(200)
     await quiet()
   })
-
-  it('falls when clients disconnect in the middle, and their statements end', async () => {
-    const keys = await fourReaders()
-    for (let round = 0; round < 2; round += 1) {
-      const open = await openAll(keys)
-      for (const response of open) response.destroy()
-    }
-    await quiet()
-    for (const { headers } of keys) {
-      await expect.poll(async () => (await exportCsv(headers)).status).toBe(200)
-    }
-  })
 })

@@ -8,7 +8,7 @@ import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/
 import { randomAccount } from '../../tools/simulator/state.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, overflowOf, PHONE, violationsOf, visitConsole } from '../support/console-browser.ts'
+import { openConsole, visitConsole } from '../support/console-browser.ts'
 import { load } from '../support/load.ts'
 import { type Service, startApp } from '../support/service.ts'
 
@@ -170,23 +170,4 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await page.keyboard.press('Enter')
     await button(page, 'Remove Hotels').waitFor({ state: 'detached' })
   })
-
-  it.each([DARK_PHONE(), {}])('sees accessible pages of forms that fit (%j)', async (options) => {
-    const [account] = await load<{ id: bigint }>(database, 'select id from official_account limit 1', [])
-    for (const path of [
-      '/accounts/new',
-      '/accounts/file',
-      `/accounts/${account?.id}/edit?field=chatSecret`,
-      '/settings/organizations',
-    ]) {
-      const page = await visitConsole(browser, url, { path, hasAxe: true, ...options })
-      await page.locator('form, .drop-zone, table').first().waitFor()
-      expect([path, await violationsOf(page)]).toEqual([path, []])
-      expect([path, await overflowOf(page)]).toEqual([path, 0])
-    }
-  })
 })
-
-function DARK_PHONE() {
-  return { viewport: PHONE, colorScheme: 'dark' as const }
-}

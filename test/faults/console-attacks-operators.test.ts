@@ -9,7 +9,6 @@ import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } f
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
 import { addOperator, updateOperator } from '../support/operations.ts'
-import { eventually } from '../support/process.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)
@@ -184,10 +183,7 @@ describe('one operator does not use up what all share:', () => {
     const all = Array.from({ length: 8 }, async () => {
       statuses.push((await greedy?.get(path))?.status ?? 0)
     })
-    await eventually(
-      async () => statuses.length,
-      (count) => count >= 6,
-    )
+    await expect.poll(() => statuses.length).toBeGreaterThanOrEqual(6)
     expect(statuses).toEqual(Array(6).fill(503))
     const release = setInterval(() => {
       for (const go of held) go()

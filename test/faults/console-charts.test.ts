@@ -1,8 +1,7 @@
 /** The charts of the console name each hour and day once, in any zone and whatever the clock of the browser says. */
-import type { Browser } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, visitConsole } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { addTenant } from '../support/database.ts'
 import { load } from '../support/load.ts'
 
@@ -32,45 +31,37 @@ const RECORD_PLACES = `
 const DAY_MS = 86_400_000
 
 describe.runIf(canRunChromium('the charts of the console are'))('the charts of an account', () => {
-  let browser: Browser
-  let url: string
-  let path: string
-  let empty: string
-  let sparse: string
-  beforeAll(async () => {
-    const opened = await openConsole(async (database) => {
-      const { accountId } = await addTenant(database)
-      empty = `/accounts/${(await addTenant(database)).accountId}`
-      const { accountId: sparseId } = await addTenant(database)
-      sparse = `/accounts/${sparseId}`
-      await load(
-        database,
-        `insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted)
+  const opened = setUpConsole(async (database) => {
+    const { accountId } = await addTenant(database)
+    const [{ accountId: emptyId }, { accountId: sparseId }] = [
+      await addTenant(database),
+      await addTenant(database),
+    ]
+    await load(
+      database,
+      `insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted)
          values ($1, date_trunc('hour', now()) - interval '166 hours', 'line', 1, 1)`,
-        [sparseId],
-      )
-      await load(
-        database,
-        `insert into account_day (channel_oa_id, day, members, following, blocked)
+      [sparseId],
+    )
+    await load(
+      database,
+      `insert into account_day (channel_oa_id, day, members, following, blocked)
          values ($1, (now() at time zone 'UTC' + interval '9 hours')::date, 0, 0, 0)`,
-        [sparseId],
-      )
-      await load(
-        database,
-        `insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted)
+      [sparseId],
+    )
+    await load(
+      database,
+      `insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted)
          values ($1, date_trunc('hour', now()), 'line', 3, 3)`,
-        [accountId],
-      )
-      await load(
-        database,
-        `insert into account_day (channel_oa_id, day, members, following, blocked)
+      [accountId],
+    )
+    await load(
+      database,
+      `insert into account_day (channel_oa_id, day, members, following, blocked)
          select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, 1010 - age, 1004 - age, null from generate_series(0, 1) age`,
-        [accountId],
-      )
-      return `/accounts/${accountId}`
-    })
-    ;({ browser, url, loaded: path } = opened)
-    return opened.close
+      [accountId],
+    )
+    return { path: `/accounts/${accountId}`, empty: `/accounts/${emptyId}`, sparse: `/accounts/${sparseId}` }
   })
 
   it.each([
@@ -81,7 +72,9 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
     ['Asia/Tokyo', 0],
   ])('name one hour and two days in %s, with a clock that is %f days ahead', async (timezoneId, days) => {
     const clock = new Date(Date.now() + days * DAY_MS)
-    const page = await visitConsole(browser, url, { path, timezoneId, clock, script: RECORD_TEXTS })
+    const page = await opened.visit({
+      ...{ path: opened.loaded.path, timezoneId, clock, script: RECORD_TEXTS },
+    })
     const drawn = async () =>
       ((await page.evaluate('[...window.drawn]')) as string[]).map((text) => text.replaceAll(/\s/g, ' '))
     await expect.poll(async () => (await drawn()).filter((text) => /^\w+ \d+$/.test(text)).length).toBe(2)
@@ -108,13 +101,11 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
         exact: true,
       })
       .waitFor()
-    if (process.env.SHOTS)
-      await page.screenshot({ path: `${process.env.SHOTS}/chart-${days}.png`, fullPage: true })
   })
 
   it.each([-365, 0, 365])('without data say so, with a clock that is %i days ahead', async (days) => {
     const clock = new Date(Date.now() + days * DAY_MS)
-    const page = await visitConsole(browser, url, { path: empty, clock })
+    const page = await opened.visit({ path: opened.loaded.empty, clock })
     await page.getByText('No deliveries in the last 7 days').waitFor()
     await page.getByText('No counts yet').waitFor()
     expect(await page.locator('canvas').count()).toBe(0)
@@ -124,7 +115,7 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
     'show a single hour of six days ago and a single day without followers, with a clock that is %i days ahead',
     async (days) => {
       const clock = new Date(Date.now() + days * DAY_MS)
-      const page = await visitConsole(browser, url, { path: sparse, clock, script: RECORD_TEXTS })
+      const page = await opened.visit({ path: opened.loaded.sparse, clock, script: RECORD_TEXTS })
       await expect.poll(() => page.locator('canvas').count()).toBe(2)
       await page.getByText('Show the numbers').first().click()
       const rows = page.locator('figure.chart').first().getByRole('rowheader')
@@ -135,14 +126,12 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
       // The axes of counts have whole numbers, and the day has a point, because one point makes no line.
       const drawn = (await page.evaluate('[...window.drawn]')) as string[]
       expect(drawn.filter((text) => /^[\d.,]+$/.test(text)).toSorted()).toEqual(['0', '1', '2', '3', '4'])
-      if (process.env.SHOTS)
-        await page.screenshot({ path: `${process.env.SHOTS}/sparse-${days}.png`, fullPage: true })
     },
   )
 
   it('"as of" is the time at which the table was loaded, by the clock of the service', async () => {
     const clock = new Date(Date.now() + 365 * DAY_MS)
-    const page = await visitConsole(browser, url, { clock, timezoneId: 'UTC' })
+    const page = await opened.visit({ clock, timezoneId: 'UTC' })
     const asOf = () => page.getByText(/^As of/).innerText()
     const before = await asOf()
     const shown = Date.parse(`${new Date().toISOString().slice(0, 10)} ${before.slice(6)} UTC`)
@@ -155,8 +144,8 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
   it.each(['ja-JP', 'th-TH', 'zh-TW'])(
     'have labels that neither overlap nor are cut off in %s',
     async (locale) => {
-      const page = await visitConsole(browser, url, {
-        ...{ path: sparse, locale, timezoneId: 'Asia/Kathmandu' },
+      const page = await opened.visit({
+        ...{ path: opened.loaded.sparse, locale, timezoneId: 'Asia/Kathmandu' },
         script: RECORD_PLACES,
       })
       const placed = async () =>
@@ -180,8 +169,6 @@ describe.runIf(canRunChromium('the charts of the console are'))('the charts of a
       // The point of a single day is in the middle.
       const [day] = (await placed()).find((labels) => labels.length === 1) ?? []
       expect((day?.x ?? 0) / (day?.right ?? 1)).toBeGreaterThan(0.4)
-      if (process.env.SHOTS)
-        await page.screenshot({ path: `${process.env.SHOTS}/labels-${locale}.png`, fullPage: true })
     },
   )
 })

@@ -1,29 +1,18 @@
 /** Text of other people is text in the console, whatever it is made of. */
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { goTo, openConsole } from '../support/console-browser.ts'
+import { goTo, setUpConsole } from '../support/console-browser.ts'
 import { openWatched } from '../support/console-injected.ts'
-import type { Tenant } from '../support/database.ts'
 import { loadMarkup, SHAPES } from '../support/markup.ts'
 
 describe.runIf(canRunChromium('hostile texts in the console are'))('the console', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let tenant: Tenant
-  let url: string
-  beforeAll(async () => {
-    const opened = await openConsole(loadMarkup)
-    ;({ browser, url, database, loaded: tenant } = opened)
-    return opened.close
-  })
-
-  const open = (path: string) => openWatched(browser, url, path)
+  const opened = setUpConsole(loadMarkup)
+  const open = (path: string) => openWatched(opened.browser, opened.url, path)
 
   it('shows each of them on the page of one account, member, event, endpoint and client', async () => {
     const idOf = async (statement: string) =>
-      String((await database.query<{ id: unknown }>(statement))[0]?.id)
+      String((await opened.database.query<{ id: unknown }>(statement))[0]?.id)
     const account = await idOf(`select id from official_account where name like '<img%' limit 1`)
     const event = await idOf('select min(id) as id from event')
     const endpoint = await idOf('select min(id) as id from endpoint')
@@ -33,12 +22,12 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
     await expectHarmless()
     const user = encodeURIComponent(SHAPES[0] as string)
     const paths = [
-      `/accounts/${tenant.accountId}`,
-      `/audience/${tenant.accountId}/${user}`,
+      `/accounts/${opened.loaded.accountId}`,
+      `/audience/${opened.loaded.accountId}/${user}`,
       `/events/${event}`,
       `/endpoints/${endpoint}`,
       `/clients/${client}`,
-      `/events?reason=${user}&account=${tenant.accountId}`,
+      `/events?reason=${user}&account=${opened.loaded.accountId}`,
     ]
     for (const path of paths) {
       await goTo(page, path)
@@ -57,8 +46,8 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   it('shows states of other programs that are names of JavaScript', async () => {
     const { page } = await open('/nothing')
     for (const status of ['__proto__', 'constructor']) {
-      await database.query('update endpoint set status = $1', [status])
-      await database.query('update api_client set status = $1', [status])
+      await opened.database.query('update endpoint set status = $1', [status])
+      await opened.database.query('update api_client set status = $1', [status])
       for (const path of ['/endpoints', '/clients']) {
         await goTo(page, path)
         await page.locator('.tag', { hasText: status }).first().waitFor()
@@ -89,7 +78,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   })
 
   it('keeps text that reverses itself to its own place', async () => {
-    const { page } = await open(`/audience/${tenant.accountId}`)
+    const { page } = await open(`/audience/${opened.loaded.accountId}`)
     await page.locator('tbody a').first().waitFor()
     expect(await page.evaluate(`getComputedStyle(document.querySelector('tbody a')).unicodeBidi`)).toBe(
       'isolate',
@@ -127,7 +116,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   it.each(['/audience/:account', '/events', '/endpoints', '/clients'])(
     'shows hundreds of them in %s',
     async (path) => {
-      const { page, expectHarmless } = await open(path.replace(':account', String(tenant.accountId)))
+      const { page, expectHarmless } = await open(path.replace(':account', String(opened.loaded.accountId)))
       await showAll(page, 'main tbody tr')
       await expectHarmless()
       const text = await page.locator('main').innerText()

@@ -1,62 +1,41 @@
 /** Notification channels, and sending again what an endpoint missed, as an operator does it in the browser. */
-import type { Browser, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn } from '../support/console.ts'
-import {
-  goTo,
-  openConsole,
-  overflowOf,
-  PHONE,
-  violationsOf,
-  visitConsole,
-} from '../support/console-browser.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
+import { expectSound, goTo, PHONE, setUpConsole } from '../support/console-browser.ts'
+import { addTenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { eventually } from '../support/process.ts'
 
 const EVENTS = 30
 
 describe.runIf(canRunChromium('notifications in the console are'))('an operator', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let tenant: Tenant
-  let url: string
-  beforeAll(async () => {
-    const opened = await openConsole(addTenant)
-    ;({ browser, url, database, loaded: tenant } = opened)
-    const sender = new Sender(database, () => false, new HostResolver())
+  const opened = setUpConsole(addTenant)
+  beforeAll(() => {
+    const sender = new Sender(opened.database, () => false, new HostResolver())
     sender.start()
-    return async () => {
-      await sender.stop()
-      await opened.close()
-    }
+    return () => sender.stop()
   })
 
   const phone = { viewport: PHONE, colorScheme: 'dark', hasAxe: true, timezoneId: 'Asia/Tokyo' } as const
   const refused = { expected: /400|429/ }
   const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-  async function isSound(page: Page, step: string): Promise<void> {
-    expect([step, await violationsOf(page)]).toEqual([step, []])
-    expect([step, await overflowOf(page)]).toEqual([step, 0])
-  }
 
   it('adds a channel, tests it, sees its message, pauses and removes it', async () => {
     const receiver = await startReceiver()
-    const page = await visitConsole(browser, url, { ...phone, ...refused })
+    const page = await opened.visit({ ...phone, ...refused })
     const dialog = page.getByRole('dialog')
     await page.getByText('Nobody gets a message').waitFor()
-    await isSound(page, 'hint')
+    await expectSound(page, 'hint')
     await page.getByRole('link', { name: 'Add channel' }).click()
     await page.getByText('No channel yet').waitFor()
     await button(page, 'Add channel').focus()
     await page.keyboard.press('Enter')
     await dialog.getByLabel('Webhook URL').fill(receiver.url)
     await dialog.getByLabel('Name').fill('On call')
-    await isSound(page, 'form')
+    await expectSound(page, 'form')
     await page.keyboard.press('Enter')
     await dialog.getByText('must begin with https').waitFor()
     await page.locator('input[name="target"]:focus').waitFor()
@@ -66,19 +45,19 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await page.getByRole('heading', { name: 'On call' }).waitFor()
     await page.getByText('No message yet').waitFor()
     expect(await page.getByText(new URL(receiver.url).pathname).count()).toBe(0)
-    await isSound(page, 'channel')
+    await expectSound(page, 'channel')
 
     await button(page, 'Send test message').click()
     await dialog.getByText('accepted').waitFor()
     await dialog.getByText('Test message of oa-audience').waitFor()
-    await isSound(page, 'test')
+    await expectSound(page, 'test')
     expect(JSON.parse(receiver.received[0]?.body ?? '')).toEqual({
       text: expect.stringContaining('Test message of oa-audience'),
     })
     await dialog.getByRole('button', { name: 'Close', exact: true }).last().click()
     const messages = page.getByRole('region', { name: 'Messages' })
     await messages.getByText('sent', { exact: true }).waitFor()
-    await isSound(page, 'message')
+    await expectSound(page, 'message')
 
     await button(page, 'Pause').click()
     await page.getByText('The channel was paused').waitFor()
@@ -87,7 +66,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await dialog.getByLabel('Name').fill('Night shift')
     await button(page, 'Save').click()
     await dialog.waitFor({ state: 'detached' })
-    const [row] = await database.query('select target, status, name from notification_channel')
+    const [row] = await opened.database.query('select target, status, name from notification_channel')
     expect(row).toEqual({ target: receiver.url, status: 'paused', name: 'Night shift' })
     await button(page, 'Remove…').click()
     await button(page, 'Remove permanently').click()
@@ -95,10 +74,10 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
   })
 
   it('sees what waits, what was sent and what has failed, with the text of each message', async () => {
-    const [channel] = await database.query<{ id: bigint }>(
+    const [channel] = await opened.database.query<{ id: bigint }>(
       `insert into notification_channel (name, format, target) values ('Owners', 'email', 'owners@example.com') returning id`,
     )
-    await database.query(
+    await opened.database.query(
       `with added as (
          insert into notification (notification_channel_id, kind, reason, due_at, attempts, first_attempt_at, sent_at, failed_at, status, answer)
          values ($1, 'problem', 'suspended', now(), 1, now(), now(), null, 250, ''),
@@ -108,11 +87,11 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
          returning id)
        insert into notification_account (notification_id, channel_oa_id, before, after, problem, since)
        select id, $2, 'ok', 'broken', '{"reason":"suspended","status":"broken","facts":{}}', now() from added`,
-      [channel?.id, tenant.accountId],
+      [channel?.id, opened.loaded.accountId],
     )
-    const viewer = await addSignedIn({ url, database }, { role: 'viewer' })
+    const viewer = await addSignedIn(opened, { role: 'viewer' })
     const path = `/settings/notifications/${channel?.id}`
-    const page = await visitConsole(browser, url, { ...phone, path, operator: viewer })
+    const page = await opened.visit({ ...phone, path, operator: viewer })
     const items = page.locator('.messages > li')
     await items.nth(3).waitFor()
     expect(await items.locator('.tag').allInnerTexts()).toEqual([
@@ -124,29 +103,29 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     expect(await items.nth(0).locator('pre').innerText()).toContain('suspended')
     for (const name of ['Send test message', 'Edit', 'Remove…'])
       expect([name, await button(page, name).count()]).toEqual([name, 0])
-    await isSound(page, 'messages')
+    await expectSound(page, 'messages')
   })
 
   it('counts the events of a time range, sends them again and follows the task to its end', async () => {
     const receiver = await startReceiver()
-    await database.query(
+    await opened.database.query(
       `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload)
        select $1, 'line', 'message', gen_random_uuid(), now(), 'U1',
               '{"type":"message","timestamp":1,"source":{"type":"user","userId":"U1"},"message":{"type":"text","id":"1","text":"x"}}'
          from generate_series(1, $2::int)`,
-      [tenant.accountId, EVENTS],
+      [opened.loaded.accountId, EVENTS],
     )
-    const [endpoint] = await database.query<{ id: bigint }>(
+    const [endpoint] = await opened.database.query<{ id: bigint }>(
       `insert into endpoint (channel_oa_id, name, url, format, allow_private_network) values ($1, 'Tool', $2, 'line', true) returning id`,
-      [tenant.accountId, receiver.url],
+      [opened.loaded.accountId, receiver.url],
     )
-    const page = await visitConsole(browser, url, {
+    const page = await opened.visit({
       ...{ ...phone, ...refused, path: `/endpoints/${endpoint?.id}` },
     })
     const dialog = page.getByRole('dialog')
     await button(page, 'Send a time range again…').click()
     await button(page, 'Last 24 hours').click()
-    await isSound(page, 'form')
+    await expectSound(page, 'form')
     await dialog.getByLabel('Events', { exact: true }).fill('nothing')
     await button(page, 'Count first').click()
     await dialog.getByText('Nothing matches.').waitFor()
@@ -158,58 +137,55 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await dialog.getByLabel('Events per second').fill('1000')
     await button(page, 'Count first').click()
     await dialog.getByText(`${EVENTS} events would be sent. This takes about 1 second.`).waitFor()
-    await isSound(page, 'count')
+    await expectSound(page, 'count')
     await button(page, `Send ${EVENTS} events again`).click()
     await dialog.getByText('done', { exact: true }).waitFor()
     await dialog.getByText(`${EVENTS} of ${EVENTS}`).waitFor()
-    await isSound(page, 'end')
+    await expectSound(page, 'end')
     const sent = receiver.received.flatMap(({ body }) => JSON.parse(body).events)
     expect(sent).toHaveLength(EVENTS)
     await dialog.getByRole('link', { name: 'Send past events again' }).click()
     await page.getByRole('link', { name: String(endpoint?.id) }).waitFor()
-    await isSound(page, 'task')
+    await expectSound(page, 'task')
   })
 
   it('sends the present state of members that match again', async () => {
     const receiver = await startReceiver()
-    await database.query(
+    await opened.database.query(
       `insert into audience_member (channel_oa_id, organization_id, user_id, tags)
        select $1, $2, 'U' || i, case when i % 2 = 0 then array['vip'] else '{}' end from generate_series(1, 6) i`,
-      [tenant.accountId, tenant.organizationId],
+      [opened.loaded.accountId, opened.loaded.organizationId],
     )
-    const [endpoint] = await database.query<{ id: bigint }>(
+    const [endpoint] = await opened.database.query<{ id: bigint }>(
       `insert into endpoint (channel_oa_id, name, url, format, allow_private_network) values ($1, 'CRM', $2, 'members', true) returning id`,
-      [tenant.accountId, receiver.url],
+      [opened.loaded.accountId, receiver.url],
     )
-    const page = await visitConsole(browser, url, { ...phone, path: `/endpoints/${endpoint?.id}` })
+    const page = await opened.visit({ ...phone, path: `/endpoints/${endpoint?.id}` })
     const dialog = page.getByRole('dialog')
     await button(page, 'Send the present state again…').click()
     await dialog.getByLabel('Search members').fill('vip')
     await button(page, 'Count first').click()
-    await isSound(page, 'count')
+    await expectSound(page, 'count')
     await button(page, 'Send 3 members again').click()
     await dialog.getByText('done', { exact: true }).waitFor()
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count === 3,
-    )
+    await expect.poll(() => receiver.received.length).toBe(3)
   })
 
   it('downloads the events of an account, and all data of a person who is not a member', async () => {
-    const page = await visitConsole(browser, url, { ...phone, path: `/accounts/${tenant.accountId}` })
+    const page = await opened.visit({ ...phone, path: `/accounts/${opened.loaded.accountId}` })
     await button(page, 'Export events…').click()
-    await isSound(page, 'export')
+    await expectSound(page, 'export')
     const [file] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('dialog').getByRole('link', { name: 'Download NDJSON' }).click(),
     ])
-    expect(file.suggestedFilename()).toBe(`events-${tenant.accountId}.ndjson`)
+    expect(file.suggestedFilename()).toBe(`events-${opened.loaded.accountId}.ndjson`)
     await page.keyboard.press('Escape')
-    await goTo(page, `/audience/${tenant.accountId}?userId=Uunknown`)
+    await goTo(page, `/audience/${opened.loaded.accountId}?userId=Uunknown`)
     await button(page, 'Export all stored data…').click()
     const link = page.getByRole('dialog').getByRole('link', { name: /^From ./ })
     expect(await link.getAttribute('href')).toBe(
-      `/api/accounts/${tenant.accountId}/people/export?userId=Uunknown`,
+      `/api/accounts/${opened.loaded.accountId}/people/export?userId=Uunknown`,
     )
   })
 })

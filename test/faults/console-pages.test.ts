@@ -1,37 +1,27 @@
 /** Every page and dialog of the console at 1,000 accounts: in every language, in both schemes, on a desk and on a phone. */
-import type { Browser } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
 import {
   DESKTOP,
+  expectSound,
   goTo,
-  openConsole,
   overflowOf,
   PHONE,
   pagesOf,
+  setUpConsole,
   violationsOf,
-  visitConsole,
 } from '../support/console-browser.ts'
-import { type Fleet, loadFleet } from '../support/fleet.ts'
+import { loadFleet } from '../support/fleet.ts'
 
 const ACCOUNTS = 1_000
 const MEMBERS = 5_000
 
 describe.runIf(canRunChromium('the pages of the console are'))('every page', () => {
-  let browser: Browser
-  let fleet: Fleet
-  let url: string
-  beforeAll(async () => {
-    const opened = await openConsole((database) =>
-      loadFleet(database, { accounts: ACCOUNTS, members: MEMBERS }),
-    )
-    ;({ browser, url, loaded: fleet } = opened)
-    return opened.close
-  })
+  const opened = setUpConsole((database) => loadFleet(database, { accounts: ACCOUNTS, members: MEMBERS }))
 
   it('has no fault for assistive technology, and fits a phone', async () => {
-    const page = await visitConsole(browser, url, { hasAxe: true })
-    for (const { path, text } of pagesOf(fleet)) {
+    const page = await opened.visit({ hasAxe: true })
+    for (const { path, text } of pagesOf(opened.loaded)) {
       await goTo(page, path)
       await page.getByText(text).first().waitFor({ state: 'attached' })
       expect([path, await violationsOf(page)]).toEqual([path, []])
@@ -42,8 +32,8 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
   })
 
   it('shows at every width what is wrong, with which account, and how an endpoint answered', async () => {
-    const page = await visitConsole(browser, url)
-    const { tenant, endpointId } = fleet
+    const page = await opened.visit()
+    const { tenant, endpointId } = opened.loaded
     for (const width of [375, 719, 720, 860, 1179, 1180]) {
       await page.setViewportSize({ width, height: 900 })
       for (const [path, text] of [
@@ -63,14 +53,14 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
   })
 
   it('of the sign-in has none either', async () => {
-    const page = await visitConsole(browser, url, { isSignedOut: true, hasAxe: true, viewport: PHONE })
+    const page = await opened.visit({ isSignedOut: true, hasAxe: true, viewport: PHONE })
     await page.getByLabel('Token').waitFor()
     expect(await violationsOf(page)).toEqual([])
     expect(await overflowOf(page)).toBe(0)
   })
 
   it('of 1,000 accounts renders only the rows in sight, and every row while it scrolls', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     const rows = page.locator('tbody tr[aria-rowindex]')
     await rows.first().waitFor()
     expect(await rows.count()).toBeLessThan(120)
@@ -91,11 +81,10 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       { colorScheme: 'light' as const, viewport: DESKTOP },
       { colorScheme: 'dark' as const, viewport: PHONE },
     ])('has no fault for assistive technology, $colorScheme at $viewport.width px', async (options) => {
-      const page = await visitConsole(browser, url, { ...options, locale, hasAxe: true })
-      for (const { path } of pagesOf(fleet)) {
+      const page = await opened.visit({ ...options, locale, hasAxe: true })
+      for (const { path } of pagesOf(opened.loaded)) {
         await goTo(page, path)
-        expect([path, await violationsOf(page)]).toEqual([path, []])
-        expect([path, await overflowOf(page)]).toEqual([path, 0])
+        await expectSound(page, path)
         const text = await page.locator('body').innerText()
         expect([path, /undefined|\[object|NaN|Invalid Date/.exec(text)?.[0]]).toEqual([path, undefined])
       }
@@ -103,27 +92,27 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
   })
 
   it.each([DESKTOP, PHONE])('has dialogs without a fault at $width px', async (viewport) => {
-    const page = await visitConsole(browser, url, { viewport, hasAxe: true })
-    const { accountId } = fleet.tenant
+    const page = await opened.visit({ viewport, hasAxe: true })
+    const { tenant, clientId, endpointId } = opened.loaded
     const dialogs: Array<[path: string, opener: string | RegExp]> = [
       ['/clients', 'Add a client'],
       ['/settings', 'Add operator'],
       ['/settings/notifications', 'Add channel'],
       ['/settings/organizations', 'Add an organization'],
-      [`/clients/${fleet.clientId}`, 'Add a key'],
-      [`/clients/${fleet.clientId}`, 'Revoke this client'],
-      [`/clients/${fleet.clientId}`, 'Rotate secret'],
-      [`/clients/${fleet.clientId}`, 'Change expiry'],
+      [`/clients/${clientId}`, 'Add a key'],
+      [`/clients/${clientId}`, 'Revoke this client'],
+      [`/clients/${clientId}`, 'Rotate secret'],
+      [`/clients/${clientId}`, 'Change expiry'],
       ['/events', 'Retry all matching events'],
-      [`/endpoints/${fleet.endpointId}`, /Request and response/],
-      [`/endpoints/${fleet.endpointId}`, 'Edit'],
-      [`/endpoints/${fleet.endpointId}`, 'Send test'],
-      [`/endpoints/${fleet.endpointId}`, 'Remove…'],
-      [`/endpoints/${fleet.endpointId}`, /again…/],
+      [`/endpoints/${endpointId}`, /Request and response/],
+      [`/endpoints/${endpointId}`, 'Edit'],
+      [`/endpoints/${endpointId}`, 'Send test'],
+      [`/endpoints/${endpointId}`, 'Remove…'],
+      [`/endpoints/${endpointId}`, /again…/],
       ['/endpoints', 'Add endpoint'],
-      [`/accounts/${accountId}`, 'Add endpoint'],
-      [`/accounts/${accountId}`, 'Export events…'],
-      [`/audience/${accountId}/U1`, 'Erase this person…'],
+      [`/accounts/${tenant.accountId}`, 'Add endpoint'],
+      [`/accounts/${tenant.accountId}`, 'Export events…'],
+      [`/audience/${tenant.accountId}/U1`, 'Erase this person…'],
     ]
     for (const [path, opener] of dialogs) {
       await goTo(page, path)

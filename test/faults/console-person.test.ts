@@ -1,43 +1,37 @@
 /** A member page of a person who is a member of several accounts. */
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, overflowOf, PHONE, violationsOf, visitConsole } from '../support/console-browser.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
+import { expectSound, PHONE, setUpConsole } from '../support/console-browser.ts'
+import { addTenant } from '../support/database.ts'
 import { load } from '../support/load.ts'
 
 const NAMES = ['Corner Coffee', 'Tokyo Ramen', 'Nara Bakery']
 
 describe.runIf(canRunChromium('the pages of people are'))('a person in three accounts', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let url: string
-  let tenants: Tenant[]
-  beforeAll(async () => {
-    const opened = await openConsole((empty) => Promise.all(NAMES.map(() => addTenant(empty))))
-    ;({ browser, url, database, loaded: tenants } = opened)
+  const opened = setUpConsole(async (database) => {
+    const tenants = await Promise.all(NAMES.map(() => addTenant(database)))
     for (const [index, { accountId }] of tenants.entries())
       await load(database, 'update official_account set name = $2 where id = $1', [accountId, NAMES[index]])
-    return opened.close
+    return tenants
   })
 
   async function addPerson(): Promise<string> {
     const userId = randomUserId()
-    for (const { accountId, organizationId } of tenants)
+    for (const { accountId, organizationId } of opened.loaded)
       await load(
-        database,
+        opened.database,
         `insert into audience_member (channel_oa_id, organization_id, user_id, display_name) values ($1, $2, $3, 'Ann')`,
         [accountId, organizationId, userId],
       )
     return userId
   }
   const button = (page: Page, name: string) => page.getByRole('button', { name })
-  const path = (userId: string) => `/audience/${tenants[0]?.accountId}/${userId}`
+  const path = (userId: string) => `/audience/${opened.loaded[0]?.accountId}/${userId}`
   const accountsOf = (userId: string) =>
     load<{ name: string }>(
-      database,
+      opened.database,
       `select a.name from audience_member m join official_account a on a.id = m.channel_oa_id
         where m.user_id = $1 order by a.name`,
       [userId],
@@ -45,7 +39,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
 
   it('is erased from the account that the dialog names, and the memberships that remain are listed', async () => {
     const userId = await addPerson()
-    const page = await visitConsole(browser, url, { path: path(userId) })
+    const page = await opened.visit({ path: path(userId) })
     await page.getByRole('link', { name: 'Tokyo Ramen' }).waitFor()
     await button(page, 'Erase this person…').click()
     const dialog = page.getByRole('dialog')
@@ -61,13 +55,12 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
 
   it('is erased from all of them as one task, on a phone', async () => {
     const userId = await addPerson()
-    const page = await visitConsole(browser, url, { path: path(userId), viewport: PHONE, hasAxe: true })
+    const page = await opened.visit({ path: path(userId), viewport: PHONE, hasAxe: true })
     await button(page, 'Erase this person…').click()
     const dialog = page.getByRole('dialog')
     await dialog.getByLabel('From all 3 accounts listed here').check()
     await dialog.getByText('This deletes from these 3 accounts:').waitFor()
-    expect(await violationsOf(page)).toEqual([])
-    expect(await overflowOf(page)).toBe(0)
+    await expectSound(page, 'dialog')
     await dialog.getByLabel('Type Ann to confirm').fill('Ann')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Erase the person from 3 accounts' }).waitFor()
@@ -77,7 +70,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
 
   it('is exported from the account or from all of them', async () => {
     const userId = await addPerson()
-    const page = await visitConsole(browser, url, { path: path(userId) })
+    const page = await opened.visit({ path: path(userId) })
     await button(page, 'Export all stored data…').click()
     const dialog = page.getByRole('dialog')
     await dialog.getByRole('link', { name: 'From Corner Coffee' }).waitFor()

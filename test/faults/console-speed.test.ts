@@ -1,9 +1,9 @@
 /** How fast the console is at 10,000 accounts: from the address to a table that answers, and while it scrolls. */
 import { loadavg } from 'node:os'
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, visitConsole } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 import { MEASURED } from '../support/measured.ts'
 
@@ -20,15 +20,7 @@ describe.runIf(canRunChromium('the speed of the console is'))(
   'the fleet of 10,000 accounts',
   MEASURED,
   () => {
-    let browser: Browser
-    let url: string
-    beforeAll(async () => {
-      const opened = await openConsole((database) =>
-        loadFleet(database, { accounts: ACCOUNTS, members: 1_000 }),
-      )
-      ;({ browser, url } = opened)
-      return opened.close
-    })
+    const opened = setUpConsole((database) => loadFleet(database, { accounts: ACCOUNTS, members: 1_000 }))
 
     /** Milliseconds from the navigation until a frame that follows the first row and a turn of the event loop. */
     async function measureInteractive(page: Page): Promise<number> {
@@ -42,13 +34,13 @@ describe.runIf(canRunChromium('the speed of the console is'))(
 
     it('is interactive within 1.5 s on an idle machine', async () => {
       const timesMs: number[] = []
-      const signedInPage = await visitConsole(browser, url, { path: '/nothing' })
+      const signedInPage = await opened.visit({ path: '/nothing' })
       const storageState = await signedInPage.context().storageState()
       for (let round = 0; round < ROUNDS; round += 1) {
         // A context of its own has an empty cache.
-        const cold = await browser.newContext({ storageState })
+        const cold = await opened.browser.newContext({ storageState })
         const first = await cold.newPage()
-        await first.goto(url, { waitUntil: 'commit' })
+        await first.goto(opened.url, { waitUntil: 'commit' })
         timesMs.push(await measureInteractive(first))
         await cold.close()
       }
@@ -59,7 +51,7 @@ describe.runIf(canRunChromium('the speed of the console is'))(
     })
 
     it('scrolls without long frames', async () => {
-      const page = await visitConsole(browser, url)
+      const page = await opened.visit()
       await page.locator('tbody tr[aria-rowindex]').first().waitFor()
       const frames = (await page.evaluate(`new Promise((resolve) => {
       const times = []

@@ -11,7 +11,6 @@ import { freePort } from '../../tools/prove/service.ts'
 import { startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { addOperator } from '../support/operations.ts'
-import { eventually } from '../support/process.ts'
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0
 if (!hasNginx) console.warn('\n!!! nginx is not installed: deploy/nginx-console.conf is NOT tested\n')
@@ -49,14 +48,14 @@ describe.runIf(hasNginx)('the console behind nginx with auth_request', async () 
     const nginx = spawn('nginx', [...options, '-g', 'daemon off;'], { stdio: 'inherit' })
     stop = () => nginx.kill('SIGTERM')
     url = `http://127.0.0.1:${port}`
-    await eventually(
-      () =>
+    await expect
+      .poll(() =>
         fetch(url).then(
           () => true,
           () => false,
         ),
-      (isListening) => isListening,
-    )
+      )
+      .toBe(true)
     await addOperator(database, commandActor(), 'ann@example.com', {
       ...{ name: null, role: 'manager', organizationIds: null },
     })

@@ -1,41 +1,20 @@
 /** Long work of operators in a browser: tags of all that match, an import, an export, and what becomes of them. */
 import { readFileSync } from 'node:fs'
-import type { Browser } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import {
-  DESKTOP,
-  goTo,
-  openConsole,
-  overflowOf,
-  PHONE,
-  violationsOf,
-  visitConsole,
-} from '../support/console-browser.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
-import { loadMembers } from '../support/load.ts'
+import { setUpConsole, violationsOf } from '../support/console-browser.ts'
+import { tenantWithMembers } from '../support/load.ts'
 
 const MEMBERS = 1_200
 
 describe.runIf(canRunChromium('the tasks of the console are'))('an operator', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let url: string
-  let tenant: Tenant
-  beforeAll(async () => {
-    const opened = await openConsole(async (created) => {
-      const added = await addTenant(created)
-      await loadMembers(created, added, MEMBERS, { display_name: `'Name ' || i` })
-      return added
-    })
-    ;({ browser, database, url, loaded: tenant } = opened)
-    return opened.close
-  })
-  const audience = () => `/audience/${tenant.accountId}`
+  const opened = setUpConsole((database) =>
+    tenantWithMembers(database, MEMBERS, { display_name: `'Name ' || i` }),
+  )
+  const audience = () => `/audience/${opened.loaded.accountId}`
 
   it('changes the tags of all that match after typing their number, without a mouse', async () => {
-    const page = await visitConsole(browser, url, { path: audience(), hasAxe: true, expected: /400/ })
+    const page = await opened.visit({ path: audience(), hasAxe: true, expected: /400/ })
     await page.getByRole('button', { name: 'Change tags…' }).focus()
     await page.keyboard.press('Enter')
     const dialog = page.getByRole('dialog')
@@ -56,11 +35,11 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   })
 
   it('does not change another number of members than the one that was shown', async () => {
-    const page = await visitConsole(browser, url, { path: `${audience()}?q=Name+77`, expected: /409/ })
+    const page = await opened.visit({ path: `${audience()}?q=Name+77`, expected: /409/ })
     await page.getByRole('button', { name: 'Change tags…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByText('matches 11 members').waitFor()
-    await database.query(`update audience_member set display_name = 'X' where user_id = 'U77'`)
+    await opened.database.query(`update audience_member set display_name = 'X' where user_id = 'U77'`)
     await dialog.getByLabel('Remove tags').fill('spring')
     await page.keyboard.press('Enter')
     await dialog.getByText('The filter matches 10 members now, not 11.').waitFor()
@@ -71,7 +50,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   })
 
   it('looks at the first rows of a file, imports it, and reads which lines were refused', async () => {
-    const page = await visitConsole(browser, url, { path: audience(), hasAxe: true })
+    const page = await opened.visit({ path: audience(), hasAxe: true })
     await page.getByRole('link', { name: 'Import a file' }).click()
     const lines = ['userId,externalId,tags', 'U1,"E,1","[""a""]"', 'Unobody,<b>E2</b>,', 'U3,E3,']
     await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({
@@ -90,7 +69,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   })
 
   it('reads why a file was refused', async () => {
-    const page = await visitConsole(browser, url, { path: `/accounts/${tenant.accountId}/import` })
+    const page = await opened.visit({ path: `/accounts/${opened.loaded.accountId}/import` })
     await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({
       ...{ name: 'people.csv', mimeType: 'text/csv' },
       buffer: Buffer.from('name,phone\nTanaka,0801234'),
@@ -100,31 +79,15 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   })
 
   it('downloads all that match', async () => {
-    const page = await visitConsole(browser, url, { path: `${audience()}?q=Name+12` })
+    const page = await opened.visit({ path: `${audience()}?q=Name+12` })
     await page.getByRole('button', { name: 'Export…' }).click()
     await page.getByText('matches 12 members').waitFor()
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('link', { name: 'Download CSV' }).click(),
     ])
-    expect(download.suggestedFilename()).toBe(`members-${tenant.accountId}.csv`)
+    expect(download.suggestedFilename()).toBe(`members-${opened.loaded.accountId}.csv`)
     const text = readFileSync(await download.path(), 'utf8')
     expect(text.trim().split('\r\n')).toHaveLength(13)
   })
-
-  it.each(['en-US', 'ja-JP', 'th-TH'])(
-    'reads its tasks in %s, on a phone and in the dark',
-    async (locale) => {
-      const page = await visitConsole(browser, url, { locale, hasAxe: true, colorScheme: 'dark' })
-      for (const path of ['/tasks', '/tasks/1', `/accounts/${tenant.accountId}/import`, audience()]) {
-        await goTo(page, path)
-        expect([path, await violationsOf(page)]).toEqual([path, []])
-        await page.setViewportSize(PHONE)
-        expect([path, await overflowOf(page)]).toEqual([path, 0])
-        await page.setViewportSize(DESKTOP)
-        const text = await page.locator('body').innerText()
-        expect([path, /undefined|\[object|NaN/.exec(text)?.[0]]).toEqual([path, undefined])
-      }
-    },
-  )
 })

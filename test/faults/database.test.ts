@@ -1,6 +1,5 @@
 /** Each failure of the database has a defined answer, and the service recovers without a restart. */
 
-import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it } from 'vitest'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -130,30 +129,4 @@ it('runs maintenance without limit, and streams with their own, when the databas
   expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
   expect(await admin.reads.streams().query(unnamed(slow))).toHaveLength(1)
   await end()
-})
-
-/** The first packet that the service sends to a PostgreSQL server. */
-function startupPacket(): Promise<string> {
-  return new Promise((resolve) => {
-    const pooler = createServer((socket) => {
-      socket.once('data', (packet) => {
-        resolve(packet.toString('latin1'))
-        socket.destroy()
-        pooler.close()
-      })
-    }).listen(0, '127.0.0.1', () => {
-      const { port } = pooler.address() as AddressInfo
-      const database = openDatabase(`postgres://app@127.0.0.1:${port}/app`)
-      // The server closes the connection. The database is closed when the test ends.
-      database.query('select 1').catch(() => undefined)
-    })
-  })
-}
-
-it('opens sessions only with parameters that PgBouncer accepts', async () => {
-  // Eight bytes of length and version, then names and values in turn.
-  const words = (await startupPacket()).slice(8).split('\0')
-  const names = words.filter((word, i) => i % 2 === 0 && word !== '')
-  // PgBouncer refuses other startup parameters: https://www.pgbouncer.org/config.html
-  expect(['user', 'database', 'application_name', 'client_encoding']).toEqual(expect.arrayContaining(names))
 })

@@ -12,15 +12,14 @@ import {
   MAIN,
   runProgram,
   runProgramAsync,
-  spawnService,
+  startHealthy,
   temporaryDirectory,
 } from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
 async function startService(dataDir: string) {
-  const service = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(service.url)
+  const service = await startHealthy({ DATA_DIR: dataDir })
   return service
 }
 
@@ -42,15 +41,6 @@ describe('a service', () => {
     expect(command).toContain('fsync=on')
     expect(command).toContain('synchronous_commit=on')
     expect(command).toMatch(/listen_addresses=( |$)/)
-  })
-
-  it('stops its server when it ends', async () => {
-    const dataDir = createDataDirectory()
-    const service = await startService(dataDir)
-    service.child.kill('SIGTERM')
-    expect(await service.exited).toEqual({ code: 0, signal: null })
-    // The server removes its lock file last. The process can remain a zombie if pid 1 does not reap it.
-    expect(() => serverPid(dataDir)).toThrow()
   })
 
   it('stops the server of a killed service and starts its own, with the same data', async () => {
@@ -81,19 +71,6 @@ describe('a service', () => {
     service.child.kill('SIGINT')
     expect((await service.exited).code).toBe(0)
     expect(() => serverPid(dataDir)).toThrow()
-  })
-
-  it('keeps every commit when it and its server are killed repeatedly', async () => {
-    const dataDir = createDataDirectory()
-    for (const round of ['round 1', 'round 2', 'round 3']) {
-      const service = await startService(dataDir)
-      await addOrganization(dataDir, round)
-      process.kill(serverPid(dataDir), 'SIGKILL')
-      service.child.kill('SIGKILL')
-      await service.exited
-    }
-    await startService(dataDir)
-    expect(await organizations(dataDir)).toEqual(['round 1', 'round 2', 'round 3'])
   })
 
   it('restarts its server when only the server is killed', async () => {

@@ -9,38 +9,6 @@ const messages = (received: Received[]) => received.map(({ body }) => JSON.parse
 const typesOf = (received: Received[]) => messages(received).map(({ type }) => type)
 const untilReceived = (received: Received[], count: number) => expect.poll(() => received).toHaveLength(count)
 
-it('reports members that are created, updated and erased, as the audience shows them', async () => {
-  const { database, service, tenant, addEndpoint } = await startSending()
-  const { url, received } = await startReceiver()
-  await service.deliver(tenant, [lineEvent('follow', 'Ubefore')])
-  await addEndpoint(url, FORMAT)
-  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
-  await untilReceived(received, 1)
-  const member = await service.member(tenant, 'Uann')
-  expect(messages(received)[0]).toEqual({
-    type: 'member.created',
-    timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]{12}Z$/),
-    data: member,
-  })
-
-  const path = `/api/audience/${member?.id}`
-  await service.put(tenant, member?.id, { tags: ['vip'] })
-  await untilReceived(received, 2)
-  expect(messages(received)[1]).toMatchObject({
-    type: 'member.updated',
-    data: { id: member?.id, tags: ['vip'] },
-  })
-
-  await service.call('DELETE', path, { headers: tenant.headers })
-  await untilReceived(received, 3)
-  expect(messages(received)[2]).toMatchObject({
-    type: 'member.erased',
-    data: { id: member?.id, deletedAt: expect.stringMatching(/Z$/) },
-  })
-  expect(Object.keys(messages(received)[2].data)).toEqual(['id', 'deletedAt'])
-  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
-})
-
 it('reports to an endpoint whose id is 0 or negative', async () => {
   const { service, tenant, addEndpoint } = await startSending()
   const { url, received } = await startReceiver()

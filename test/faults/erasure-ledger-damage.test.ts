@@ -90,7 +90,9 @@ it('a start is refused while a reapply of two accounts is interrupted between th
   await load(database, 'delete from erased_person')
   await database.session(async (session) => {
     await session.query(lockSending, [second.accountId])
-    expect((await erasures('reapply')).stderr).toMatch(/account \d+ is in use by another process/)
+    expect((await erasures('reapply')).stderr).toMatch(
+      /^oa-audience: account \d+ is in use by another process .* run the command again\.\n$/m,
+    )
   })
   expect([await membersOf(first), await membersOf(second)]).toEqual([2, 20])
   const tail = (session: Parameters<typeof findNewestUnknown>[0]) =>

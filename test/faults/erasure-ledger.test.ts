@@ -7,8 +7,6 @@ import { afterAll, expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
 import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/ledger-files.ts'
 import { reapplyErasures } from '../../src/audience/reapply-erasures.ts'
-import { unnamed } from '../../src/postgres/statement.ts'
-import { runCommand } from '../support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
 import {
@@ -37,9 +35,6 @@ afterAll(() => {
   if (hasDisk) spawnSync('umount', ['-l', disk])
   rmSync(disk, { recursive: true, force: true })
 })
-
-/** The session keeps it, as a frozen sender does. */
-const lockSending = unnamed('select pg_advisory_lock(7302, account_lock($1))')
 
 async function recordedMembers(directory: string): Promise<Set<string>> {
   const ids = new Set<string>()
@@ -136,36 +131,6 @@ it('erasures reapply continues after it was killed', async () => {
   expect(await load(database, 'select count(*)::int from erased_member where id % 2 = 0')).toEqual([
     { count: 15_000 },
   ])
-})
-
-it('erasures reapply names an account that another process has locked, and erases nobody', async () => {
-  const directory = temporaryDirectory()
-  const { database, env } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  await load(
-    database,
-    `insert into erased_person (channel_oa_id, person_hash, erased_at) values ($1, sha256('Uanna'), now())`,
-    [tenant.accountId],
-  )
-  const ledger = new ErasureLedger(directory)
-  await ledger.recordAll(database)
-  await ledger.close()
-  await load(database, 'truncate erased_person')
-  await database.session(async (session) => {
-    await session.query(lockSending, [tenant.accountId])
-    const { status, stderr } = await runCommand(['erasures', 'reapply'], {
-      ...env,
-      ERASURE_LEDGER: directory,
-    })
-    expect([status, stderr]).toEqual([
-      1,
-      expect.stringMatching(
-        /^oa-audience: account \d+ is in use by another process .* run the command again\.\n$/m,
-      ),
-    ])
-  })
-  expect(await load(database, 'select from erased_person')).toEqual([])
-  expect(await reapplyErasures(database, directory, new LedgerDamage())).toMatchObject({ erasures: 1 })
 })
 
 it.runIf(hasDisk)(

@@ -175,28 +175,6 @@ describe('after a restore', () => {
   })
 })
 
-it('erases a person again whose data was dumped before the erasure and restored into a new database', async () => {
-  const { service, database, tenant, directory } = await setUp()
-  await service.deliver(tenant, [
-    lineEvent('follow', 'Uanna', PAST),
-    textMessage('Ubert', 'words of Ubert', PAST),
-  ])
-  const target = await createTestDatabase()
-  // As pg_dump does: rows with their ids and keys, into another schema of the same version.
-  for (const table of ['organization', 'official_account', 'audience_member', 'event']) {
-    const [dump] = await load<{ rows: string }>(database, `select jsonb_agg(t)::text as rows from ${table} t`)
-    const insert = `insert into ${table} select * from jsonb_populate_recordset(null::${table}, $1::jsonb)`
-    await load(target.database, insert, [dump?.rows])
-  }
-  for (const userId of ['Uanna', 'Ubert']) await erase(service, tenant, userId)
-  expect(await erasures('reapply', target.env, directory)).toMatchObject({
-    erasures: 2,
-    people: 2,
-    members: 2,
-  })
-  expect(await readEverything(target.database)).not.toMatch(/Uanna|Ubert/)
-})
-
 it('the service starts while an account is being removed, whose erasures are deleted before the account', async () => {
   const { service, tenant, database, directory, env } = await setUp()
   await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST)])

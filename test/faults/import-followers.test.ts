@@ -171,14 +171,6 @@ it.each([
   expect(stderr).toContain(message)
 })
 
-it('accounts verify prints what the platform says about a refusal', async () => {
-  const id = await verifiableAccount({ path: '/', active: true })
-  platform.misbehave((_, response) => response.writeHead(410).end('{"message":"This API was removed"}'))
-  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
-  expect(stdout).toContain('does not describe the account (status 410): This API was removed')
-  expect(status).toBe(1)
-})
-
 it('accounts verify reports a platform that does not respond', async () => {
   const id = await verifiableAccount({ path: '/', active: true })
   platform.misbehave((_, response) => response.writeHead(500).end())

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { addChannel, addNotification } from '../support/notifications.ts'
-import { eventually, spawnService } from '../support/process.ts'
+import { spawnService } from '../support/process.ts'
 
 it('repeats one message per channel, with the same id, and loses none, if a process is killed before it has stored the response', async () => {
   const { database, connection } = await createTestDatabase()
@@ -17,19 +17,13 @@ it('repeats one message per channel, with the same id, and loses none, if a proc
   // The receiver has a message, and its response does not arrive before the process ends.
   receiver.answer = { status: null }
   const killed = await spawnService(env)
-  await eventually(
-    async () => receiver.received.length,
-    (count) => count === 1,
-  )
+  await expect.poll(() => receiver.received.length).toBe(1)
   killed.child.kill('SIGKILL')
   await killed.exited
   receiver.answer = { status: 200 }
   await spawnService(env)
   await database.query('update notification set leased_until = now() where sent_at is null')
-  await eventually(
-    () => database.query('select from notification where sent_at is null'),
-    (waiting) => waiting.length === 0,
-  )
+  await expect.poll(() => database.query('select from notification where sent_at is null')).toHaveLength(0)
   const received = receiver.received.map(({ headers }) => String(headers['webhook-id']).split('_')[1])
   // One message of a channel is in flight at a time, so one was repeated, with the same id.
   expect(received.toSorted()).toEqual([received[0], ...ids].toSorted())

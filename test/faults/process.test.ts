@@ -1,21 +1,13 @@
 /** The service as a process on an external PostgreSQL: start, outages, signals, metrics. */
-import { type AddressInfo, createServer } from 'node:net'
-import { describe, expect, inject, it, onTestFinished } from 'vitest'
+import { expect, inject, it, onTestFinished } from 'vitest'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
-import { becomesWell, eventually, runProgramAsync, spawnService } from '../support/process.ts'
+import { holdTransaction, waitForBlocked } from '../support/locks.ts'
+import { becomesWell, eventually, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
-
-async function createDatabase(
-  template?: string,
-): Promise<{ database: TextDatabase; connection: Connection }> {
-  const created = await createTestDatabase(template)
-  return created
-}
 
 /** A proxy before a database of the test PostgreSQL, and the address of the database behind it. */
 async function proxyTo({ user, database }: Connection): Promise<{ proxy: TcpProxy; url: string }> {
@@ -34,7 +26,7 @@ function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number
 }
 
 it('answers 503 or 500 before its database responds and during outages, migrates, and answers 200 otherwise', async () => {
-  const { database, connection } = await createDatabase('template0')
+  const { database, connection } = await createTestDatabase('template0')
   const { proxy, url } = await proxyTo(connection)
   const service = await spawnService({ DATABASE_URL: url })
   expect(await statusOf(service.url, '/api')).toBe(200)
@@ -67,48 +59,19 @@ it('answers 503 or 500 before its database responds and during outages, migrates
   expect(service.output()).not.toMatch(/unhandled|uncaught/i)
 })
 
-/** Locks the row of a member, so that deliveries about that person wait in the database. */
-async function lockMember(database: TextDatabase, userId: string): Promise<{ release: () => Promise<void> }> {
-  let unlock = () => {}
-  const unlocked = new Promise<void>((resolve) => {
-    unlock = resolve
-  })
-  let isLocked = () => {}
-  const locked = new Promise<void>((resolve) => {
-    isLocked = resolve
-  })
-  const transaction = database.transaction(async (session) => {
-    await session.query('select from audience_member where user_id = $1 for update', [userId])
-    isLocked()
-    await unlocked
-  })
-  await locked
-  return {
-    release: () => {
-      unlock()
-      return transaction
-    },
-  }
-}
-
-const lockWaits = (database: TextDatabase) =>
-  expect
-    .poll(() =>
-      database.query(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      ),
-    )
-    .not.toHaveLength(0)
-
 it('after SIGTERM answers health with 503, then the accepted requests, and exits with 0', async () => {
-  const { database, connection } = await createDatabase()
+  const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({ DATABASE_URL: urlOf(connection) })
   await becomesWell(service.url)
   await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
-  const { release } = await lockMember(database, 'U1')
+  const release = await holdTransaction(
+    database,
+    'select from audience_member where user_id = $1 for update',
+    ['U1'],
+  )
   const accepted = deliver(service.url, tenant, [lineEvent('follow', 'U1')])
-  await lockWaits(database)
+  await waitForBlocked(database, 1)
   // A terminal signals both npm and the service, and npm passes its signal on.
   service.child.kill('SIGTERM')
   service.child.kill('SIGTERM')
@@ -119,7 +82,7 @@ it('after SIGTERM answers health with 503, then the accepted requests, and exits
 })
 
 it('counts, finishes an erasure that another instance left pending, marks changes and compares clocks', async () => {
-  const { database, connection } = await createDatabase()
+  const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   await database.query(
     `with added as (
@@ -167,27 +130,6 @@ it('counts, finishes an erasure that another instance left pending, marks change
   }
   expect(metrics).not.toContain('unguessable')
   expect(await statusOf(service.url, '/metrics')).toBe(404)
-})
-
-describe('on a port that is already in use', () => {
-  async function occupyPort(): Promise<number> {
-    const server = createServer()
-    onTestFinished(() => void server.close())
-    return new Promise((resolve) =>
-      server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
-    )
-  }
-
-  it('the service exits with 1, names the port, and has begun no background work', async () => {
-    const port = await occupyPort()
-    const env = { DATABASE_URL: urlOf((await createDatabase()).connection), PORT: String(port) }
-    const { status, stdout, stderr } = await runProgramAsync(['serve'], env)
-    expect(status).toBe(1)
-    expect(stderr).toBe(
-      `oa-audience: PORT ${port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,
-    )
-    expect(stdout).not.toContain('maintenance')
-  })
 })
 
 it('starts without a database if DATABASE_URL is none', async () => {

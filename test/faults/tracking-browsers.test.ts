@@ -116,21 +116,6 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
     await expect.poll(beacons).toSatisfy(([beacon]) => beacon === 'POST /api/tracking/beacon/v1/batch 200')
   })
 
-  it("discards the counters of Segment's library about itself", async () => {
-    const tenant = await addTenant(database)
-    const listed = libraries.find(({ library }) => library === '@segment/analytics-next') as ListedLibrary
-    // By default it sends them every 30 s.
-    const setting = settingFor(listed, service).replace(
-      'cdnSettings: {',
-      'cdnSettings: { metrics: { flushTimer: 50 },',
-    )
-    const { page, call } = await open(listed, tenant, setting)
-    const counters = page.waitForResponse((response) => response.url().endsWith('/v1/m'))
-    await call('track', 'U1')
-    expect((await counters).status()).toBe(200)
-    expect((await trackedEvents(database, tenant, 1)).map(({ kind }) => kind)).toEqual(['track'])
-  })
-
   it('may send beacons without a library, of text and of JSON', async () => {
     const tenant = await addTenant(database)
     const userId = randomUserId()

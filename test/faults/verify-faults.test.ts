@@ -56,12 +56,15 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(3)
   })
 
-  it('that limits the rate without Retry-After is called again once, after a second', async () => {
+  it.each<[string, Record<string, string>]>([
+    ['without Retry-After', {}],
+    ['and asks for a pause of one second', { 'retry-after': '1' }],
+  ])('that limits the rate %s is called again once, after a second', async (_, headers) => {
     const tenant = await addVerifiable()
     const calledAtMs: number[] = []
-    platform.misbehave((_, response) => {
+    platform.misbehave((_request, response) => {
       calledAtMs.push(performance.now())
-      response.writeHead(429).end('{}')
+      response.writeHead(429, headers).end('{}')
     })
     expect((await verify(tenant)).status).toBe(503)
     const [first = 0, second = 0] = calledAtMs
@@ -80,13 +83,6 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
     expect(callsTo('GET /v2/bot/followers/ids')).toHaveLength(1)
     expect(callsTo('GET /v2/bot/channel/webhook/endpoint')).toHaveLength(1)
-  })
-
-  it('that asks for a pause of one second is called again once', async () => {
-    const tenant = await addVerifiable()
-    platform.misbehave((_, response) => response.writeHead(429, { 'retry-after': '1' }).end('{}'))
-    expect((await verify(tenant)).status).toBe(503)
-    expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
   })
 
   it('is asked in JSON to test the webhook URL that it returned', async () => {

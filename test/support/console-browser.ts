@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
-import { expect, onTestFinished } from 'vitest'
+import { beforeAll, expect, onTestFinished } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { launchChromium } from './chromium.ts'
 import { type ConsoleOptions, type Operator, signedIn, startConsole } from './console.ts'
@@ -43,6 +43,20 @@ export async function openConsole<Loaded>(
     await database.close()
   }
   return { browser, url, database, loaded, close }
+}
+
+/** Opens the console before the tests of a `describe` and closes it after them. Its fields exist when the tests run. */
+export function setUpConsole<Loaded>(
+  load: (database: TextDatabase) => Promise<Loaded>,
+  options: ConsoleOptions = {},
+): OpenConsole<Loaded> & { visit: (visit?: ConsoleVisit) => Promise<Page> } {
+  const visit = (visit?: ConsoleVisit) => visitConsole(opened.browser, opened.url, visit)
+  const opened = { visit } as ReturnType<typeof setUpConsole<Loaded>>
+  beforeAll(async () => {
+    Object.assign(opened, await openConsole(load, options))
+    return opened.close
+  })
+  return opened
 }
 
 export interface ConsoleVisit extends BrowserContextOptions {
@@ -173,6 +187,12 @@ export async function violationsOf(page: Page, rules?: string[]): Promise<string
       .slice(0, 3)
       .map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} – ${failureSummary?.slice(0, 300)}`),
   )
+}
+
+/** The page has no fault for assistive technology, and fits the window. @param where names the page in a failure */
+export async function expectSound(page: Page, where: string): Promise<void> {
+  expect([where, await violationsOf(page)]).toEqual([where, []])
+  expect([where, await overflowOf(page)]).toEqual([where, 0])
 }
 
 /** Pixels by which the page is wider than the window. */

@@ -1,12 +1,12 @@
 /** A receiver of outgoing webhooks, and a service that sends to it. */
-import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingHttpHeaders } from 'node:http'
 import { onTestFinished } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
+import { serveForTest } from './http-server.ts'
+import { insertRow } from './load.ts'
 import { eventually } from './process.ts'
 import { type Service, startApp } from './service.ts'
 
@@ -25,7 +25,7 @@ export interface Receiver {
 
 export async function startReceiver(): Promise<Receiver> {
   const receiver: Receiver = { url: '', received: [], answer: { status: 200 } }
-  const server = createServer((request, response) => {
+  const url = await serveForTest((request, response) => {
     let body = ''
     request.on('data', (chunk) => {
       body += chunk
@@ -37,13 +37,8 @@ export async function startReceiver(): Promise<Receiver> {
       if (until !== undefined) await until
       if (status !== null) response.writeHead(status, headers).end(text)
     })
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  atEnd(() => {
-    server.close()
-    server.closeAllConnections()
   })
-  receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/webhook`
+  receiver.url = `${url}/webhook`
   return receiver
 }
 
@@ -76,19 +71,9 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
     env,
     service,
     tenant,
-    addEndpoint: async (url, columns = {}) => {
-      const all: Record<string, unknown> = {
-        channel_oa_id: tenant.accountId,
-        url,
-        allow_private_network: true,
-        ...columns,
-      }
-      const names = Object.keys(all)
-      const [row] = await database.query<{ id: bigint }>(
-        `insert into endpoint (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
-        Object.values(all),
-      )
-      return row?.id as bigint
+    addEndpoint: (url, columns = {}) => {
+      const account = { channel_oa_id: tenant.accountId, allow_private_network: true }
+      return insertRow(database, 'endpoint', { ...account, url, ...columns })
     },
     makeDue: () => database.query(`update endpoint_delivery set due_at = now() where leased_until <= now()`),
     becomesQuiet: () =>

@@ -1,7 +1,7 @@
 /** Rows that a test starts with, as another program would load them. */
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { type Row, unnamed } from '../../src/postgres/statement.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
 
 /** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
@@ -41,6 +41,20 @@ export async function tenantWithMembers(
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, count, columns)
   return tenant
+}
+
+/** Inserts one row. Returns its id. */
+export async function insertRow(
+  database: TextQueryable,
+  table: string,
+  columns: Record<string, unknown>,
+): Promise<bigint> {
+  const names = Object.keys(columns)
+  const [row] = await database.query<{ id: bigint }>(
+    `insert into ${table} (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
+    Object.values(columns),
+  )
+  return row?.id as bigint
 }
 
 /** Every row of every table as text: the content that a stolen database reveals. */

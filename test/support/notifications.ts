@@ -8,7 +8,8 @@ import {
   type SenderParts,
 } from '../../src/operator/notifications/send.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
-import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { insertRow } from './load.ts'
 
 export const SILENT_LOG = { info: () => undefined, warn: () => undefined, error: () => undefined } as never
 
@@ -26,21 +27,8 @@ export function startOutbox(database: Transactions, sender = newSender()) {
   return stop
 }
 
-async function insert(
-  database: TextQueryable,
-  table: string,
-  columns: Record<string, unknown>,
-): Promise<bigint> {
-  const names = Object.keys(columns)
-  const [row] = await database.query<{ id: bigint }>(
-    `insert into ${table} (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
-    Object.values(columns),
-  )
-  return row?.id as bigint
-}
-
 export const addChannel = (database: TextDatabase, columns: Record<string, unknown>): Promise<bigint> =>
-  insert(database, 'notification_channel', { format: 'slack', allow_private_network: true, ...columns })
+  insertRow(database, 'notification_channel', { format: 'slack', allow_private_network: true, ...columns })
 
 export interface StoredAccount {
   id: bigint
@@ -66,7 +54,7 @@ export async function addNotification(
     ...columns,
   }
   return database.transaction(async (transaction) => {
-    const id = await insert(transaction, 'notification', all)
+    const id = await insertRow(transaction, 'notification', all)
     for (const { id: account, before = 'ok', after = 'broken', problem = SUSPENDED, since } of accounts) {
       await transaction.query(
         `insert into notification_account values ($1, $2, $3, $4, $5, coalesce($6, now()))`,

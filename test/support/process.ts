@@ -73,6 +73,13 @@ export function spawnService(
   })
 }
 
+/** Starts the service and waits until it is healthy. */
+export async function startHealthy(...parameters: Parameters<typeof spawnService>): Promise<ServiceProcess> {
+  const service = await spawnService(...parameters)
+  await becomesWell(service.url)
+  return service
+}
+
 /** Runs a command of the command line and waits for its end. */
 export function runProgram(
   args: string[],

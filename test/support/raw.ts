@@ -15,7 +15,7 @@ export async function openSocket(url: string, text: string): Promise<Socket> {
 }
 
 /** Sends bytes to the service and returns everything that it answers until it closes the connection. */
-export function sendRaw(service: Service, request: string): Promise<string> {
+export function sendRaw(service: Pick<Service, 'url'>, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () =>
       socket.write(request, 'latin1'),

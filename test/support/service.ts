@@ -9,7 +9,7 @@ import { signChat } from '../../src/intake/mbox/mbox-source.ts'
 import { SOURCES } from '../../src/intake/sources.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { type Database, NoDatabase } from '../../src/postgres/database.ts'
-import { lineBody } from '../../tools/simulator/events.ts'
+import { lineBody, lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 
@@ -36,6 +36,12 @@ export function signedDelivery(
   const body = lineBody(tenant.botUserId, events)
   const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
   return { path: `/api/line/${tenant.accountId}`, init: { method: 'POST', headers, body } }
+}
+
+/** Sends it to the instance at this address. */
+export function sendDelivery(url: string, ...delivery: Parameters<typeof signedDelivery>): Promise<Response> {
+  const { path, init } = signedDelivery(...delivery)
+  return fetch(url + path, init)
 }
 
 export class Service {
@@ -111,6 +117,13 @@ export class Service {
 
   erase(tenant: Tenant, id: unknown, headers: Record<string, string> = {}): Promise<Answer> {
     return this.call('DELETE', `/api/audience/${id}`, { headers: { ...tenant.headers, ...headers } })
+  }
+
+  /** A person who has followed. @param fields of the event */
+  async addFollower(tenant: Tenant, fields: Record<string, unknown> = {}): Promise<Member> {
+    const userId = randomUserId()
+    await this.deliver(tenant, [lineEvent('follow', userId, fields)])
+    return (await this.member(tenant, userId)) as Member
   }
 
   /** Erases the member with this user id. */

@@ -151,7 +151,7 @@ describe('a message', () => {
     `)
   })
 
-  it('about LINE, a week, or a test says so', () => {
+  it('about LINE or a test says so', () => {
     const facts = { since: '2026-11-23T02:18:00.000Z', accounts: 200 }
     expect(
       text({ kind: 'platform_down', reason: null, facts: { ...facts, cause: 'service' } }),
@@ -238,42 +238,15 @@ describe('the body of a webhook', () => {
 
   it('has the fields of the first account, and up to 100 accounts', () => {
     const { type, timestamp, data } = body({ accounts: many(100), accountCount: 130 })
-    expect({
-      type,
-      timestamp,
-      data: { ...data, accounts: data.accounts.slice(0, 1) },
-    }).toMatchInlineSnapshot(`
-      {
-        "data": {
-          "accountId": "1",
-          "accounts": [
-            {
-              "accountId": "1",
-              "after": "broken",
-              "before": "ok",
-              "fix": "Ask LINE for the reason in LINE Official Account Manager.",
-              "link": "https://console.example/accounts/1",
-              "message": "LINE has suspended the account.",
-              "name": "Cafe 1",
-              "organizationId": "1",
-              "reason": "suspended",
-            },
-          ],
-          "after": "broken",
-          "before": "ok",
-          "cause": null,
-          "count": 130,
-          "fix": "Ask LINE for the reason in LINE Official Account Manager.",
-          "link": "https://console.example/accounts/1",
-          "message": "LINE has suspended the account.",
-          "name": "Cafe 1",
-          "organizationId": "1",
-          "reason": "suspended",
-        },
-        "timestamp": "2026-11-23T02:59:15.000Z",
-        "type": "account.status",
-      }
-    `)
+    const first = {
+      ...{ accountId: '1', name: 'Cafe 1', organizationId: '1', reason: 'suspended' },
+      ...{ before: 'ok', after: 'broken', message: 'LINE has suspended the account.' },
+      fix: 'Ask LINE for the reason in LINE Official Account Manager.',
+      link: 'https://console.example/accounts/1',
+    }
+    expect([type, timestamp]).toEqual(['account.status', '2026-11-23T02:59:15.000Z'])
+    expect(data).toEqual({ ...first, cause: null, count: 130, accounts: expect.any(Array) })
+    expect(data.accounts[0]).toEqual(first)
     expect(data.accounts).toHaveLength(100)
   })
 
@@ -282,7 +255,7 @@ describe('the body of a webhook', () => {
     expect(body({ kind: 'reminder', accounts: many(1) }).data.reminder).toBe(true)
   })
 
-  it('has other types for LINE, a week and a test', () => {
+  it('has other types for LINE and a test', () => {
     const facts = { since: '2026-11-23T02:18:00.000Z' }
     expect(body({ kind: 'platform_down', facts })).toMatchInlineSnapshot(`
       {
