@@ -8,9 +8,7 @@ import type { Queryable } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import { lastEventId, prepareTail, readTail, type TailEvent } from '../events.ts'
 import { toJson } from '../format.ts'
-import { refuseBusy, sharesOf } from './operator-shares.ts'
-import type { ConsoleParts } from './parts.ts'
-import { Id, ShortText } from './parts.ts'
+import { type ConsoleParts, Id, refuseBusy, ShortText, sharesOf } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
 const ALL_STREAMS = { key: 'all', max: 20, refusal: refuseBusy }
