@@ -10,7 +10,6 @@ import { AppError, NotVisible } from '../errors.ts'
 import { recordActivity } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
 import { toJson } from '../operator/format.ts'
-import type { Finding } from '../operator/system-health.ts'
 import type { Database } from '../postgres/database.ts'
 import {
   DatabaseBusy,
@@ -20,9 +19,8 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { statement } from '../postgres/statement.ts'
-import { absent, type Tool, type ToolContext, type ToolResult } from './tool.ts'
+import { absent, type Tool, type ToolContext, type ToolResult, visible } from './tool.ts'
 import { TOOLS } from './tools.ts'
-import { visible } from './untrusted.ts'
 
 /** Bytes of one result as JSON: some 20,000 tokens of a model's context. */
 export const RESULT_MAX_BYTES = 64 * 1024
@@ -31,12 +29,9 @@ const RESERVED_BYTES = 256
 /** Calls that run or wait. A client sends a few at a time. */
 const CALLS_MAX = 32
 
-export interface CallerParts {
+export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'examineSystem'> {
   database: Database
   actor: Actor
-  showPersonalData: boolean
-  examineSystem: () => Promise<Finding[]>
-  now?: () => number
   /** receives errors that the assistant does not see */
   logError: (text: string) => void
 }
@@ -91,21 +86,14 @@ export class Caller {
 
   async #run(called: Tool, input: unknown): Promise<CallOutcome> {
     const { organizationIds } = this.#parts.actor
-    const { showPersonalData, examineSystem, now = Date.now } = this.#parts
+    const { showPersonalData, examineSystem } = this.#parts
     try {
       const result = await this.#parts.database.session(async (database) => {
         await database.query(refuseChanges, [STATEMENT_MAX_MS])
-        const context: ToolContext = {
-          database,
-          organizationIds,
-          showPersonalData,
-          examineSystem,
-          now: now(),
-        }
-        return called.call(context, input)
+        return called.call({ database, organizationIds, showPersonalData, examineSystem }, input)
       })
       const shown = bounded(result)
-      await this.#record(called.name, input, 'answered', result.subject)
+      await this.#record(called.name, input, 'answered', result)
       return { isError: false, ...shown }
     } catch (error) {
       if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
@@ -130,15 +118,15 @@ export class Caller {
     tool: string,
     input: unknown,
     outcome: 'answered' | 'refused' | 'failed',
-    subject?: ToolResult['subject'],
+    { account, object }: Pick<ToolResult, 'account' | 'object'> = {},
   ): Promise<void> {
     const { actor, database, showPersonalData } = this.#parts
     const [only = null, ...others] = actor.organizationIds ?? []
     return recordActivity(database, actor, {
       action: outcome === 'answered' ? 'assistant.called' : 'assistant.refused',
-      object: subject?.object ?? { kind: 'assistant', id: null },
-      organizationId: subject?.organizationId ?? (others.length === 0 ? only : null),
-      accountId: subject?.accountId ?? null,
+      object: object ?? (account ? { kind: 'account', id: account.id } : { kind: 'assistant', id: null }),
+      organizationId: account?.organizationId ?? (others.length === 0 ? only : null),
+      accountId: account?.id ?? null,
       changes: { tool, outcome, arguments: recordable(input), showPersonalData },
     })
   }

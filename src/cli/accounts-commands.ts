@@ -9,7 +9,6 @@ import { LineApi } from '../line-api/client.ts'
 import { ACCOUNTS } from '../operations/accounts.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
 import { addAccount, updateAccount, verifyAccount } from '../operator/accounts/manage-accounts.ts'
-import { findAccountContents } from '../operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import type { RemovalTally } from '../operator/jobs/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
@@ -26,10 +25,9 @@ import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
 import { finishJob } from './follow-job.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
-import { performHere } from './operation-commands.ts'
+import { io, print, printJson, printMany, printOne } from './io.ts'
+import { addRemoveCommand, performHere } from './operation-commands.ts'
 import { readSecrets } from './questions.ts'
-import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
 function platform() {
   const { lineApiUrl, publicUrl } = readConfig(io.env)
@@ -41,17 +39,22 @@ export function accountsCommand(program: Command): void {
   addCommand(group)
   updateCommand(group)
   applyCommand(group)
-  addListCommand(group, 'list all official accounts without their secrets', listAccounts)
+  withJson(group.command('list'))
+    .description('list all official accounts without their secrets')
+    .action(async ({ json }: { json?: boolean }) => printMany(await onDatabase(listAccounts), json === true))
   showCommand(group)
   verifyCommand(group)
   importFollowersCommand(group)
-  addRemoveCommand(group, {
-    noun: 'account',
-    description:
-      'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
-    preview: contentsOf,
-    remove,
-  })
+  addRemoveCommand(
+    group,
+    'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
+    [ACCOUNTS.contents, ACCOUNTS.remove],
+    // An interrupted run has deleted some already.
+    ({ tally }) => {
+      const { event = 0, tracking_event = 0 } = tally as RemovalTally
+      return { storedEvents: event + tracking_event }
+    },
+  )
 }
 
 function addCommand(group: Command): void {
@@ -110,19 +113,6 @@ function showCommand(group: Command): void {
       const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
       printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
     })
-}
-
-const contentsOf = (database: Database, id: bigint) =>
-  database.session((session) => findAccountContents(session, ALL_ORGANIZATIONS, id))
-
-/** Counts what an interrupted run has left. */
-async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const contents = await contentsOf(database, id)
-  if (contents === null) return null
-  const { job } = await performHere(database, ACCOUNTS.remove, { id, input: { name: contents.name } })
-  const { tally } = await finishJob(database, job as bigint, 'rows')
-  const { event = 0, tracking_event = 0 } = tally as RemovalTally
-  return { ...contents, storedEvents: event + tracking_event }
 }
 
 export function verifyCommand(group: Command): void {

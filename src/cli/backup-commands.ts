@@ -1,17 +1,20 @@
-/** `oa-audience backup` and `oa-audience restore`. */
+/** `oa-audience backup`, `restore`, and `erasures`, which erases again after a restore. */
 import { constants, setPriority } from 'node:os'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { requireLedger } from '../audience/ledger-files.ts'
+import type { Reapplied } from '../audience/reapply-erasures.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
+import { commandActor } from '../operator/actor.ts'
 import { backUpServer } from '../operator/backups/base-backup.ts'
 import { backUpByDump, restoreDump } from '../operator/backups/dump.ts'
 import { bytesOf, type Manifest, readManifest, verifyFiles } from '../operator/backups/manifest.ts'
 import { type Restored, requireLaterClock } from '../operator/backups/record-restore.ts'
 import { requireRestorable, restoreServer } from '../operator/backups/restore-server.ts'
+import { readLedgerStatus, reapplyLedger } from '../operator/erasures.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
-import { parsePath, withJson } from './input.ts'
+import { onDatabase, parsePath, withJson } from './input.ts'
 import { io, print, printError, printJson, printOne } from './io.ts'
 import { Progress } from './progress.ts'
 
@@ -168,3 +171,42 @@ class ByteProgress {
 }
 
 const secondsSince = (startedMs: number) => Number(((performance.now() - startedMs) / 1000).toFixed(1))
+
+export function erasuresCommand(program: Command): void {
+  const group = program
+    .command('erasures')
+    .description('compare the erasure ledger with the database, and erase again after a restore')
+
+  withJson(group.command('status'))
+    .description('count the erasures of the ledger and the database, and those that one of them lacks')
+    .action(async ({ json }: { json?: boolean }) => {
+      const directory = await ledgerDirectory()
+      printOne(await onDatabase((database) => readLedgerStatus(database, directory)), json === true)
+    })
+
+  withJson(group.command('reapply'))
+    .description('repeat the erasures that a restored database lacks; can be interrupted and repeated')
+    .action(async ({ json }: { json?: boolean }) => {
+      const directory = await ledgerDirectory()
+      printOne({ ...(await reapplyWithProgress(directory)) }, json === true)
+    })
+}
+
+async function reapplyWithProgress(directory: string): Promise<Reapplied> {
+  const progress = new Progress('lines compared', null)
+  const show = ({ lines, erasures }: Reapplied) =>
+    progress.show(lines, `, ${erasures.toLocaleString('en')} erased again`)
+  try {
+    return await onDatabase((database) => reapplyLedger(database, commandActor(), directory, show))
+  } finally {
+    progress.end()
+  }
+}
+
+async function ledgerDirectory(): Promise<string> {
+  const { erasureLedger } = readConfig(io.env)
+  if (erasureLedger === null)
+    throw new FatalError('ERASURE_LEDGER is not set. Set it to the same directory as for the service.')
+  await requireLedger(erasureLedger)
+  return erasureLedger
+}

@@ -9,9 +9,8 @@ import { type DeliverySummary, listDeliveries } from '../operator/endpoints/endp
 import { finishJob } from './follow-job.ts'
 import { between, onDatabase } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
-import { addOperation, addOperations, performHere } from './operation-commands.ts'
+import { addOperation, addOperations, addRotateCommand, performHere } from './operation-commands.ts'
 import { replayCommand, resendCommand } from './replay-commands.ts'
-import { addChangeCommand, addRotateCommand } from './shared-commands.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -21,15 +20,14 @@ export function endpointsCommand(program: Command): void {
     .command('endpoints')
     .description('manage outgoing webhooks: the tools that receive the events of an account')
   addOperations(group, Object.values(ENDPOINTS))
-  addChangeCommand(
-    group,
-    'endpoint',
-    ['remove', 'removed'],
-    'remove an endpoint and everything it has not received yet',
-    async (database, id) => {
-      while (!(await performHere(database, ENDPOINTS.remove, { id })).result?.isLast);
-    },
-  )
+  addOperation(group, ENDPOINTS.remove)
+    .description('remove an endpoint and everything it has not received yet')
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      await onDatabase(async (database) => {
+        while (!(await performHere(database, ENDPOINTS.remove, { id })).result?.isLast);
+      })
+      printOne({ id, status: 'removed' }, json === true)
+    })
   addRotateCommand(group, ENDPOINTS, {
     ...{ description: 'print a new secret; the previous one signs, too, until --finish' },
     ...{

@@ -14,7 +14,7 @@ import {
 import { EXPORT_SOURCES } from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type EventExportOptions, exportEvents } from './export-events-command.ts'
-import { between, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
+import { between, collectIds, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
 import { addOperation, performHere } from './operation-commands.ts'
 
@@ -106,10 +106,6 @@ function exportCommand(group: Command): void {
       if (options.output !== undefined) printOne(result, json === true)
       else printError(`oa-audience: ${events} events before ${to}, the last at position ${position ?? '-'}.`)
     })
-}
-
-function collectIds(text: string, before: bigint[] | undefined): bigint[] {
-  return [...(before ?? []), parseId(text)]
 }
 
 async function retry(database: Database, ids: bigint[] | null): Promise<RetryOutcome[]> {

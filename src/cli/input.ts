@@ -35,6 +35,9 @@ export function parseId(text: string): bigint {
   return id
 }
 
+/** For an option or an argument that is given several times. */
+export const collectIds = (text: string, before: bigint[] = []): bigint[] => [...before, parseId(text)]
+
 export function between(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = Number(text)

@@ -7,7 +7,7 @@ import { listOrganizations } from '../operator/accounts/organizations.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import { examineSystem } from '../operator/system-health.ts'
 import type { Database } from '../postgres/database.ts'
-import { notFound, onDatabase, parseId } from './input.ts'
+import { collectIds, notFound, onDatabase } from './input.ts'
 import { io, printError } from './io.ts'
 
 /** Bytes of one message. Arguments have at most a few hundred characters. */
@@ -31,10 +31,6 @@ export function mcpCommand(program: Command): void {
     )
     .option('--show-personal-data', 'do not mask names, tags and other text about people')
     .action((options: McpOptions) => onDatabase((database) => serveAssistant(database, options)))
-}
-
-function collectIds(text: string, before: bigint[] | undefined): bigint[] {
-  return [...(before ?? []), parseId(text)]
 }
 
 /** Ends when the client closes the input, or with a signal. */

@@ -6,7 +6,9 @@ import { FatalError } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
 import { commandActor } from '../operator/actor.ts'
+import type { JobSummary } from '../operator/jobs/job.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Transactions } from '../postgres/statement.ts'
 import { finishJob } from './follow-job.ts'
 import { onDatabase, parseId, withJson } from './input.ts'
 import { io, type Printable, printJson, printMany, printOne } from './io.ts'
@@ -35,7 +37,7 @@ export function addOperation(group: Command, { name, noun, hasTarget, help }: Op
 
 /** Runs an operation as the person at the terminal. */
 export function performHere<R>(
-  database: Database,
+  database: Transactions,
   operation: Operation<R>,
   call: { id?: bigint | null; input?: object; page?: { after: bigint | null; limit: number } } = {},
   services: Partial<Services> = {},
@@ -81,6 +83,57 @@ async function readAll(database: Database, operation: Operation, call: { id: big
     if (operation.isWhole || read.length < PAGE_SIZE) return rows
     after = read.at(-1)?.id ?? null
   }
+}
+
+/**
+ * `remove`: prints what it would delete, and deletes it only with --yes.
+ * @param deleted what a job has deleted beside `contents`
+ */
+export function addRemoveCommand<Contents extends object>(
+  group: Command,
+  description: string,
+  [contents, remove]: [Operation<Contents>, Operation<Contents | undefined>],
+  deleted: (job: JobSummary) => object = () => ({}),
+): void {
+  addOperation(group, remove)
+    .description(description)
+    .option('--yes', 'remove it; without this option, the command only says what it would delete')
+    .action(async (id: bigint, { yes = false, json = false }: { yes?: boolean; json?: boolean }) => {
+      const shown = await onDatabase(async (database) => {
+        // Counting may take longer than a request may, and a read opens no transaction.
+        const { result: found } = await database.session((session) =>
+          performHere(session as Transactions, contents, { id }),
+        )
+        if (!yes) return found
+        const input = 'name' in remove.input ? { name: (found as { name?: string }).name } : {}
+        const { result, job } = await performHere(database, remove, { id, input })
+        return job ? { ...found, ...deleted(await finishJob(database, job, 'rows')) } : result
+      })
+      printOne({ id, ...shown, removed: yes }, json)
+      const command = `oa-audience ${remove.noun.plural} remove ${id} --yes`
+      if (!yes)
+        throw new FatalError(`nothing was removed. Run "${command}" to delete all of this permanently.`)
+    })
+}
+
+type Rotation = Record<'rotate' | 'finishRotation' | 'discardRotation', Operation<object | undefined>>
+
+/** `rotate`, with --finish and --discard, which end a rotation. */
+export function addRotateCommand(
+  group: Command,
+  { rotate, finishRotation, discardRotation }: Rotation,
+  help: Record<'description' | 'finish' | 'discard', string>,
+): void {
+  addOperation(group, rotate)
+    .description(help.description)
+    .addOption(new Option('--finish', help.finish).conflicts('discard'))
+    .option('--discard', help.discard)
+    .action(async (id: bigint, { finish, discard, json }: Record<string, boolean | undefined>) => {
+      const operation = finish ? finishRotation : discard ? discardRotation : rotate
+      const { result } = await onDatabase((database) => performHere(database, operation, { id }))
+      const status = { status: finish ? 'finished' : 'discarded' }
+      printOne({ id, ...(result ?? status) }, json === true)
+    })
 }
 
 // Options.

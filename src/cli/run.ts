@@ -2,9 +2,12 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig, removeSecretsKeys } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
+import { UnreadableSecret } from '../config/secret-keys.ts'
+import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '../errors.ts'
+import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
-import { explain } from './explain.ts'
-import { withJson } from './input.ts'
+import { systemReason } from '../system-reason.ts'
+import { notFound, withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
@@ -15,9 +18,9 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   accounts: async () => (await import('./accounts-commands.ts')).accountsCommand,
   audience: async () => (await import('./audience-command.ts')).audienceCommand,
   members: async () => (await import('./members-commands.ts')).membersCommand,
-  erasures: async () => (await import('./erasures-commands.ts')).erasuresCommand,
-  clients: async () => (await import('./clients-commands.ts')).clientsCommand,
-  keys: async () => (await import('./clients-commands.ts')).keysCommand,
+  erasures: async () => (await import('./backup-commands.ts')).erasuresCommand,
+  clients: async () => (await import('./organizations-commands.ts')).clientsCommand,
+  keys: async () => (await import('./organizations-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
@@ -30,7 +33,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,
   mcp: async () => (await import('./mcp-command.ts')).mcpCommand,
   health: async () => (await import('./health-command.ts')).healthCommand,
-  doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
+  doctor: async () => doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,
 }
@@ -110,4 +113,65 @@ function migrateCommand(program: Command): void {
       else if (applied.length > 0) print(applied.map((name) => `applied ${name}`).join('\n'))
       else print('nothing to do')
     })
+}
+
+function doctorCommand(program: Command): void {
+  withJson(program.command('doctor'))
+    .description(
+      'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
+    )
+    .action(async ({ json }: { json?: boolean }) => {
+      const { examineSystem } = await import('../operator/system-health.ts')
+      const findings = await examineSystem(readConfig(io.env))
+      printMany(findings, json === true)
+      if (findings.some(({ severity }) => severity === 'error')) io.exitCode = 1
+    })
+}
+
+// Explains an error of a command.
+
+const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
+
+/** Options whose fields have other names. */
+const OPTION_OF_FIELD: Record<string, string> = {
+  organizationIds: 'organization',
+  quietHours: 'quiet',
+  tags: 'tag',
+}
+
+/** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
+export function explain(error: unknown, command: Command): string[] {
+  if (error instanceof FatalError) return error.message.split('\n')
+  if (error instanceof NotVisible) return [notFound(error.noun, error.id).message]
+  if (error instanceof AppError && FIXABLE.includes(error.code))
+    return toFatalError(error, (field) => optionOf(command, field)).message.split('\n')
+  if (error instanceof UnreadableSecret)
+    return [`${error.message}. Run "oa-audience secrets status", and set SECRETS_KEYS as for the service.`]
+  const sentence = constraintSentence(error) ?? explainSystem(error)
+  if (sentence !== null) return [sentence]
+  return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
+}
+
+/** `--expires-at` for `expiresAt`. A field without an option keeps its name. */
+function optionOf(command: Command, path: string): string {
+  const [field = ''] = path.split('/')
+  const name = OPTION_OF_FIELD[field] ?? field
+  return command.options.find((option) => option.attributeName() === name && !option.negate)?.long ?? path
+}
+
+const ACTIONS: Record<string, string> = {
+  EACCES: 'Run the command as a user who may use it, or choose another one.',
+  EPERM: 'Run the command as a user who may use it, or choose another one.',
+  EADDRINUSE: 'Stop the other process, or choose another port.',
+  ENOSPC: 'Free space on the disk.',
+}
+
+type SystemError = Partial<NodeJS.ErrnoException & { address: string; port: number }>
+
+/** A file or a port that the user chose. Other errors of the system, such as those of connections, are not explained. */
+function explainSystem(error: unknown): string | null {
+  const { code = '', syscall, path, address, port } = error as SystemError
+  const subject = syscall === 'listen' ? `port ${port} on ${address}` : path
+  if (syscall === undefined || subject === undefined) return null
+  return `${subject} cannot be used: ${systemReason(error)}. ${ACTIONS[code] ?? 'Correct the path, or choose another one.'}`
 }

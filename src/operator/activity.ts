@@ -2,6 +2,7 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
+import { toJson } from './format.ts'
 
 /**
  * Everything that is recorded. The trigger record_suspension writes `account.suspended` and `account.resumed`, and the statement
@@ -123,9 +124,6 @@ export async function recordActivity(
     ...[object.kind, objectId, toJson(changes), requestId],
   ])
 }
-
-const toJson = (changes: Changes) =>
-  JSON.stringify(changes, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
 
 /** The fields whose values differ, as [before, after]. Fields that `after` does not have are unchanged. */
 export function changesBetween<T extends object>(before: T, after: Partial<T>): Changes {

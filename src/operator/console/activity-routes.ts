@@ -5,12 +5,19 @@ import { AppError } from '../../errors.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
 import type { TextParts } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
 import { includesRole } from '../actor.ts'
 import { toJson } from '../format.ts'
 import { ALL_ACTIVITY, exportActivity, listActivity, listActivityOf } from '../list-activity.ts'
-import type { ConsoleParts } from './parts.ts'
-import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import {
+  type ConsoleParts,
+  checkFields,
+  Id,
+  idOrNull,
+  pageOf,
+  READ_LIMIT,
+  requireId,
+  ShortText,
+} from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { OWNER, operatorOf, VIEWER } from './session.ts'
 
@@ -22,31 +29,15 @@ const filter = {
   from: Type.Optional(Time),
   to: Type.Optional(Time),
 }
-const checkList = checker(
-  Type.Object({ ...filter, before: Type.Optional(Id) }, { additionalProperties: false }),
-)
-const checkExport = checker(Type.Object(filter, { additionalProperties: false }))
-const checkObject = checker(
-  Type.Object(
-    {
-      kind: Type.Enum([
-        'organization',
-        'account',
-        'endpoint',
-        'client',
-        'key',
-        'member',
-        'operator',
-        'notification_channel',
-        'job',
-      ]),
-      id: Id,
-      account: Type.Optional(Id),
-      before: Type.Optional(Id),
-    },
-    { additionalProperties: false },
-  ),
-)
+const checkList = checkFields({ ...filter, before: Type.Optional(Id) })
+const checkExport = checkFields(filter)
+const KINDS = ['organization', 'account', 'endpoint', 'client', 'key', 'member', 'operator'] as const
+const checkObject = checkFields({
+  kind: Type.Enum([...KINDS, 'notification_channel', 'job']),
+  id: Id,
+  account: Type.Optional(Id),
+  before: Type.Optional(Id),
+})
 
 type Given = ReturnType<typeof checkExport>
 

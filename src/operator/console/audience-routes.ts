@@ -16,10 +16,10 @@ import { startErasures } from '../jobs/erase-members.ts'
 import { eraseMember, updateMember } from '../members/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members/members.ts'
 import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../members/memberships.ts'
+import { sendJob } from './operation-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
-import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })

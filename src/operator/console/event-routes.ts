@@ -2,7 +2,6 @@
 import type { FastifyInstance } from 'fastify'
 import { NDJSON } from '../../audience/list.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import {
   EXPORT_SOURCES,
@@ -11,22 +10,16 @@ import {
   readRange,
   recordEventExport,
 } from '../exports/export-events.ts'
-import type { ConsoleParts } from './parts.ts'
-import { requireId } from './parts.ts'
+import { type ConsoleParts, checkFields, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
-const checkExport = checker(
-  Type.Object(
-    {
-      from: Type.String(),
-      to: Type.Optional(Type.String()),
-      after: Type.Optional(Type.String()),
-      source: Type.Optional(Type.Enum([...EXPORT_SOURCES])),
-    },
-    { additionalProperties: false },
-  ),
-)
+const checkExport = checkFields({
+  from: Type.String(),
+  to: Type.Optional(Type.String()),
+  after: Type.Optional(Type.String()),
+  source: Type.Optional(Type.Enum([...EXPORT_SOURCES])),
+})
 
 export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, readsFromNow } = parts

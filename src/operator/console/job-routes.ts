@@ -16,11 +16,10 @@ import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { countMatching } from '../members/count-members.ts'
 import { recordExport } from '../members/manage-members.ts'
-import { sharesOf } from './operator-shares.ts'
+import { sendJob } from './operation-routes.ts'
 import type { ConsoleParts } from './parts.ts'
-import { Id, idOrNull, requireId } from './parts.ts'
+import { Id, idOrNull, requireId, sharesOf } from './parts.ts'
 import { sendDownload } from './send-download.ts'
-import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */

@@ -4,8 +4,7 @@ import { type Static, Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { prepareTail, readTail, type TailEvent } from '../events.ts'
-import type { ConsoleParts } from './parts.ts'
-import { Id, ShortText } from './parts.ts'
+import { type ConsoleParts, Id, ShortText } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
 /** Events of one response. A page that asks every second shows more than anybody reads. */

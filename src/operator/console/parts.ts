@@ -6,9 +6,11 @@ import type { Config } from '../../config/config.ts'
 import type { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
+import type { Share } from '../../http/shares.ts'
 import type { Streamer } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
-import { StorableText } from '../../http/validate.ts'
+import { checker } from '../../http/validate.ts'
+import { type Fields, objectOf, ShortText } from '../../operations/fields.ts'
 import { PAGE_SIZE } from '../../operations/operation.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
@@ -61,7 +63,10 @@ export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[];
 
 /** Schema of an id in a query string or a body. */
 export const Id = Type.String({ pattern: '^\\d{1,19}$' })
-export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
+export { ShortText }
+
+/** Checks input that has these fields and no others. */
+export const checkFields = <F extends Fields>(fields: F) => checker(objectOf(fields))
 
 /** Throws `unknown_item` for a path parameter that is not an int64. */
 export function requireId(text: string): bigint {
@@ -82,4 +87,26 @@ export function idOrNull(text: string | undefined): bigint | null {
 export function found<T>(item: T | null | undefined): T {
   if (item === null || item === undefined) throw new AppError('unknown_item')
   return item
+}
+
+// Limits what one operator, and the operators of one organization, do at the same time.
+
+const RETRY_AFTER_SECONDS = 2
+
+export const refuseBusy = () => new AppError('busy', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+
+/**
+ * The shares of an operator and of the organizations that this operator is limited to. A team shares CONSOLE_TOKEN, so its holders have
+ * no limit here.
+ */
+export function sharesOf(
+  { operatorId, organizationIds }: Operator,
+  max: { operator: number; organization: number },
+): Share[] {
+  const ofOperator = operatorId === null ? [] : [{ key: `operator ${operatorId}`, max: max.operator }]
+  const ofOrganizations = (organizationIds ?? []).map((id) => ({
+    key: `organization ${id}`,
+    max: max.organization,
+  }))
+  return [...ofOperator, ...ofOrganizations].map((share) => ({ ...share, refusal: refuseBusy }))
 }

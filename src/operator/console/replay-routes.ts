@@ -4,37 +4,28 @@ import { toFilters } from '../../audience/filters.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker, Nullable } from '../../http/validate.ts'
+import { Nullable } from '../../http/validate.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/replays.ts'
 import { startReplay } from '../jobs/replay-events.ts'
 import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
 import { startResend } from '../jobs/resend-members.ts'
 import { scopeOfJob } from '../jobs/tag-members.ts'
 import { FilterSchema, limitedCount } from './job-routes.ts'
-import { sharesOf } from './operator-shares.ts'
-import type { ConsoleParts } from './parts.ts'
-import { requireId, ShortText } from './parts.ts'
-import { sendJob } from './send-job.ts'
+import { sendJob } from './operation-routes.ts'
+import { type ConsoleParts, checkFields, requireId, ShortText, sharesOf } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 /** A count reads for up to 5 s in short statements. */
 const COUNTS_MAX = { operator: 2, organization: 4 }
 
 const Rate = Type.Optional(Type.Integer({ minimum: 1, maximum: RATE_MAX }))
-const checkReplay = checker(
-  Type.Object(
-    {
-      from: ShortText,
-      to: ShortText,
-      events: Type.Optional(Nullable(Type.Array(ShortText, { maxItems: 100 }))),
-      rate: Rate,
-    },
-    { additionalProperties: false },
-  ),
-)
-const checkResend = checker(
-  Type.Object({ filters: FilterSchema, rate: Rate }, { additionalProperties: false }),
-)
+const checkReplay = checkFields({
+  from: ShortText,
+  to: ShortText,
+  events: Type.Optional(Nullable(Type.Array(ShortText, { maxItems: 100 }))),
+  rate: Rate,
+})
+const checkResend = checkFields({ filters: FilterSchema, rate: Rate })
 
 type OfId = { Params: { id: string } }
 

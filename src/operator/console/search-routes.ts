@@ -4,8 +4,7 @@ import { Shares } from '../../http/shares.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { search } from '../search.ts'
-import { refuseBusy, sharesOf } from './operator-shares.ts'
-import type { ConsoleParts } from './parts.ts'
+import { type ConsoleParts, refuseBusy, sharesOf } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
 /** The longest id has 128 characters, and the longest name 100. */

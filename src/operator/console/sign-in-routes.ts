@@ -3,35 +3,29 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { createClientKey, MemoryStore } from '../../http/rate-limit.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
+import { objectOf } from '../../operations/fields.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { type DeviceOwner, findDevice, newDevice } from '../people/devices.ts'
 import { PASSWORD_MAX_LENGTH } from '../people/passwords.ts'
 import { type OpenedSession, openSession } from '../people/sessions.ts'
 import { acceptInvitation, changePassword, findInvited, hasPasswords, signIn } from '../people/sign-in.ts'
-import type { ConsoleParts } from './parts.ts'
+import { type ConsoleParts, checkFields } from './parts.ts'
 import { deviceCookieOf, endSessionOf, type Sessions, sendSession } from './session.ts'
-import { limitSignIns, type TakeAttempt } from './sign-in-limit.ts'
 
 const Password = StorableText({ maxLength: PASSWORD_MAX_LENGTH })
 const checkSignIn = checker(
   Type.Union([
-    Type.Object({ token: Type.String({ maxLength: 1_024 }) }, { additionalProperties: false }),
-    Type.Object(
-      { email: StorableText({ maxLength: 254 }), password: Password },
-      { additionalProperties: false },
-    ),
+    objectOf({ token: Type.String({ maxLength: 1_024 }) }),
+    objectOf({ email: StorableText({ maxLength: 254 }), password: Password }),
   ]),
 )
 const Invitation = Type.String({ maxLength: 64 })
-const checkInvitation = checker(Type.Object({ invitation: Invitation }, { additionalProperties: false }))
-const checkAcceptance = checker(
-  Type.Object({ invitation: Invitation, password: Password }, { additionalProperties: false }),
-)
-const checkNewPassword = checker(
-  Type.Object({ current: Password, password: Password }, { additionalProperties: false }),
-)
+const checkInvitation = checkFields({ invitation: Invitation })
+const checkAcceptance = checkFields({ invitation: Invitation, password: Password })
+const checkNewPassword = checkFields({ current: Password, password: Password })
 
 type Parts = Pick<ConsoleParts, 'token' | 'database'>
 
@@ -136,3 +130,75 @@ function passwordRoute(
     return sendTrusted(database, request, reply, await openSession(database, operatorId as bigint), email)
   })
 }
+
+// Limits wrong tokens and passwords: of each browser that has signed in before, and of all others by address, by operator and in total.
+
+/** Wrong attempts per window of one browser, of one address, or for one operator from unknown browsers. People mistype a few times. */
+const WRONG_PER_KEY = 10
+const WINDOW_MS = 15 * 60_000
+/** Wrong attempts of all unknown browsers per minute. A password takes up to 0.5 s of a core: 30 s of a core per minute. */
+const WRONG_IN_TOTAL = 60
+const TOTAL_WINDOW_MS = 60_000
+
+/** Nothing was compared: too many hashes wait, or the database does not respond. */
+const NOT_COMPARED: readonly string[] = ['sign_in_limited', 'unavailable', 'busy', 'internal']
+
+interface Attempt {
+  /** Runs the comparison. An attempt that could not be compared does not count. */
+  compare: <T>(work: () => Promise<T>) => Promise<T>
+  /** A correct attempt does not count. */
+  succeed: () => void
+}
+
+/** What is guessed. The shared limits are separate, so guesses of tokens lock out nobody who has a password. */
+type Guessed =
+  | { kind: 'token' }
+  /** in lower case; whether the operator exists makes no difference */
+  | { kind: 'password'; email: string }
+  /** 32 random bytes, which nobody guesses: limited by address alone */
+  | { kind: 'invitation' }
+
+/** @param device the proven browser or session, which has a limit of its own; null: unknown. Throws `sign_in_limited`. */
+type TakeAttempt = (request: FastifyRequest, guessed: Guessed, device: string | null) => Attempt
+
+type Count = { store: MemoryStore; key: string; max: number }
+
+/** Each attempt counts before it is compared, so parallel attempts cannot exceed the limit. */
+function limitSignIns(): TakeAttempt {
+  const devices = new MemoryStore(WINDOW_MS)
+  const addresses = new MemoryStore(WINDOW_MS)
+  const operators = new MemoryStore(WINDOW_MS)
+  const total = new MemoryStore(TOTAL_WINDOW_MS)
+  const keyOf = createClientKey()
+  const countsOf = (request: FastifyRequest, guessed: Guessed, device: string | null): Count[] => {
+    if (device !== null) return [{ store: devices, key: device, max: WRONG_PER_KEY }]
+    const counts = [{ store: addresses, key: keyOf(request), max: WRONG_PER_KEY }]
+    if (guessed.kind === 'password') counts.push({ store: operators, key: guessed.email, max: WRONG_PER_KEY })
+    if (guessed.kind !== 'invitation') counts.push({ store: total, key: guessed.kind, max: WRONG_IN_TOTAL })
+    return counts
+  }
+  return (request, guessed, device) => {
+    const counted: Count[] = []
+    const giveBack = () => {
+      for (const { store, key } of counted) store.giveBack(key)
+    }
+    for (const count of countsOf(request, guessed, device)) {
+      const { requests, leftMs } = count.store.count(count.key)
+      counted.push(count)
+      if (requests <= count.max) continue
+      giveBack()
+      throw limited(leftMs)
+    }
+    return {
+      compare: (work) =>
+        work().catch((error: unknown) => {
+          if (!(error instanceof AppError) || NOT_COMPARED.includes(error.code)) giveBack()
+          throw error
+        }),
+      succeed: giveBack,
+    }
+  }
+}
+
+const limited = (leftMs: number) =>
+  new AppError('sign_in_limited', { retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)) })
