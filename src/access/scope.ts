@@ -40,7 +40,7 @@ interface CallerRow extends Row {
 }
 
 /** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
-export const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
+const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
 
 /**
  * Returns the client if it is active and has not expired, with its key if the same holds for the key. The previous secret is valid until

@@ -36,7 +36,7 @@ interface NamedRow extends Row {
   secret: string | null
 }
 
-export interface Named {
+interface Named {
   /** the account in the path if no account or several match */
   accountId: AccountId
   /** changes with the accounts that have the bot; a flush compares it */

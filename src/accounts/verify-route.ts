@@ -19,7 +19,7 @@ import { findAccountInOrganization } from './account.ts'
 import { ClaimsSchema } from './verification.ts'
 import { type Verifier, verifyAccount } from './verify.ts'
 
-export const verifySchema: FastifySchema = {
+const verifySchema: FastifySchema = {
   operationId: 'verifyAccount',
   summary: 'Verify the official account',
   description: `Asks LINE whether the account of the scope is set up correctly, and stores the outcome on the account.
@@ -40,7 +40,7 @@ The body is optional. With \`testWebhook\`, LINE also sends a test delivery to t
   },
 }
 
-export interface VerifyParts extends Verifier {
+interface VerifyParts extends Verifier {
   database: Database
   /** The messaging platform in the path: `line`. */
   channelName: string

@@ -126,17 +126,18 @@ const markValues = (rows: Unrecorded[]) => [
   int8Array(rows.map(({ member_id }) => member_id)),
 ]
 
+const COLUMNS = `e.channel_oa_id, encode(e.person_hash, 'hex') as hash, e.member_id,
+           floor(extract(epoch from e.erased_at) * 1000)::bigint as erased_at_ms`
+
 /** $1 bigint: account; $2 bigint: member. An ordered range, so that a plan cannot read the whole backlog by the index of times. */
 const selectUnrecordedMember = statement('select-unrecorded-erasure-of-member')`
-    select channel_oa_id, encode(person_hash, 'hex') as hash, floor(extract(epoch from erased_at) * 1000)::bigint as erased_at_ms,
-           member_id
-      from erased_person where channel_oa_id = $1 and member_id >= $2 and member_id <= $2 and not in_ledger
+    select ${COLUMNS}
+      from erased_person e where channel_oa_id = $1 and member_id >= $2 and member_id <= $2 and not in_ledger
      order by member_id`
 
 /** $1 bigint: account; $2 text: user id. "offset 0" keeps a plan from reading the backlog of the account by a partial index. */
 const selectUnrecordedPerson = statement('select-unrecorded-erasure-of-person')`
-    select e.channel_oa_id, encode(e.person_hash, 'hex') as hash,
-           floor(extract(epoch from e.erased_at) * 1000)::bigint as erased_at_ms, e.member_id
+    select ${COLUMNS}
       from official_account a
       join lateral (select * from erased_person
                      where channel_oa_id = a.id and person_hash = person_hash(a.person_key, $2) offset 0) e on true
@@ -144,9 +145,8 @@ const selectUnrecordedPerson = statement('select-unrecorded-erasure-of-person')`
 
 /** $1 int: limit. The order of the times lets the check at a start read only the ends of the files. */
 const selectOldestUnrecorded = statement('select-oldest-unrecorded-erasures')`
-    select channel_oa_id, encode(person_hash, 'hex') as hash, floor(extract(epoch from erased_at) * 1000)::bigint as erased_at_ms,
-           member_id
-      from erased_person where not in_ledger order by erased_at limit $1`
+    select ${COLUMNS}
+      from erased_person e where not in_ledger order by erased_at limit $1`
 
 /**
  * $1 bigint[]: accounts; $2 text[]: hashes; $3 timestamptz[]: times; $4 bigint[]: members. A person who was erased again meanwhile

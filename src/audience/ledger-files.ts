@@ -178,8 +178,8 @@ export interface Revocation {
 }
 
 /** `number` is the running number in the file. */
-export type Numbered<Entry> = Entry & { number: number }
-export type LedgerLine = Numbered<LedgerErasure>
+type Numbered<Entry> = Entry & { number: number }
+type LedgerLine = Numbered<LedgerErasure>
 
 export interface LedgerFormat<Entry> {
   /** Names of files end with it. */

@@ -93,7 +93,7 @@ export function beginningOf({ updatedSince }: Filters): Beginning {
 /** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
 const PAGE_MEMBERS = 1_000
 
-export interface StreamFormat {
+interface StreamFormat {
   mediaType: string
   shape: 'ndjson' | 'csv'
   header: string
@@ -117,7 +117,7 @@ export const CSV: StreamFormat = {
 const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
 
 /** Returns the format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the formats. */
-export function streamFormatOf(accept: string | undefined): StreamFormat | null {
+function streamFormatOf(accept: string | undefined): StreamFormat | null {
   if (accept === undefined) return null
   const [best] = new Negotiator({ headers: { accept } }).mediaTypes(['application/json', ...FORMATS.keys()])
   return FORMATS.get(best ?? '') ?? null

@@ -21,7 +21,7 @@ import {
 } from './list-statements.ts'
 
 /** The last candidate of a page, after which the next page begins. */
-export type Position =
+type Position =
   | IdPosition
   /** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
   | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
@@ -33,7 +33,7 @@ export interface IdPosition {
   isCommonName: boolean
 }
 
-export interface FeedWalk {
+interface FeedWalk {
   untilChange: bigint
   horizon: bigint
   beganUs: bigint
@@ -151,7 +151,7 @@ const NUMBER_BYTES = 8
 const TIME_MAX_US = 253_402_300_799_999_999n
 
 /** A cursor of another tenant or another query is rejected. */
-export interface Walk {
+interface Walk {
   scope: Scope
   filters: Filters
 }

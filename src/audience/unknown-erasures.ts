@@ -72,7 +72,7 @@ export async function isOtherLedger(database: Queryable, directory: string): Pro
   return (await database.query(selectRecorded)).length > 0
 }
 
-export const explainOtherLedger = (directory: string) =>
+const explainOtherLedger = (directory: string) =>
   `ERASURE_LEDGER ${directory} is empty, but erasures were recorded in a ledger. Check the path and the volume. If the files are lost, ` +
   'run "update erased_person set in_ledger = false".'
 
@@ -87,7 +87,7 @@ async function listNewestFiles(directory: string): Promise<string[]> {
   return files.slice(0, FILES_AT_START).map(({ path }) => path)
 }
 
-export interface Comparison {
+interface Comparison {
   /** the last erasures that were read */
   batch: LedgerErasure[]
   /** those of them that the database lacks */

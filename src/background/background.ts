@@ -40,7 +40,7 @@ import { startWatch } from './notifications/watch.ts'
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
 
-export interface BackgroundParts {
+interface BackgroundParts {
   retention: Retention
   opened: OpenDatabase
   verifier: Omit<Verifier, 'database'>
@@ -145,7 +145,7 @@ export class Background {
 // Encrypts secrets that other programs have stored as plain text, which also work before that. Runs in every instance.
 
 /** A pass reads three tables, which have a row per account, endpoint and channel. */
-export const ENCRYPTION_INTERVAL_MS = 20_000
+const ENCRYPTION_INTERVAL_MS = 20_000
 
 /** Returns the number of encrypted values, 0 without keys. Throws DatabaseUnavailable. */
 export async function encryptPlainSecrets(database: Transactions, log: FastifyBaseLogger): Promise<number> {

@@ -152,7 +152,7 @@ export function describeVariables(): string {
 // The text of a variable: its value, or the content of the file that NAME_FILE names.
 
 /** Empty if neither variable is set. Throws an Error whose message continues "NAME …". */
-export function textOf(
+function textOf(
   { name, isSecret }: Pick<Variable<unknown>, 'name' | 'isSecret'>,
   env: Record<string, string | undefined>,
 ): string {
@@ -182,4 +182,4 @@ function readSecretFile(name: string, file: string): string {
   }
 }
 
-export const fileNameOf = (name: string) => `${name}_FILE`
+const fileNameOf = (name: string) => `${name}_FILE`

@@ -8,7 +8,7 @@ export interface DatabaseServer {
   url: string
 }
 
-export interface DatabaseAddress {
+interface DatabaseAddress {
   /** In the order of the URL. */
   servers: DatabaseServer[]
   /** Only the server that accepts writes may be used. */

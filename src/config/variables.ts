@@ -20,7 +20,7 @@ import { SecretKeys } from './secret-keys.ts'
 /** 24 random letters and digits have 142 bits. */
 const CONSOLE_TOKEN_MIN_LENGTH = 24
 
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 export interface Variable<T> {
   name: string

@@ -127,7 +127,7 @@ type Done = (error: Error | null, body?: Buffer) => void
  * Returns the reserved memory, which the caller releases, or null if the body was refused. Calls `done` once, with `too_many_bodies`
  * if the body is cut off.
  */
-export function readBody(
+function readBody(
   payload: IncomingMessage,
   declaredBytes: number,
   { budget, turns }: { budget: BodyBudget; turns: LargeBodyTurns },

@@ -69,7 +69,7 @@ export const ErrorEnvelopeSchema = Type.Object({
   requestId: Type.String(),
 })
 
-export type ErrorEnvelope = Static<typeof ErrorEnvelopeSchema>
+type ErrorEnvelope = Static<typeof ErrorEnvelopeSchema>
 
 export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope {
   const statusCode = ERROR_STATUS[error.code]

@@ -29,7 +29,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   })
 }
 
-export const serviceSchema: FastifySchema = {
+const serviceSchema: FastifySchema = {
   operationId: 'getService',
   summary: 'Get the name and version of the service',
   tags: [TAGS.service],
@@ -42,7 +42,7 @@ export const serviceSchema: FastifySchema = {
   },
 }
 
-export const healthSchema: FastifySchema = {
+const healthSchema: FastifySchema = {
   operationId: 'getHealth',
   summary: 'Check the health of the service',
   description: 'Load balancers and orchestrators poll this endpoint.',

@@ -62,13 +62,13 @@ const ADDRESS_MAX_LENGTH = 64
 const IPV6_SUBNET_BITS = 64
 
 /** State of an address's window after a request was counted. */
-export interface Limit {
+interface Limit {
   remaining: number
   resetSeconds: number
   isExceeded: boolean
 }
 
-export interface Counter {
+interface Counter {
   count: (request: FastifyRequest) => Limit | Promise<Limit>
   giveBack: (request: FastifyRequest) => void
 }
@@ -130,7 +130,7 @@ export class MemoryStore {
   }
 }
 
-export function countInMemory(max: number, windowMs: number): Counter {
+function countInMemory(max: number, windowMs: number): Counter {
   const store = new MemoryStore(windowMs)
   const keyOf = createClientKey()
   return {
@@ -155,7 +155,7 @@ const REDIS_PREFIX = 'oa-audience-rate-limit-'
 /** KEYS[1] is the count. Only an existing count is decremented, because DECR would create a key that never expires. */
 const GIVE_BACK_SCRIPT = `if redis.call('exists', KEYS[1]) == 1 then redis.call('decr', KEYS[1]) end`
 
-export async function countInRedis(
+async function countInRedis(
   app: FastifyInstance,
   max: number,
   windowMs: number,

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 /** nginx's status for a client that disconnected before the end of the response. No client receives it. */
 const CLIENT_DISCONNECTED = 499
 
-export interface FinishedRequest {
+interface FinishedRequest {
   /** null if the request was too malformed to reach Fastify */
   request: FastifyRequest | null
   /** the requestId in the error body, if there is one */

@@ -108,7 +108,7 @@ const IDLE_PER_ADDRESS_MAX = IDLE_MAX / 2
 const LAST_REQUEST_MS = 500
 const SWEEP_INTERVAL_MS = 50
 
-export function limitIdleConnections(
+function limitIdleConnections(
   app: FastifyInstance,
   { max = IDLE_MAX, perAddress = IDLE_PER_ADDRESS_MAX } = {},
 ): void {

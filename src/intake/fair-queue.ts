@@ -151,7 +151,7 @@ export interface QueuedDelivery extends Weight {
   reject: (error: unknown) => void
 }
 
-export interface Slice extends Weight {
+interface Slice extends Weight {
   events: IntakeEvent[]
 }
 

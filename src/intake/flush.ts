@@ -15,7 +15,7 @@ import { type BoundStatement, type SendPipeline, statement } from '../postgres/s
 import type { AdmittedEvent, Outcome } from './event.ts'
 import { bindFlush, type FlushResult, numberEvents, outcomesOf } from './flush-batch.ts'
 
-export interface FlushOptions {
+interface FlushOptions {
   before?: BoundStatement[]
   lockTimeoutMs?: number
   statementTimeoutMs?: number

@@ -13,7 +13,7 @@ import { FairQueue, type QueueLimits, queuedDelivery, settle, sliceEvents } from
 import { flush, type HandOver } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
 
-export interface Receipt {
+interface Receipt {
   accepted: number
   duplicates: number
 }

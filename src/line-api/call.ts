@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
 
-export interface CallTimeouts {
+interface CallTimeouts {
   attemptMs: number
   /** Limit of all attempts together. */
   callMs: number

@@ -34,7 +34,7 @@ export type TokenVerdict =
     }
 
 /** `unavailable`: a token needs LINE's keys, and LINE does not respond. `overloaded`: too many tokens of the login channel wait. */
-export type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
+type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
 
 export class IdTokens {
   readonly #waiting = new WaitingTokens()
@@ -182,7 +182,7 @@ function verdictOf(error: unknown): TokenVerdict {
 const WAITING_MAX = 5_000
 
 /** A login channel may have as many as it leaves free: half of all if it is alone. So others always find room. */
-export class WaitingTokens {
+class WaitingTokens {
   readonly #byChannel = new Map<string, number>()
   #total = 0
 

@@ -17,7 +17,7 @@ const REFRESH_AFTER_MS = 10 * 60_000
 /** Older keys are not used, because LINE may have withdrawn them. */
 const USABLE_MS = 24 * 3_600_000
 
-export interface FetchPauses {
+interface FetchPauses {
   /**
    * Between the starts of two fetches: at most 20 fetches per minute. Anybody can send tokens with key ids that do not exist. All of
    * them wait for the same fetch.

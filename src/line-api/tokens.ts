@@ -10,7 +10,7 @@ import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAV
 const EXPIRY_MARGIN_MS = 60_000
 const TOKENS_MAX = 10_000
 
-export interface Channel {
+interface Channel {
   id: bigint
   channelId: string
   channelSecret: Secret

@@ -4,12 +4,12 @@ import { FatalError } from '../errors.ts'
 import { systemReason } from '../system-reason.ts'
 
 /** The content of the metrics page: one registry, or the merged registries of several processes. */
-export interface MetricsPage {
+interface MetricsPage {
   contentType: string
   metrics(): Promise<string>
 }
 
-export interface MetricsLog {
+interface MetricsLog {
   info: (message: string) => void
   warn: (facts: object, message: string) => void
 }

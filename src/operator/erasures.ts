@@ -39,7 +39,7 @@ export async function reapplyLedger(
   )
 }
 
-export type LedgerStatus = {
+type LedgerStatus = {
   /** lines of the ledger */
   ledger: number
   /** erased people in the database */

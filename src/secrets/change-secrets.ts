@@ -37,7 +37,7 @@ function toFirstKey(keys: SecretKeys, column: SecretColumn, id: bigint, stored: 
   return text === null ? stored : keys.encrypt(column, id, text)
 }
 
-export interface Changed {
+interface Changed {
   /** values that were converted */
   values: number
   /** rows that another transaction had locked */

@@ -9,14 +9,14 @@ const PAGE_ROWS = 200
 /** Limits the length of the error message. `secrets status` lists all. */
 const NAMED_MAX = 5
 
-export interface SecretCount {
+interface SecretCount {
   column: SecretColumn
   /** id of the key; null: plain text */
   keyId: string | null
   values: number
 }
 
-export interface UnreadableValue {
+interface UnreadableValue {
   column: SecretColumn
   /** id of the row */
   id: bigint

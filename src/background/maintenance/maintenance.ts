@@ -40,7 +40,7 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
 }
 
 /** Prepares the schema for a service. Returns the names of the applied migrations. */
-export async function prepareSchema(database: Database): Promise<string[]> {
+async function prepareSchema(database: Database): Promise<string[]> {
   await refuseUnfinishedRestore(database)
   const applied = await migrate(database)
   await database.session(makePartitions)

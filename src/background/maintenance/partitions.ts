@@ -3,7 +3,7 @@ import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, type Row, statement, unnamed } from '../../postgres/statement.ts'
 
 /** A table partitioned by whole days in UTC. A partition's name is the table's name and its first day. */
-export interface PartitionedTable {
+interface PartitionedTable {
   name: string
   days: number
   /** Partitions created ahead, so that a service that was down for this time still has one. */

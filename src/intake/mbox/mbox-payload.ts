@@ -41,7 +41,7 @@ export function parseChatCallback(
   })
 }
 
-export interface DeliveryIdentity {
+interface DeliveryIdentity {
   /** The header x-chatwoot-delivery, the same in every retry. */
   id: string | undefined
   isSigned: boolean

@@ -47,7 +47,7 @@ export const mboxSource: SourceModule = {
 
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 
-export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
+function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
   const findAccount = cacheAccounts(
     parts.source,
     (oaHash: string) => findAccountByOaHash(parts.database, oaHash),
@@ -95,7 +95,7 @@ async function receiveCallback(
   return intake.receive(admission, events)
 }
 
-export const chatCallbackSchema: FastifySchema = {
+const chatCallbackSchema: FastifySchema = {
   operationId: 'receiveChatCallback',
   summary: 'Receive a webhook from the support chat',
   description: `Accepts the webhook of Chatwoot, as one object or as an array. An account with a chat secret requires the signature
@@ -142,7 +142,7 @@ export function callbackPath(oaHash: string): string {
 /** Allows for clock skew, and lets a captured callback expire. */
 const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
 
-export interface SignatureHeaders {
+interface SignatureHeaders {
   /** x-chatwoot-signature */
   signature: unknown
   /** x-chatwoot-timestamp: seconds since 1970 */
@@ -150,7 +150,7 @@ export interface SignatureHeaders {
 }
 
 /** Checks Chatwoot's signature: `sha256=` and the hex HMAC-SHA256 over `{timestamp}.{raw body}`, keyed with the webhook's secret. */
-export function hasValidChatSignature(
+function hasValidChatSignature(
   body: Buffer,
   { signature, timestamp }: SignatureHeaders,
   chatSecret: Secret,

@@ -21,22 +21,14 @@ export const TRACKING_PATHS = [
 /** Segment's browser library reports counters about itself here, without an account or a person. */
 export const METRICS_PATHS = ['/api/tracking/m', '/api/tracking/v1/m'] as const
 
-/** The event type of each call. In a batch (null), each event has its own type. */
+/** Segment's types of events. */
+export const EVENT_TYPES = ['track', 'identify', 'page', 'screen', 'group', 'alias']
+
+/** The event type of each call, which is its name or its first letter. In a batch (null), each event has its own type. */
 const TYPES_BY_CALL = new Map<string, string | null>([
-  ['track', 'track'],
-  ['identify', 'identify'],
-  ['page', 'page'],
-  ['screen', 'screen'],
-  ['group', 'group'],
-  ['alias', 'alias'],
-  ['batch', null],
-  ['import', null],
-  ['t', 'track'],
-  ['i', 'identify'],
-  ['p', 'page'],
-  ['s', 'screen'],
-  ['g', 'group'],
-  ['a', 'alias'],
+  ...EVENT_TYPES.map((type) => [type, type] as const),
+  ...[['batch', null] as const, ['import', null] as const],
+  ...EVENT_TYPES.map((type) => [type.charAt(0), type] as const),
   ['b', null],
 ])
 

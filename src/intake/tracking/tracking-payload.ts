@@ -8,12 +8,10 @@ import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { isTooDeep, ReadingTurns, readTimeMs, readUserId, TOO_DEEP } from '../event-fields.ts'
 import { epochMs, hashKey, parseTimeText } from '../event-key.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
-import { typeOfEvent } from './calls.ts'
+import { EVENT_TYPES, typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
 import type { Usage } from './tracking-budget.ts'
 
-/** Segment's types. Another type may be personal text, and an erasure keeps the kind of an event. */
-const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
 /** Items per request. Each rejection is reported, and a small request must not cause a large response. */
@@ -131,7 +129,8 @@ function readTrackingEvent(
   if (userId === null && !isFilled(event.anonymousId))
     throw new InvalidEvent('userId or anonymousId is required')
   return {
-    kind: KINDS.has(type) ? type : 'unknown',
+    // Another type may be personal text, and an erasure keeps the kind of an event.
+    kind: EVENT_TYPES.includes(type) ? type : 'unknown',
     key: proof === null ? hashKey('tracking', 'message', messageId) : provenKey(proof.userId, messageId),
     isProven: proof !== null,
     ...timesOf(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),

@@ -47,7 +47,7 @@ interface CallParameters {
 }
 type TrackingCall = FastifyRequest<CallParameters>
 
-export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
+function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
   const { address, key } = parts.trackingBudgets
   const tracking: TrackingParts = {
     ...parts,

@@ -68,7 +68,7 @@ const selectSegments = statement('select-log-segments-of-backup')`
            generate_series(div($1::pg_lsn - '0/0'::pg_lsn, size), div($2::pg_lsn - '0/0'::pg_lsn - 1, size)) as segment
      order by segment`
 
-export interface BackupProgress {
+interface BackupProgress {
   /** bytes to copy, which is known when the copy begins */
   onTotal: (bytes: number) => void
   onBytes: OnBytes

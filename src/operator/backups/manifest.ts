@@ -129,7 +129,7 @@ const selectMoment = statement('select-backup-moment')`
            (select system_identifier::text from pg_control_system()) as "systemIdentifier",
            (select max(version) from schema_migration) as "schemaVersion"`
 
-export type Moment = Pick<
+type Moment = Pick<
   Manifest,
   'backupAt' | 'changeLimit' | 'postgresMajor' | 'systemIdentifier' | 'schemaVersion'
 >

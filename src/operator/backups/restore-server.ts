@@ -21,7 +21,7 @@ const RECOVERY_MAX_MS = 3_600_000
 const STOP_MAX_MS = 600_000
 const POLL_MS = 20
 
-export interface EmbeddedTarget {
+interface EmbeddedTarget {
   dataDir: string
   secretKeys?: SecretKeys
 }

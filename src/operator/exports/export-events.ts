@@ -92,7 +92,7 @@ interface PageRow extends Row {
   last: [string, string] | null
 }
 
-export interface EventPage {
+interface EventPage {
   /** NDJSON; may be empty */
   text: string
   events: number
@@ -148,7 +148,7 @@ export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toI
 // A range of receipt times, and a position in it.
 
 /** An event in the order of receipt. Events that one transaction stored have the same time. */
-export interface Position {
+interface Position {
   /** microseconds since 1970 */
   us: bigint
   id: bigint
@@ -194,9 +194,9 @@ function readPosition(text: string): Position {
   return { us: BigInt(us), id: BigInt(id) }
 }
 
-export const positionText = ({ us, id }: Position): string => `${us}.${id}`
+const positionText = ({ us, id }: Position): string => `${us}.${id}`
 
 /** Where an export begins: after the position, and not before `fromUs`. */
-export function beginningAt(fromUs: bigint, after: Position | null): Position {
+function beginningAt(fromUs: bigint, after: Position | null): Position {
   return after !== null && after.us >= fromUs ? after : { us: fromUs, id: INT64_MIN }
 }

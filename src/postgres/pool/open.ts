@@ -202,7 +202,7 @@ const REASONS: Array<[pattern: RegExp, reason: string, action: string]> = [
 ]
 
 /** @param error DatabaseUnavailable */
-export function explainUnavailable(choice: DatabaseChoice, error: Error): string {
+function explainUnavailable(choice: DatabaseChoice, error: Error): string {
   const cause = error.cause as (Error & { code?: string }) | undefined
   const code = cause?.code || cause?.message || error.message
   const [, reason, action] = REASONS.find(([pattern]) => pattern.test(code)) ?? [

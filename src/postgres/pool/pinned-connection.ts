@@ -37,18 +37,13 @@ export class PinnedConnection {
     const startedAtMs = performance.now()
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.#send(statements)
+        return await this.pipelineOnce(statements)
       } catch (error) {
         const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
         const isLost = isLostConnection(error) && !isLate
         if (!(isLost || isUnprepared(error)) || attempt === ATTEMPTS_MAX) throw error
       }
     }
-  }
-
-  /** Sends a transaction once. For work that depends on the session, such as its advisory locks. */
-  pipelineOnce(statements: BoundStatement[]): Promise<Row[][]> {
-    return this.#send(statements)
   }
 
   /** @param listener called when the session and its advisory locks end; a network failure may be noticed later */
@@ -70,7 +65,8 @@ export class PinnedConnection {
     connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
   }
 
-  async #send(statements: BoundStatement[]): Promise<Row[][]> {
+  /** Sends a transaction once. For work that depends on the session, such as its advisory locks. */
+  async pipelineOnce(statements: BoundStatement[]): Promise<Row[][]> {
     this.#connection ??= this.#open()
     const connection = this.#connection
     const lease = await connection

@@ -34,7 +34,7 @@ export interface Lease {
   release: (isLost: boolean) => void
 }
 
-export const OWN_WORK: Claimant = { accountId: null, organizationId: null }
+const OWN_WORK: Claimant = { accountId: null, organizationId: null }
 
 export class ConnectionPool {
   readonly #pool: pg.Pool

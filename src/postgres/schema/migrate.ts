@@ -199,7 +199,7 @@ async function inTransaction(session: Queryable, work: () => Promise<void>): Pro
 // functions change often, and a file that is edited in place shows a change as a diff.
 
 /** Reads the function files of this package, ordered by name. */
-export function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): SqlFile[] {
+function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): SqlFile[] {
   return readFiles(directory).map((file) => ({ ...file, name: `functions/${file.name}` }))
 }
 
@@ -221,7 +221,7 @@ const storeFunction = statement('store-applied-function')`
  * Applies the changed files in one transaction and returns their names. The caller holds the migration lock. Replacing a function
  * locks no table. A running call finishes with the old text, and the next call uses the new one.
  */
-export async function replaceFunctions(session: Queryable, files: SqlFile[]): Promise<string[]> {
+async function replaceFunctions(session: Queryable, files: SqlFile[]): Promise<string[]> {
   await session.query(createFunctionTable)
   const applied = await session.query<{ name: string; checksum: string }>(selectFunctions)
   const checksums = new Map(applied.map(({ name, checksum }) => [name, checksum]))
