@@ -208,8 +208,7 @@ export class Sender {
 
   #noteResponse({ state, item }: Started<Item>, { response, text, read, startedAtMs }: Ended): void {
     const nowMs = performance.now()
-    const tookMs = nowMs - startedAtMs
-    const durationMs = tookMs - read.waitedMs
+    const durationMs = nowMs - startedAtMs - read.waitedMs
     const wasAccepted = isAccepted(response)
     const hasRecovered = state.note(wasAccepted, durationMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
@@ -217,12 +216,8 @@ export class Sender {
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     const outcome = wasAccepted ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
     endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
-    const { events } = read
-    this.#settlements.note({
-      ...{ delivery: item, attempt: item.attempts, response, text, startedAtMs, durationMs, events },
-    })
-    if (wasAccepted) this.#settlements.complete(item, read.change)
-    else this.#settlements.postpone(item, response, item.attempts, tookMs)
+    const attempt = { delivery: item, attempt: item.attempts, events: read.events }
+    this.#settlements.note({ ...attempt, response, text, startedAtMs, durationMs }, read.change)
     if (response.status === 410) {
       void this.#connection
         .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])

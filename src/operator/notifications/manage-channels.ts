@@ -103,8 +103,12 @@ export function updateChannel(
   limits: ChannelLimits,
 ): Promise<void> {
   return changeChannel(database, actor, id, 'notifications.updated', async (transaction, stored) => {
-    const before = settingsOf(stored)
-    const after = { ...before, ...changes }
+    const before = {
+      name: stored.name,
+      target: stored.target,
+      allowPrivateNetwork: stored.allowPrivateNetwork,
+    }
+    const after: ChannelSettings = { ...before, ...changes }
     // An operator of some organizations keeps what one of all organizations has set, but not for another target.
     const isMoved = after.target !== before.target
     if (after.allowPrivateNetwork && (isMoved || !before.allowPrivateNetwork)) requirePrivateNetwork(actor)
@@ -119,12 +123,6 @@ export function updateChannel(
     return { ...(isMoved && { target: 'replaced' }), ...changesBetween(shown(before), shown(after)) }
   })
 }
-
-const settingsOf = (stored: StoredChannel): ChannelSettings => ({
-  name: stored.name,
-  target: stored.target,
-  allowPrivateNetwork: stored.allowPrivateNetwork,
-})
 
 /** $1 channel id bigint; $2 status text */
 const setStatus = statement('set-notification-channel-status')`
