@@ -120,7 +120,7 @@ it('keeps the last 25 when two instances settle at once, and goes with its endpo
   let deliveryId = 0n
   const note = (settlements: Settlements, endpointId: bigint, status: number | null) => {
     deliveryId += 1n
-    settlements.note({
+    const result = {
       delivery: { id: deliveryId, accountId: tenant.accountId, endpointId },
       attempt: 1,
       response: { status, reason: '', retryAfterMs: null },
@@ -128,7 +128,8 @@ it('keeps the last 25 when two instances settle at once, and goes with its endpo
       startedAtMs: performance.now(),
       durationMs: 5,
       events: 1,
-    })
+    }
+    settlements.note(result, null)
   }
   for (const id of ids) note(instances[0] as Settlements, id, 200)
   for (let round = 0; round < 20; round += 1) {

@@ -44,8 +44,11 @@ async function statementsOf(delivery: { id: bigint; accountId: bigint; endpointI
     pipelineIdempotent: async (statements: BoundStatement[]) => void stored.push(...statements),
   } as never)
   const response = { status: 500, reason: '', retryAfterMs: null }
-  settlements.note({ delivery, attempt: 1, response, startedAtMs: 0, durationMs: 1, events: 1, text: null })
-  settlements.postpone(delivery, response, 1, 1)
+  const startedAtMs = performance.now()
+  settlements.note(
+    { delivery, attempt: 1, response, startedAtMs, durationMs: 1, events: 1, text: null },
+    null,
+  )
   await settlements.settle()
   return stored
 }

@@ -65,13 +65,8 @@ export async function continueResumption(
   return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId, count: batch.count }
 }
 
-/** $1 endpoint id bigint. A trigger deletes its deliveries. */
-const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1 returning id`
-
-/** Deletes the endpoint with its unsent deliveries. Returns false if the endpoint does not exist. */
-export async function removeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
-  return (await database.query(deleteEndpoint, [id])).length > 0
-}
+/** $1 endpoint id bigint. A trigger deletes its deliveries that are left. */
+const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`
 
 /**
  * Deletes deliveries that are not being settled now.
@@ -107,7 +102,7 @@ export async function removeEndpointBatch(
   const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
   const deleted = row?.count ?? 0
   const isLast = deleted < ROWS_PER_STATEMENT
-  if (isLast) await removeEndpoint(database, id)
+  if (isLast) await database.query(deleteEndpoint, [id])
   return { deleted, isLast }
 }
 
@@ -147,14 +142,10 @@ export async function rotateSecret(transaction: Queryable, id: bigint): Promise<
   return secret
 }
 
-/** $1 endpoint id bigint */
-const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
-    update endpoint set previous_secret = null where id = $1`
-
 /** Deletes the previous secret. Throws NotVisible, and `invalid_input` if the endpoint is not rotating. */
 export async function finishRotation(transaction: Queryable, id: bigint): Promise<void> {
-  await lockRotating(transaction, id)
-  await transaction.query(clearPreviousSecret, [id])
+  const { secret } = await lockRotating(transaction, id)
+  await transaction.query(replaceSecret, [id, secret, null])
 }
 
 /** The previous secret signs alone again. Throws as finishRotation does. */

@@ -72,6 +72,10 @@ export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a store
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
+/** For metrics. */
+export const outcomeOf = (response: EndpointResponse) =>
+  isAccepted(response) ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
+
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
 /** Resolves with null if there is no longer anything to send. */

@@ -26,7 +26,7 @@ import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
 import { openMessage, type ReadContent } from './messages.ts'
-import { type EndpointResponse, isAccepted, notSent, post, UNREADABLE_SECRET } from './post.ts'
+import { type EndpointResponse, isAccepted, notSent, outcomeOf, post, UNREADABLE_SECRET } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
@@ -208,21 +208,15 @@ export class Sender {
 
   #noteResponse({ state, item }: Started<Item>, { response, text, read, startedAtMs }: Ended): void {
     const nowMs = performance.now()
-    const tookMs = nowMs - startedAtMs
-    const durationMs = tookMs - read.waitedMs
+    const durationMs = nowMs - startedAtMs - read.waitedMs
     const wasAccepted = isAccepted(response)
     const hasRecovered = state.note(wasAccepted, durationMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
     // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
-    const outcome = wasAccepted ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
-    endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
-    const { events } = read
-    this.#settlements.note({
-      ...{ delivery: item, attempt: item.attempts, response, text, startedAtMs, durationMs, events },
-    })
-    if (wasAccepted) this.#settlements.complete(item, read.change)
-    else this.#settlements.postpone(item, response, item.attempts, tookMs)
+    endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - item.committedAtMs })
+    const attempt = { delivery: item, attempt: item.attempts, events: read.events }
+    this.#settlements.note({ ...attempt, response, text, startedAtMs, durationMs }, read.change)
     if (response.status === 410) {
       void this.#connection
         .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])

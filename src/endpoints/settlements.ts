@@ -85,15 +85,8 @@ const noteAttempts = statement('note-endpoint-attempts')`
 /** What has ended. */
 type Settled =
   | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
-  | {
-      kind: 'postponed'
-      delivery: LeasedDelivery
-      response: EndpointResponse
-      delayMs: number
-      tookMs: number
-    }
   | { kind: 'released'; delivery: LeasedDelivery }
-  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult }
+  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult; delayMs: number; tookMs: number }
 
 export class Settlements {
   readonly #connection: PinnedConnection
@@ -109,19 +102,18 @@ export class Settlements {
     this.#settleSoon(SETTLE_MS, { kind: 'completed', delivery, change })
   }
 
-  postpone(delivery: LeasedDelivery, response: EndpointResponse, attempts: number, tookMs: number): void {
-    const delayMs = retryDelayMs(attempts, response)
-    this.#settleSoon(SETTLE_MS, { kind: 'postponed', delivery, response, delayMs, tookMs })
-  }
-
   /** Returns the lease of a delivery that was not tried. */
   release(delivery: LeasedDelivery): void {
     this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
   }
 
-  /** Stores the result for operators. */
-  note(result: AttemptResult): void {
-    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery: result.delivery, result })
+  /** Completes the delivery, or postpones it, and stores the result for operators. @param change as above */
+  note(result: AttemptResult, change: bigint | null): void {
+    const { delivery, response, attempt, startedAtMs } = result
+    const delayMs = retryDelayMs(attempt, response)
+    const tookMs = performance.now() - startedAtMs
+    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery, result, delayMs, tookMs })
+    if (isAccepted(response)) this.complete(delivery, change)
   }
 
   async settle(): Promise<void> {
@@ -132,7 +124,8 @@ export class Settlements {
       await this.#connection.pipelineIdempotent(statementsFor(ended))
     } catch {
       // The database is down. Deliveries that are not settled when their leases end are sent again.
-      this.#settleSoon(RETRY_MS, ...ended)
+      this.#ended = [...ended, ...this.#ended]
+      this.#settleSoon(RETRY_MS)
     }
   }
 
@@ -149,7 +142,7 @@ export class Settlements {
 function statementsFor(ended: Settled[]): BoundStatement[] {
   const tried = ended.filter((one) => one.kind === 'tried')
   const completed = ended.filter((one) => one.kind === 'completed')
-  const postponed = ended.filter((one) => one.kind === 'postponed')
+  const postponed = tried.filter(({ result }) => !isAccepted(result.response))
   const released = ended.filter((one) => one.kind === 'released')
   const statements: BoundStatement[] = []
   if (tried.length > 0) statements.push(bindResults(tried.map(({ result }) => result)))
@@ -160,8 +153,8 @@ function statementsFor(ended: Settled[]): BoundStatement[] {
   if (postponed.length > 0) {
     const values = [
       ...keysOf(postponed),
-      int4Array(postponed.map(({ response }) => response.status)),
-      textArray(postponed.map(({ response }) => toStorableText(response.reason))),
+      int4Array(postponed.map(({ result }) => result.response.status)),
+      textArray(postponed.map(({ result }) => toStorableText(result.response.reason))),
       int4Array(postponed.map(({ delayMs }) => delayMs)),
       int4Array(postponed.map(({ tookMs }) => Math.ceil(tookMs))),
       RETRY_HOURS,

@@ -99,32 +99,28 @@ const REMEMBERED_MAX = 10_000
 
 /** Limits tests of receivers, so that nobody uses them to load one. */
 export class TestLimit {
-  readonly #what: 'endpoint' | 'channel'
+  readonly #refusals: { repetition: () => AppError; further: () => AppError }
   readonly #recent = new LRUCache<bigint, true>({ max: REMEMBERED_MAX, ttl: TEST_INTERVAL_MS })
   readonly #shares = new Shares()
 
   constructor(what: 'endpoint' | 'channel') {
-    this.#what = what
+    const repetition = `This ${what} was tested a moment ago. Wait 2 seconds, then test it again.`
+    const further = `Too many ${what}s are being tested. Wait 10 seconds, then try again.`
+    this.#refusals = {
+      repetition: () => new AppError('rate_limited', { message: repetition, retryAfterSeconds: 2 }),
+      further: () => new AppError('busy', { message: further, retryAfterSeconds: 10 }),
+    }
   }
 
   /** Throws `rate_limited` or `busy` if too many tests were made or are being made. */
   async run<T>(id: bigint, test: () => Promise<T>): Promise<T> {
-    if (this.#recent.has(id)) throw this.#refuseRepetition()
+    const { repetition, further } = this.#refusals
+    if (this.#recent.has(id)) throw repetition()
     const end = this.#shares.begin([
-      { key: String(id), max: 1, refusal: () => this.#refuseRepetition() },
-      { key: 'all', max: TESTS_IN_FLIGHT_MAX, refusal: () => this.#refuseFurtherTests() },
+      { key: String(id), max: 1, refusal: repetition },
+      { key: 'all', max: TESTS_IN_FLIGHT_MAX, refusal: further },
     ])
     this.#recent.set(id, true)
     return test().finally(end)
-  }
-
-  #refuseRepetition(): AppError {
-    const message = `This ${this.#what} was tested a moment ago. Wait 2 seconds, then test it again.`
-    return new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
-  }
-
-  #refuseFurtherTests(): AppError {
-    const message = `Too many ${this.#what}s are being tested. Wait 10 seconds, then try again.`
-    return new AppError('busy', { message, retryAfterSeconds: 10 })
   }
 }

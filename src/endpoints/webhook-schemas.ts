@@ -15,7 +15,7 @@ interface Outgoing {
 }
 
 /** A request that the service sends. Receivers need none of the headers with which clients authenticate. */
-export function outgoing({ headers, schema, ...operation }: Outgoing) {
+function outgoing({ headers, schema, ...operation }: Outgoing) {
   const parameters = Object.entries(headers).map(([name, description]) => ({
     ...{ in: 'header', name, required: true, description },
     schema: { type: 'string' },
@@ -32,7 +32,7 @@ export function outgoing({ headers, schema, ...operation }: Outgoing) {
 }
 
 /** https://github.com/standard-webhooks/standard-webhooks */
-export const STANDARD_WEBHOOK_HEADERS = {
+const STANDARD_WEBHOOK_HEADERS = {
   'webhook-id': 'Id of the message. Deduplicate by it.',
   'webhook-timestamp':
     'Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old.',
@@ -41,14 +41,6 @@ export const STANDARD_WEBHOOK_HEADERS = {
     'are separated by a space.',
   'user-agent': 'Always `oa-audience`.',
 }
-
-/** The body of a message in the format of Standard Webhooks. */
-export const standardMessage = (type: string, data: object) =>
-  Type.Object({
-    type: Type.Literal(type),
-    timestamp: Type.String({ format: 'date-time' }),
-    data: Type.Unsafe(data as TSchema),
-  })
 
 const RETRY_AFTER_OF_RECEIVER = {
   'Retry-After': {
@@ -59,7 +51,7 @@ const RETRY_AFTER_OF_RECEIVER = {
 }
 
 /** What each response of a receiver means. */
-export const RETRIED_RESPONSES = {
+const RETRIED_RESPONSES = {
   '2XX': { description: 'The message is accepted. The body of the response is ignored.' },
   429: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
   503: { description: 'The message is sent again later.', headers: RETRY_AFTER_OF_RECEIVER },
@@ -70,13 +62,32 @@ export const RETRIED_RESPONSES = {
   },
 }
 
-const RESPONSES = {
-  ...RETRIED_RESPONSES,
-  410: {
-    description:
-      'The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it.',
-  },
-}
+type StandardMessage = [operationId: string, summary: string, description: string, data: object]
+
+/**
+ * Messages in the format of Standard Webhooks, by type.
+ * @param gone what happens after a response with 410
+ */
+export const standardWebhooks = (
+  sentTo: string,
+  gone: string,
+  messages: Record<string, StandardMessage>,
+): Record<string, ReturnType<typeof outgoing>> =>
+  Object.fromEntries(
+    Object.entries(messages).map(([type, [operationId, summary, description, data]]) => {
+      const schema = Type.Object({
+        type: Type.Literal(type),
+        timestamp: Type.String({ format: 'date-time' }),
+        data: Type.Unsafe(data as TSchema),
+      })
+      const responses = { ...RETRIED_RESPONSES, 410: { description: gone } }
+      const message = { operationId, summary, description: `${sentTo} ${description}`, schema, responses }
+      return [type, outgoing({ ...message, headers: STANDARD_WEBHOOK_HEADERS })]
+    }),
+  )
+
+const GONE =
+  'The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it.'
 
 const LineDelivery = Type.Object(
   {
@@ -139,19 +150,8 @@ that receive LINE's own webhooks work unchanged. Deduplicate by \`webhookEventId
     'user-agent': 'Always `LineBotWebhook/2.0`, as at LINE.',
   },
   schema: LineDelivery,
-  responses: RESPONSES,
+  responses: { ...RETRIED_RESPONSES, 410: { description: GONE } },
 })
-
-function message(type: string, operationId: string, summary: string, description: string, data: object) {
-  return outgoing({
-    operationId,
-    summary,
-    description: `Sent to endpoints of the format \`members\`. ${description}`,
-    headers: STANDARD_WEBHOOK_HEADERS,
-    schema: standardMessage(type, data),
-    responses: RESPONSES,
-  })
-}
 
 const COALESCED =
   'Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt ' +
@@ -160,39 +160,31 @@ const COALESCED =
 /** By type of the message. */
 export const endpointWebhooks = {
   'line.delivery': lineDelivery,
-  'member.created': message(
-    'member.created',
-    'onMemberCreated',
-    'A person became a member',
-    COALESCED,
-    reference('Member'),
-  ),
-  'member.updated': message(
-    'member.updated',
-    'onMemberUpdated',
-    'A member changed',
-    `${COALESCED} A resend by an operator has this type, too.`,
-    reference('Member'),
-  ),
-  'member.erased': message(
-    'member.erased',
-    'onMemberErased',
-    'A member was erased',
-    'Delete what you stored about this id.',
-    reference('ErasedMember'),
-  ),
-  'account.verified': message(
-    'account.verified',
-    'onAccountVerified',
-    'The official account was verified',
-    'Contains the outcome of a verification, also if checks failed.',
-    reference('Verification'),
-  ),
-  'endpoint.test': message(
-    'endpoint.test',
-    'onEndpointTest',
-    'A test by an operator',
-    'Sent once and never repeated. Its `webhook-id` begins with `msg_test_`.',
-    Type.Object({ endpointId: Type.String() }, { examples: [{ endpointId: '7' }] }),
-  ),
+  ...standardWebhooks('Sent to endpoints of the format `members`.', GONE, {
+    'member.created': ['onMemberCreated', 'A person became a member', COALESCED, reference('Member')],
+    'member.updated': [
+      'onMemberUpdated',
+      'A member changed',
+      `${COALESCED} A resend by an operator has this type, too.`,
+      reference('Member'),
+    ],
+    'member.erased': [
+      'onMemberErased',
+      'A member was erased',
+      'Delete what you stored about this id.',
+      reference('ErasedMember'),
+    ],
+    'account.verified': [
+      'onAccountVerified',
+      'The official account was verified',
+      'Contains the outcome of a verification, also if checks failed.',
+      reference('Verification'),
+    ],
+    'endpoint.test': [
+      'onEndpointTest',
+      'A test by an operator',
+      'Sent once and never repeated. Its `webhook-id` begins with `msg_test_`.',
+      Type.Object({ endpointId: Type.String() }, { examples: [{ endpointId: '7' }] }),
+    ],
+  }),
 }

@@ -197,7 +197,8 @@ export const CHANNELS = {
     records: 'notifications.updated',
     input: partial(SETTINGS),
     run: async ({ database, actor, target: { id, format, ...stored }, services, input }) => {
-      const before = settingsOf(stored)
+      const { name, allowPrivateNetwork } = stored
+      const before: ChannelSettings = { name, target: stored.target, allowPrivateNetwork }
       const after = { ...before, ...input }
       // An operator of some organizations keeps what one of all organizations has set, but not for another target.
       const isMoved = after.target !== before.target
@@ -262,7 +263,3 @@ export const CHANNELS = {
     },
   }),
 }
-
-const settingsOf = ({ name, target, allowPrivateNetwork }: ChannelSettings): ChannelSettings => ({
-  ...{ name, target, allowPrivateNetwork },
-})

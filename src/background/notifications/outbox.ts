@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
-import { type EndpointResponse, isAccepted, notSent, UNREADABLE_SECRET } from '../../endpoints/post.ts'
+import { type EndpointResponse, notSent, outcomeOf, UNREADABLE_SECRET } from '../../endpoints/post.ts'
 import { every, type Stop } from '../../every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import { pauseGone } from '../../operator/notifications/channels.ts'
@@ -85,7 +85,7 @@ export function startOutbox(
         log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')
         return notSent('the message could not be written')
       })
-      publish(target, response)
+      notificationResponded.publish({ format: target.format, outcome: outcomeOf(response) })
       await store(claim, target, response, endsAtMs)
     } catch (error) {
       // An operator can add the key, or store the target again. If the database is down, the lease ends.
@@ -122,8 +122,3 @@ export function startOutbox(
 }
 
 const ABOUT_ACCOUNTS: string[] = ['problem', 'recovery', 'reminder']
-
-function publish({ format }: NotificationTarget, response: EndpointResponse): void {
-  const outcome = isAccepted(response) ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
-  notificationResponded.publish({ format, outcome })
-}

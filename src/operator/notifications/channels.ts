@@ -37,12 +37,18 @@ export type ChannelSummary = ChannelSettings & {
   lastResponse: { at: string; wasAccepted: boolean; status: number | null; reason: string } | null
 }
 
-/** Counted channels are small: an organization has at most CHANNELS_MAX, and retention keeps 30 days of messages. */
-const COLUMNS = `c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
+/**
+ * Counted channels are small: an organization has at most CHANNELS_MAX, and retention keeps 30 days of messages. A channel about all
+ * organizations belongs to operators of all organizations.
+ *
+ * $1 organization ids bigint[], null: all; $2 channel id bigint, null: all
+ */
+const selectChannels = statement('list-notification-channels')`
+    select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
            c.allow_private_network as "allowPrivateNetwork",
            to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-           counts.pending, counts.failed, last.response as "lastResponse"`
-const SOURCE = `notification_channel c
+           counts.pending, counts.failed, last.response as "lastResponse"
+      from notification_channel c
       left join lateral (select name from organization where id = c.organization_id offset 0) o on true
      cross join lateral (
        select count(*) filter (where n.sent_at is null and n.failed_at is null)::int as pending,
@@ -54,18 +60,9 @@ const SOURCE = `notification_channel c
                  'wasAccepted', n.sent_at is not null, 'status', n.status, 'reason', coalesce(n.answer, '')) as response
           from notification n
          where n.notification_channel_id = c.id and n.answer is not null and n.attempts > 0
-         order by n.id desc limit 1) last on true`
-
-/** $1 organization ids bigint[], null: all. A channel about all organizations belongs to operators of all organizations. */
-const selectChannels = statement('list-notification-channels')`
-    select ${COLUMNS} from ${SOURCE}
-     where visible(c.organization_id, $1)
+         order by n.id desc limit 1) last on true
+     where visible(c.organization_id, $1) and ($2::bigint is null or c.id = $2)
      order by c.id`
-
-/** $1 as above; $2 channel id bigint */
-const selectChannel = statement('select-notification-channel')`
-    select ${COLUMNS} from ${SOURCE}
-     where c.id = $2 and visible(c.organization_id, $1)`
 
 type ChannelRow = ChannelSummary & Row
 
@@ -73,9 +70,8 @@ export async function listChannels(
   database: Queryable,
   organizationIds: OrganizationIds,
 ): Promise<ChannelSummary[]> {
-  return (await database.query<ChannelRow>(selectChannels, [organizationIds])).map((channel) =>
-    printable(database.secretKeys, channel),
-  )
+  const channels = await database.query<ChannelRow>(selectChannels, [organizationIds, null])
+  return channels.map((channel) => printable(database.secretKeys, channel))
 }
 
 /** Throws NotVisible. */
@@ -84,7 +80,7 @@ export async function findChannel(
   organizationIds: OrganizationIds,
   id: bigint,
 ): Promise<ChannelSummary> {
-  const [channel] = await database.query<ChannelRow>(selectChannel, [organizationIds, id])
+  const [channel] = await database.query<ChannelRow>(selectChannels, [organizationIds, id])
   return printable(database.secretKeys, requireVisible(channel, 'channel', id))
 }
 

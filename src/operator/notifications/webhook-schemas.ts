@@ -1,20 +1,12 @@
 /** The messages to notification channels of the format `webhook`, as `webhooks` of the OpenAPI document. */
-import {
-  outgoing,
-  RETRIED_RESPONSES,
-  STANDARD_WEBHOOK_HEADERS,
-  standardMessage,
-} from '../../endpoints/webhook-schemas.ts'
+import { standardWebhooks } from '../../endpoints/webhook-schemas.ts'
 import { reference } from '../../http/schema-parts.ts'
 import { type TSchema, Type } from '../../http/typebox.ts'
 import { Nullable } from '../../http/validate.ts'
 import { ACCOUNT_STATUSES, REASONS } from '../accounts/account-status.ts'
 import { ACCOUNTS_MAX } from './content.ts'
 
-const RESPONSES = {
-  ...RETRIED_RESPONSES,
-  410: { description: 'The receiver is gone. The channel is paused until an operator resumes it.' },
-}
+const GONE = 'The receiver is gone. The channel is paused until an operator resumes it.'
 
 const Time = Type.String({ format: 'date-time' })
 const Status = Type.Enum([...ACCOUNT_STATUSES])
@@ -112,43 +104,25 @@ const NotificationTest = Type.Object(
   { examples: [{ message: 'This is a test.', link: null }] },
 )
 
-const notification = (
-  type: string,
-  operationId: string,
-  summary: string,
-  description: string,
-  data: object,
-) =>
-  outgoing({
-    operationId,
-    summary,
-    description: `Sent to notification channels of the format \`webhook\`. ${description}`,
-    headers: STANDARD_WEBHOOK_HEADERS,
-    schema: standardMessage(type, data),
-    responses: RESPONSES,
-  })
+const SENT_TO = 'Sent to notification channels of the format `webhook`.'
 
-/** By type of the message. */
-export const notificationWebhooks = {
-  'account.status': notification(
-    'account.status',
+export const notificationWebhooks = standardWebhooks(SENT_TO, GONE, {
+  'account.status': [
     'onAccountStatus',
     'The status of accounts changed',
     'Accounts with one reason are one message.',
     AccountStatus,
-  ),
-  'platform.status': notification(
-    'platform.status',
+  ],
+  'platform.status': [
     'onPlatformStatus',
     "LINE's API went down or came back",
     'Accounts that only wait for LINE have no messages of their own.',
     PlatformStatusChange,
-  ),
-  'notification.test': notification(
-    'notification.test',
+  ],
+  'notification.test': [
     'onNotificationTest',
     'A test by an operator',
     'Sent once and never repeated.',
     NotificationTest,
-  ),
-}
+  ],
+})
