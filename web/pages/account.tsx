@@ -25,6 +25,7 @@ import { StatusLabel, useReason } from '../parts/status.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 15_000
@@ -141,7 +142,9 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
   const { t, signed, number } = useLocalized()
   const { quotaLimit, quotaUsed, growth7d } = facts
   const quota =
-    quotaLimit === null || quotaUsed === null ? '–' : t.account.quotaOf(number(quotaUsed), number(quotaLimit))
+    quotaLimit === null || quotaUsed === null
+      ? '–'
+      : fill(t.account.quotaOf, { used: number(quotaUsed), limit: number(quotaLimit) })
   return (
     <Panel title={t.account.figures}>
       <Facts

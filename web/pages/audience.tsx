@@ -13,6 +13,7 @@ import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Time } from '../parts/values.tsx'
 import { Link, navigate, replaceQuery, usePlace } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
@@ -26,7 +27,7 @@ export function AudiencePage({ account }: { account: string | null }) {
   )
   const name = data?.account.name
   return (
-    <Page title={name === undefined ? t.audience.title : t.audience.of(name)}>
+    <Page title={name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}>
       <div class="filters">
         <AccountChooser
           label={t.common.account}
@@ -122,11 +123,15 @@ function Members({ account }: { account: string }) {
     )
   }
   if (list.isLoading || search.isGoingOn) {
-    return search.pages < 2 ? <Loading /> : <p role="status">{t.audience.searching(number(search.pages))}</p>
+    return search.pages < 2 ? (
+      <Loading />
+    ) : (
+      <p role="status">{fill(t.audience.searching, { pages: number(search.pages) })}</p>
+    )
   }
   if (list.hasMore) {
     return (
-      <Empty title={t.audience.searching(number(search.pages))}>
+      <Empty title={fill(t.audience.searching, { pages: number(search.pages) })}>
         <button type="button" onClick={search.goOn}>
           {t.audience.goOn}
         </button>

@@ -12,6 +12,7 @@ import { Page } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 type Client = Json<ClientDetails>
@@ -93,7 +94,7 @@ function RemoveClient({ id, onClose }: { id: string; onClose: () => void }) {
   return (
     <Confirm
       title={t.clients.removeClient}
-      text={t.clients.removeClientText(String(data?.apiKeys ?? '…'))}
+      text={fill(t.clients.removeClientText, { keys: String(data?.apiKeys ?? '…') })}
       submit={t.clients.removeClient}
       isRunning={isRunning}
       isAllowed={data !== undefined}

@@ -10,6 +10,7 @@ import { Page, Panel } from '../parts/page.tsx'
 import type { FormField } from '../parts/problem-fixes.ts'
 import { Failure, Loading } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 /** After a change of these, the account is verified. */
@@ -20,7 +21,7 @@ export function EditAccountPage({ id, field }: { id: string; field: string | nul
   const { data, error, reload } = useQuery<AccountResponse>(`/api/accounts/${id}`)
   return (
     <Page
-      title={t.manage.editTitle(data?.account.name ?? id)}
+      title={fill(t.manage.editTitle, { name: data?.account.name ?? id })}
       trail={
         <>
           <Link href="/">{t.nav.fleet}</Link> /{' '}

@@ -8,7 +8,8 @@ import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
+import { fill } from '../texts/languages.ts'
+import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
 
@@ -29,7 +30,7 @@ export function EventPage({ id }: { id: string }) {
   const event = data?.event
   return (
     <Page
-      title={t.events.one(id)}
+      title={fill(t.events.one, { id })}
       trail={trail}
       actions={
         isManager &&
@@ -46,7 +47,7 @@ export function EventPage({ id }: { id: string }) {
           <p>
             {outcome === APPLIED
               ? t.events.applied
-              : t.events.stillFails(describeFailure(t.eventFailures, outcome))}
+              : fill(t.events.stillFails, { reason: describeFailure(t, outcome) })}
           </p>
         </div>
       )}
@@ -76,7 +77,7 @@ function Details({ event }: { event: Json<EventDetails> }) {
             [t.events.received, dateTime(event.receivedAt)],
             [
               t.events.reason,
-              event.failure === null ? t.events.wasApplied : describeFailure(t.eventFailures, event.failure),
+              event.failure === null ? t.events.wasApplied : describeFailure(t, event.failure),
             ],
           ]}
         />

@@ -12,7 +12,7 @@ import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
+import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<UnappliedEvent>
@@ -91,10 +91,10 @@ function Filters({ account, failure }: { account: string | null; failure: string
           onChange={(event) => replaceQuery({ reason: event.currentTarget.value })}
         >
           <option value="">{t.events.anyReason}</option>
-          {!isListed && <option value={failure}>{describeFailure(t.eventFailures, failure)}</option>}
+          {!isListed && <option value={failure}>{describeFailure(t, failure)}</option>}
           {reasons.map((reason) => (
             <option key={reason.failure} value={reason.failure}>
-              {`${describeFailure(t.eventFailures, reason.failure)} (${number(reason.count)})`}
+              {`${describeFailure(t, reason.failure)} (${number(reason.count)})`}
             </option>
           ))}
         </select>
@@ -126,7 +126,7 @@ function EventTable({ events }: { events: Event[] }) {
           <td class="medium-only">
             <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
           </td>
-          <td class="reason">{describeFailure(t.eventFailures, event.failure ?? '')}</td>
+          <td class="reason">{describeFailure(t, event.failure ?? '')}</td>
           <td class="numeric">
             <Time at={event.receivedAt} />
           </td>

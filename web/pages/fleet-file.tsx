@@ -12,6 +12,7 @@ import { ActionFailure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 /** The limit of the service. 1 MiB are 4,000 accounts with access tokens, or 10,000 without. */
@@ -140,7 +141,11 @@ function Preview({
   return (
     <Panel title={t.file.preview}>
       <p role="status">
-        {t.file.summary(number(count('added')), number(count('updated')), number(count('unchanged')))}
+        {fill(t.file.summary, {
+          added: number(count('added')),
+          updated: number(count('updated')),
+          unchanged: number(count('unchanged')),
+        })}
       </p>
       <PreviewTable accounts={preview.accounts} names={names} />
       <Form submit={t.file.apply} onSubmit={apply}>

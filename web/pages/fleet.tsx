@@ -14,6 +14,7 @@ import { StatusLabel } from '../parts/status.tsx'
 import { useRowWindow } from '../parts/window.ts'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 type Account = Json<Row>
@@ -52,11 +53,15 @@ export function FleetPage() {
   return (
     <Page
       title={t.fleet.title}
-      lead={accounts && accounts.length > 0 ? t.fleet.lead(number(accounts.length)) : undefined}
+      lead={
+        accounts && accounts.length > 0
+          ? fill(t.fleet.lead, { accounts: number(accounts.length) })
+          : undefined
+      }
       actions={
         accounts && (
           <>
-            <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>
+            <span class="muted small-text">{fill(t.fleet.updated, { time: clock(loadedAt) })}</span>
             {canManage && <AddLinks />}
           </>
         )

@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { navigate } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { explain, SignInForm, useSignIn } from './sign-in.tsx'
 
@@ -48,7 +49,7 @@ export function InvitationPage({
   return (
     <SignInForm
       title={t.invitation.title}
-      lead={t.invitation.lead(email)}
+      lead={fill(t.invitation.lead, { email })}
       submit={t.invitation.submit}
       problem={
         request.error?.status === 400
@@ -82,7 +83,7 @@ export function InvitationPage({
         }}
       />
       <p id="password-hint" class="muted">
-        {t.invitation.hint(String(PASSWORD_MIN_LENGTH))}
+        {fill(t.invitation.hint, { characters: String(PASSWORD_MIN_LENGTH) })}
       </p>
       <label for="repeated">{t.invitation.repeat}</label>
       <input

@@ -7,7 +7,8 @@ import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
-import { describeFailure } from '../texts/failures.ts'
+import { fill } from '../texts/languages.ts'
+import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
@@ -60,7 +61,7 @@ export function LivePage() {
 
 function Skipped({ count }: { count: number }) {
   const { t, number } = useLocalized()
-  return <p class="muted">{t.live.skipped(number(count))}</p>
+  return <p class="muted">{fill(t.live.skipped, { count: number(count) })}</p>
 }
 
 /** Reads the stream. The browser reconnects after a failure. Another request notices that the session has ended. */
@@ -138,9 +139,7 @@ function EventTable({ events }: { events: Event[] }) {
           <td class="clock">{clock(event.receivedAt)}</td>
           <th scope="row" class="kind">
             <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
-            {event.failure !== null && (
-              <span class="tag bad long">{describeFailure(t.eventFailures, event.failure)}</span>
-            )}
+            {event.failure !== null && <span class="tag bad long">{describeFailure(t, event.failure)}</span>}
             <div class="sub narrow-only">{event.accountName}</div>
           </th>
           <td class="medium-only">

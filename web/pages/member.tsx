@@ -21,7 +21,8 @@ import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
+import { fill } from '../texts/languages.ts'
+import { describeFailure, timelineTexts } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -42,7 +43,9 @@ export function MemberPage({ account, user }: MemberProps) {
   const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
   const name = accounts?.account.name
   const trail = (
-    <Link href={`/audience/${account}`}>{name === undefined ? t.nav.audience : t.audience.of(name)}</Link>
+    <Link href={`/audience/${account}`}>
+      {name === undefined ? t.nav.audience : fill(t.audience.of, { account: name })}
+    </Link>
   )
   if (erased && accounts)
     // A separate page, so that its title takes the focus of the closed dialog.
@@ -131,7 +134,9 @@ function Erased({
 }) {
   const { t, number } = useLocalized()
   const title =
-    task === null ? t.member.erased(account.name) : t.member.eraseFromAll(number(Number(task.total)))
+    task === null
+      ? fill(t.member.erased, { account: account.name })
+      : fill(t.member.eraseFromAll, { count: number(Number(task.total)) })
   return (
     <Page title={title} trail={trail}>
       {task && <TaskProgress started={task} />}
@@ -232,9 +237,7 @@ function Timeline({ path }: { path: string }) {
                     </>
                   )}
                   <span class="effect">
-                    {describeEffect(t.member.timelineTexts, entry.effect, (failure) =>
-                      describeFailure(t.eventFailures, failure),
-                    )}
+                    {describeEffect(timelineTexts(t), entry.effect, (failure) => describeFailure(t, failure))}
                   </span>
                   {entry.effect.kind === 'edited' && <EditChanges changes={entry.effect.changes} />}
                 </span>
@@ -253,15 +256,13 @@ function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
   if (changes === null) return null
   return (
     <ul class="changes">
-      {describeChanges(t.member.timelineTexts, changes as MemberChanges).map(
-        ({ field, before, after, isTags }) => (
-          <li key={field}>
-            <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
-            {isTags ? ' ' : ' → '}
-            {(after !== null || !isTags) && <ins>{after ?? '—'}</ins>}
-          </li>
-        ),
-      )}
+      {describeChanges(timelineTexts(t), changes as MemberChanges).map(({ field, before, after, isTags }) => (
+        <li key={field}>
+          <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
+          {isTags ? ' ' : ' → '}
+          {(after !== null || !isTags) && <ins>{after ?? '—'}</ins>}
+        </li>
+      ))}
     </ul>
   )
 }

@@ -4,6 +4,7 @@ import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
 import { Link } from '../router.tsx'
 import { useOperator } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 export function NotFoundPage() {
@@ -16,7 +17,10 @@ export function NotAllowedPage({ role }: { role: Role }) {
   const { t } = useLocalized()
   const { roles } = t.operators
   return (
-    <NoPage title={t.notAllowed.title} text={t.notAllowed.text(roles[useOperator().role], roles[role])} />
+    <NoPage
+      title={t.notAllowed.title}
+      text={fill(t.notAllowed.text, { own: roles[useOperator().role], needed: roles[role] })}
+    />
   )
 }
 

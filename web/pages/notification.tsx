@@ -14,6 +14,7 @@ import { TestDialog } from '../parts/test-dialog.tsx'
 import { Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 5_000
@@ -154,7 +155,7 @@ function TestChannel({ id, onClose }: { id: string; onClose: () => void }) {
             </span>{' '}
             {[
               result.wasAccepted ? t.notifications.accepted : result.reason,
-              t.endpoints.milliseconds(number(result.durationMs)),
+              fill(t.endpoints.milliseconds, { number: number(result.durationMs) }),
             ]
               .filter(Boolean)
               .join(' · ')}

@@ -11,6 +11,7 @@ import { Empty, Failure, Loading } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Count } from '../parts/values.tsx'
 import { useOperator, useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 type Organization = Json<OrganizationSummary>
@@ -119,7 +120,11 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
   }
   return (
     <Dialog
-      title={organization === null ? t.organizations.add : t.organizations.renameTitle(organization.name)}
+      title={
+        organization === null
+          ? t.organizations.add
+          : fill(t.organizations.renameTitle, { name: organization.name })
+      }
       onClose={onClose}
     >
       <Form submit={t.manage.save} onSubmit={save} onCancel={onClose} isComplete={name.trim() !== ''}>
@@ -145,7 +150,7 @@ function RemoveOrganization({ organization, onClose }: { organization: Organizat
   }
   return (
     <Removal
-      title={t.organizations.removeTitle(organization.name)}
+      title={fill(t.organizations.removeTitle, { name: organization.name })}
       text={
         contents.data && contents.data.accounts > 0 ? t.organizations.notEmpty : t.organizations.removeText
       }

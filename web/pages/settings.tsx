@@ -8,6 +8,7 @@ import { OperatorsPanel } from '../parts/operators.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 export function SettingsPage() {
@@ -76,7 +77,7 @@ function PasswordForm() {
         <TextField
           name="password"
           label={t.invitation.password}
-          hint={t.invitation.hint('12')}
+          hint={fill(t.invitation.hint, { characters: '12' })}
           type="password"
           autocomplete="new-password"
           required

@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 
 /** Sign-in by address and password, or by CONSOLE_TOKEN. */
@@ -174,7 +175,7 @@ export function explain(
     case 403:
       return t.signIn.foreign
     case 429:
-      return waitSeconds > 0 ? t.signIn.limited(String(waitSeconds)) : ''
+      return waitSeconds > 0 ? fill(t.signIn.limited, { seconds: String(waitSeconds) }) : ''
     default:
       return error.message || t.failure.offline
   }

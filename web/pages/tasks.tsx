@@ -9,7 +9,8 @@ import { Table } from '../parts/table.tsx'
 import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
-import type { Texts } from '../texts/en.ts'
+import type { Texts } from '../texts/languages.ts'
+import { fill } from '../texts/languages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 2_000
@@ -52,7 +53,7 @@ function Row({ task }: { task: Task }) {
   // A removal is not a task of its account, which it deletes.
   const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
     ['members.erase', 'accounts.onboard'].includes(kind)
-      ? t.tasks.accounts(number(Number(total)))
+      ? fill(t.tasks.accounts, { count: number(Number(total)) })
       : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
   return (
     <tr>
@@ -78,7 +79,7 @@ function Row({ task }: { task: Task }) {
 export function TaskPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const { data, error, reload } = useQuery<{ job: Task }>(`/api/jobs/${id}`)
-  const title = data === undefined ? t.tasks.one(id) : stateIn(t.tasks.kinds, data.job.kind)
+  const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (
     <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
       {data === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
@@ -146,7 +147,9 @@ function Details({ task, reload }: { task: Task; reload: () => void }) {
       {refusals.length > 0 && (
         <Panel title={t.imports.refusals}>
           {refused > refusals.length && (
-            <p class="muted">{t.imports.firstRefusals(number(refusals.length), number(refused))}</p>
+            <p class="muted">
+              {fill(t.imports.firstRefusals, { shown: number(refusals.length), all: number(refused) })}
+            </p>
           )}
           <Table columns={[{ label: t.imports.line, class: 'numeric' }, t.events.reason]}>
             {refusals.map(({ line, reason }) => (

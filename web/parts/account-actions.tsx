@@ -5,6 +5,7 @@ import type { CurrentWebhook } from '../../src/operator/accounts/point-webhook.t
 import type { AccountContents } from '../../src/operator/accounts/remove-account.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { Form } from './form.tsx'
@@ -190,7 +191,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
   const [task, setTask] = useState<Task>()
   if (task) {
     return (
-      <Dialog title={t.manage.removing(name)} onClose={onClose}>
+      <Dialog title={fill(t.manage.removing, { name })} onClose={onClose}>
         <TaskProgress started={task} />
       </Dialog>
     )
@@ -199,7 +200,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
     setTask((await post<{ job: Task }>(`/api/accounts/${id}/remove`, { name: typed })).job)
   return (
     <Removal
-      title={t.manage.removeTitle(name)}
+      title={fill(t.manage.removeTitle, { name })}
       text={t.manage.removeText}
       name={name}
       contents={

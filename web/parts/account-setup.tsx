@@ -1,7 +1,7 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 import type { Query } from '../hooks.ts'
 import { useRole } from '../session.ts'
-import { describeCheck } from '../texts/checks.ts'
+import { describeCheck } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
@@ -42,7 +42,7 @@ export function SetUp({ query: { data, reload } }: { query: Query<AccountRespons
               <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
                 <Icon name={check.ok ? 'check' : 'cross'} />
                 <span>
-                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t.checks, check)}
+                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
                 </span>
               </li>
             ))}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { Values } from './account-fields.tsx'
@@ -33,7 +34,7 @@ export function NextSteps({
   const { next } = t.manage
   return (
     <Page
-      title={next.title(values.name ?? '')}
+      title={fill(next.title, { name: values.name ?? '' })}
       trail={trail}
       lead={next.lead}
       actions={

@@ -4,6 +4,7 @@ import type { Activity } from '../../src/operator/list-activity.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
@@ -65,7 +66,7 @@ type Texts = ReturnType<typeof useLocalized>['t']
 function actorOf({ actorKind, actor, actorName }: ActivityRow, t: Texts): string {
   if (actorKind === 'token') return t.operators.tokenHolder
   if (actorKind === 'service') return t.activity.service
-  return actorKind === 'command' ? t.activity.command(actor) : (actorName ?? actor)
+  return actorKind === 'command' ? fill(t.activity.command, { name: actor }) : (actorName ?? actor)
 }
 
 /** The name of today, or else what was recorded of a removed object, or else its id. */

@@ -4,6 +4,7 @@ import { ApiError, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
@@ -79,9 +80,9 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
       {!task && !error && data === undefined && <Loading />}
       {!task && data && (
         <>
-          <p role="status">{t.bulk.matching(number(count))}</p>
+          <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
           <Form
-            submit={t.bulk.submit(number(count))}
+            submit={fill(t.bulk.submit, { count: number(count) })}
             onSubmit={submit}
             onCancel={onClose}
             isComplete={
@@ -99,7 +100,7 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
             {mustType && (
               <TextField
                 name="expectedCount"
-                label={t.bulk.confirm(String(count))}
+                label={fill(t.bulk.confirm, { count: String(count) })}
                 autocomplete="off"
                 value={typed}
                 onChange={setTyped}
@@ -133,7 +134,7 @@ function ExportDialog({ onClose, ...selection }: Selection & { onClose: () => vo
     <Dialog title={t.bulk.exportTitle} onClose={onClose}>
       {error && <Failure error={error} retry={reload} />}
       {!error && data === undefined && <Loading />}
-      {data && <p role="status">{t.bulk.matching(number(data.count))}</p>}
+      {data && <p role="status">{fill(t.bulk.matching, { count: number(data.count) })}</p>}
       <p>{t.bulk.exportText}</p>
       <footer class="actions">
         {FORMATS.map((format) => (

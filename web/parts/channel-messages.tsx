@@ -4,6 +4,7 @@ import type { NotificationSummary } from '../../src/operator/notifications/histo
 import { get, type Json, queryOf } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useList } from '../hooks.ts'
+import { fill } from '../texts/languages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import type { Channel } from './channel-state.tsx'
 import { Panel } from './page.tsx'
@@ -61,7 +62,7 @@ function MessageItem({ message, channel, isOpen }: { message: Message; channel: 
         {accounts > 0 && (
           <span class="muted">
             {accounts > accountNames.length
-              ? `${t.notifications.accounts(number(accounts))}: ${names} …`
+              ? `${fill(t.notifications.accounts, { count: number(accounts) })}: ${names} …`
               : names}
           </span>
         )}
@@ -101,7 +102,7 @@ function MessageState({ message, channel }: { message: Message; channel: Channel
       ? t.notifications.waitsForResume
       : isDue
         ? t.notifications.sending
-        : t.notifications.waits(dateTime(dueAt))
+        : fill(t.notifications.waits, { time: dateTime(dueAt) })
   return (
     <>
       <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}

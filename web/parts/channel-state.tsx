@@ -1,6 +1,7 @@
 /** The status of a notification channel, and how its receiver responded last. */
 import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
 import type { Json } from '../api.ts'
+import { fill } from '../texts/languages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Time } from './values.tsx'
 
@@ -13,8 +14,10 @@ export function ChannelState({ channel: { status, pending, failed } }: { channel
       <span class={`tag ${status === 'active' ? 'good' : 'warn'}`}>
         {stateIn(t.endpoints.states, status)}
       </span>
-      {pending > 0 && <span class="muted"> {t.notifications.pending(number(pending))}</span>}
-      {failed > 0 && <span class="bad-text"> {t.notifications.failedCount(number(failed))}</span>}
+      {pending > 0 && <span class="muted"> {fill(t.notifications.pending, { count: number(pending) })}</span>}
+      {failed > 0 && (
+        <span class="bad-text"> {fill(t.notifications.failedCount, { count: number(failed) })}</span>
+      )}
     </span>
   )
 }

@@ -5,6 +5,7 @@ import type { ClientDetails, KeyDetails } from '../../src/operator/clients.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 import { CredentialStatus, EditExpiry, ExpiryField, Revoke } from './credentials.tsx'
@@ -62,7 +63,7 @@ export function Keys({ client: { id, status }, isManager }: { client: Client; is
       {changing && (
         <EditExpiry
           path={`/api/keys/${changing.id}`}
-          title={t.clients.changeExpiryOf(changing.id)}
+          title={fill(t.clients.changeExpiryOf, { id: changing.id })}
           expiresAt={changing.expiresAt}
           onClose={() => setChanging(null)}
           onDone={finish}
@@ -71,7 +72,7 @@ export function Keys({ client: { id, status }, isManager }: { client: Client; is
       {revoking && (
         <Revoke
           path={`/api/keys/${revoking.id}/revoke`}
-          title={t.clients.revokeKey(revoking.id)}
+          title={fill(t.clients.revokeKey, { id: revoking.id })}
           text={t.clients.revokeKeyText}
           onClose={() => setRevoking(null)}
           onDone={finish}
@@ -128,7 +129,7 @@ function KeyTable({ keys, actions }: { keys: Key[]; actions: KeyActions | null }
                 <button
                   type="button"
                   class="small"
-                  aria-label={t.clients.changeExpiryOf(key.id)}
+                  aria-label={fill(t.clients.changeExpiryOf, { id: key.id })}
                   onClick={() => actions.onExpiry(key)}
                 >
                   {t.clients.expiry}
@@ -136,7 +137,7 @@ function KeyTable({ keys, actions }: { keys: Key[]; actions: KeyActions | null }
                 <button
                   type="button"
                   class="small"
-                  aria-label={t.clients.revokeKey(key.id)}
+                  aria-label={fill(t.clients.revokeKey, { id: key.id })}
                   onClick={() => actions.onRevoke(key)}
                 >
                   {t.clients.revoke}

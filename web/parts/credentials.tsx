@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction } from '../hooks.ts'
+import { fill } from '../texts/languages.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Confirm, Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
@@ -29,7 +30,7 @@ export function CredentialStatus({ credential }: { credential: Credential }) {
       {status === 'active' && isSoon && (
         <>
           {' '}
-          <span class="tag warning">{t.clients.expiresSoon(relative(expiresAt))}</span>
+          <span class="tag warning">{fill(t.clients.expiresSoon, { when: relative(expiresAt) })}</span>
         </>
       )}
     </>

@@ -9,6 +9,7 @@ import type {
 import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { replaceQuery, usePlace } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { indented } from './json.ts'
@@ -67,7 +68,7 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
         <RequestDialog
           endpointId={id}
           deliveryId={open.id}
-          title={t.endpoints.requestTitle(open.id)}
+          title={fill(t.endpoints.requestTitle, { id: open.id })}
           onClose={() => setOpen(null)}
         >
           <h3>{t.endpoints.lastResponse}</h3>
@@ -115,7 +116,7 @@ function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delive
     <tr>
       <th scope="row">{delivery.id}</th>
       <td>
-        {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}{' '}
+        {delivery.type ?? fill(t.endpoints.eventsOf, { count: number(delivery.events ?? 0) })}{' '}
         {delivery.isReplay && <span class="tag">{t.again.tag}</span>}
         <div class="sub narrow-only">{response}</div>
       </td>

@@ -5,6 +5,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { navigate } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { Confirm } from './dialog.tsx'
 import { TextField } from './form.tsx'
@@ -46,7 +47,7 @@ function TestResult({ result: { request, response } }: { result: Json<TestDelive
       <h3>{t.endpoints.testResponse}</h3>
       <p class="response">
         <span class={`tag ${isAccepted ? 'good' : 'bad'}`}>{status ?? t.endpoints.noResponse}</span>{' '}
-        {[t.endpoints.milliseconds(number(durationMs)), reason].filter(Boolean).join(' · ')}
+        {[fill(t.endpoints.milliseconds, { number: number(durationMs) }), reason].filter(Boolean).join(' · ')}
       </p>
       {received !== '' && <Payload text={received} isShort />}
       {isCut && <p class="muted small-text">{t.endpoints.testCut}</p>}
@@ -92,17 +93,17 @@ export function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onCl
     >
       {lost > 0 && (
         <>
-          <p class="notice warning">{t.endpoints.removeLost(number(lost))}</p>
+          <p class="notice warning">{fill(t.endpoints.removeLost, { count: number(lost) })}</p>
           <TextField
             name="confirmation"
-            label={t.endpoints.removeConfirm(expected)}
+            label={fill(t.endpoints.removeConfirm, { text: expected })}
             autocomplete="off"
             value={typed}
             onChange={setTyped}
           />
         </>
       )}
-      <p role="status">{deleted > 0 ? t.endpoints.working(number(deleted)) : ''}</p>
+      <p role="status">{deleted > 0 ? fill(t.endpoints.working, { count: number(deleted) }) : ''}</p>
       <ActionFailure error={error} />
     </Confirm>
   )

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { RequestDialog } from './deliveries.tsx'
 import { Facts, Panel } from './page.tsx'
@@ -50,7 +51,7 @@ export function EndpointHistory({ id }: { id: string }) {
         <RequestDialog
           endpointId={id}
           deliveryId={open.deliveryId}
-          title={t.endpoints.attemptTitle(number(open.attempt), open.deliveryId)}
+          title={fill(t.endpoints.attemptTitle, { attempt: number(open.attempt), delivery: open.deliveryId })}
           onClose={() => setOpen(null)}
         >
           <AttemptResponse attempt={open} />
@@ -72,7 +73,7 @@ function AttemptResponse({
         items={[
           [t.endpoints.time, <Time key="t" at={startedAt} />],
           [t.endpoints.response, [status ?? t.endpoints.noResponse, reason].join(' ').trim()],
-          [t.endpoints.duration, t.endpoints.milliseconds(number(rest.durationMs))],
+          [t.endpoints.duration, fill(t.endpoints.milliseconds, { number: number(rest.durationMs) })],
           [t.endpoints.events, rest.events === null ? '–' : number(rest.events)],
         ]}
       />
@@ -89,7 +90,7 @@ function AttemptResponse({
 function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: Attempt) => void }) {
   const { t, number } = useLocalized()
   const { startedAt, status, reason, ...rest } = attempt
-  const duration = t.endpoints.milliseconds(number(rest.durationMs))
+  const duration = fill(t.endpoints.milliseconds, { number: number(rest.durationMs) })
   const events = rest.events === null ? '–' : number(rest.events)
   return (
     <tr>
@@ -101,7 +102,11 @@ function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: A
           <span class="tag bad">{status ?? t.endpoints.noResponse}</span> <span>{reason}</span>
         </span>
         <div class="sub narrow-only">
-          {[duration, t.endpoints.eventsOf(events), t.endpoints.attemptOf(number(rest.attempt))].join(' · ')}
+          {[
+            duration,
+            fill(t.endpoints.eventsOf, { count: events }),
+            fill(t.endpoints.attemptOf, { number: number(rest.attempt) }),
+          ].join(' · ')}
         </div>
       </td>
       <td class="numeric medium-only">{duration}</td>
@@ -111,7 +116,7 @@ function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: A
         <button
           type="button"
           class="small"
-          aria-label={`${t.endpoints.showRequest}, ${t.endpoints.attemptTitle(number(rest.attempt), rest.deliveryId)}`}
+          aria-label={`${t.endpoints.showRequest}, ${fill(t.endpoints.attemptTitle, { attempt: number(rest.attempt), delivery: rest.deliveryId })}`}
           onClick={() => onOpen(attempt)}
         >
           {t.endpoints.showRequest}

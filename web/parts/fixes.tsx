@@ -1,6 +1,7 @@
 /** The button that fixes a problem. */
 import type { Problem } from '../../src/operator/accounts/account-status.ts'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import { fixOf, fixPath } from './problem-fixes.ts'
@@ -22,7 +23,7 @@ export function FixButton({ problem, id, onDone }: { problem: Problem; id: strin
       return (
         <Link class="button" href={fixPath(problem, id)}>
           {fix?.kind === 'edit'
-            ? t.manage.fixField(t.manage.fields[fix.field])
+            ? fill(t.manage.fixField, { field: t.manage.fields[fix.field] })
             : t.manage.fixPages[fix?.kind ?? 'events']}
         </Link>
       )

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import type { FileFault } from '../../src/operator/accounts/apply-accounts.ts'
 import { Link } from '../router.tsx'
-import { describeFieldMessage } from '../texts/messages.ts'
+import { fill } from '../texts/languages.ts'
+import { describeFieldMessage } from '../texts/service.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { More } from './states.tsx'
@@ -33,14 +34,14 @@ export function FileFaults({ preview: { faults, faultCount } }: { preview: FileP
   return (
     <Panel title={t.file.faults}>
       <p class="notice bad" role="alert">
-        {t.file.faultsLead(number(faultCount))}
+        {fill(t.file.faultsLead, { count: number(faultCount) })}
       </p>
       <Table columns={[{ label: t.file.line, class: 'numeric' }, t.file.column, t.file.fault]}>
         {faults.map(({ line, column, message }, index) => (
           <tr key={index}>
             <td class="numeric">{line === 0 ? '–' : line}</td>
             <td>{column ?? '–'}</td>
-            <td>{describeFieldMessage(t.failure.fields, message)}</td>
+            <td>{describeFieldMessage(t, message)}</td>
           </tr>
         ))}
       </Table>
@@ -111,7 +112,7 @@ function ChangeList({ changes }: { changes: Record<string, unknown> }) {
         <li key={field}>
           {stateIn(t.manage.fields, field)}:{' '}
           {Array.isArray(change)
-            ? t.file.fromTo(String(change[0] ?? '–'), String(change[1] ?? '–'))
+            ? fill(t.file.fromTo, { before: String(change[0] ?? '–'), after: String(change[1] ?? '–') })
             : t.file.secretReplaced}
         </li>
       ))}

@@ -2,6 +2,7 @@ import type { FleetCharts, FleetRow as Row } from '../../src/operator/accounts/f
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { fixPath } from './problem-fixes.ts'
@@ -24,7 +25,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
   const reasonOf = useReason()
   const explained = problem && reasonOf(problem)
   const label = explained?.label
-  const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
+  const further = problemCount > 1 ? fill(t.fleet.more, { count: String(problemCount - 1) }) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
@@ -66,8 +67,14 @@ function TrafficCells({ account, charts }: { account: Account; charts: Charts })
   const { deliveries24h, following, growth7d } = account
   const { hours = [], days = [] } = charts ?? {}
   const counted = days.filter((value) => value !== null)
-  const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
-  const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
+  const hoursLabel = fill(t.fleet.sparkHours, {
+    total: number(deliveries24h),
+    peak: number(Math.max(0, ...hours)),
+  })
+  const daysLabel = fill(t.fleet.sparkDays, {
+    first: number(counted[0] ?? 0),
+    last: number(counted.at(-1) ?? 0),
+  })
   return (
     <>
       <td class="numeric">

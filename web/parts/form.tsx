@@ -6,7 +6,7 @@ import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useId, useRef } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
-import { describeFieldMessage } from '../texts/messages.ts'
+import { describeFieldMessage } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 import { ActionFailure } from './states.tsx'
 
@@ -44,7 +44,7 @@ export function Form({
   useEffect(() => {
     if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
   }, [error])
-  const inLanguage = (message: string) => describeFieldMessage(t.failure.fields, message)
+  const inLanguage = (message: string) => describeFieldMessage(t, message)
   const others = error?.details.filter(({ path }) => !names.has(fieldOf(path))) ?? []
   return (
     <FieldsContext.Provider value={{ error, names }}>
@@ -121,7 +121,7 @@ export function Field({
         {hint && <p>{hint}</p>}
         {messages.map(({ message }) => (
           <p key={message} class="problem">
-            {describeFieldMessage(t.failure.fields, message)}
+            {describeFieldMessage(t, message)}
           </p>
         ))}
       </div>

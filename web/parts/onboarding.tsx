@@ -1,6 +1,7 @@
 /** What the onboarding of accounts has done so far, and the accounts with a problem. */
 import type { OnboardingTally } from '../../src/operator/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import type { FileAccount } from './fleet-preview.tsx'
 import type { Task } from './task.tsx'
@@ -16,10 +17,10 @@ export function OnboardingOutcomes({ task, accounts }: { task: Task; accounts: F
   const names = new Map(accounts.map(({ id, name }) => [id, name]))
   return (
     <div role="status">
-      <p>{t.file.onboarded(number(verified), number(followersAdded))}</p>
+      <p>{fill(t.file.onboarded, { verified: number(verified), followers: number(followersAdded) })}</p>
       {problemCount > 0 && (
         <>
-          <h3>{t.file.problems(number(problemCount))}</h3>
+          <h3>{fill(t.file.problems, { count: number(problemCount) })}</h3>
           <ul class="problem-list">
             {problems.map(({ accountId, problem }) => (
               <li key={accountId}>

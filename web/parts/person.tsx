@@ -5,6 +5,7 @@ import type { Membership as StoredMembership } from '../../src/operator/members/
 import { type Json, post, queryOf } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
+import { fill } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { Confirm, Dialog } from './dialog.tsx'
 import { ActionFailure, Failure, Loading } from './states.tsx'
@@ -43,7 +44,7 @@ export function Memberships({ memberships }: { memberships: Membership[] }) {
           <Link href={`/audience/${accountId}/${memberId}`}>{accountName}</Link>
         </li>
       ))}
-      {more > 0 && <li class="muted">{t.member.moreAccounts(number(more))}</li>}
+      {more > 0 && <li class="muted">{fill(t.member.moreAccounts, { count: number(more) })}</li>}
     </ul>
   )
 }
@@ -83,12 +84,12 @@ function ExportDialog({
       {accounts !== undefined && (
         <div class="choices">
           <a class="button" href={pathOf(account, `export${query}`)} download>
-            {t.exports.personFrom(accounts.account.name)}
+            {fill(t.exports.personFrom, { account: accounts.account.name })}
           </a>
           {accounts.others.length > 0 && (
             <>
               <a class="button" href={pathOf(account, `export-all${query}`)} download>
-                {t.exports.personFromAll(number(accounts.others.length + 1))}
+                {fill(t.exports.personFromAll, { count: number(accounts.others.length + 1) })}
               </a>
               <AllAccounts accounts={accounts} />
             </>
@@ -138,7 +139,9 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
   return (
     <Confirm
       title={t.member.eraseTitle}
-      text={t.member.eraseText(isEverywhere ? t.member.theseAccounts(count) : account.name)}
+      text={fill(t.member.eraseText, {
+        from: isEverywhere ? fill(t.member.theseAccounts, { count }) : account.name,
+      })}
       submit={t.member.eraseSubmit}
       isRunning={isRunning}
       isAllowed={[expected, member.userId].includes(typed.trim())}
@@ -156,14 +159,18 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
                 checked={isEverywhere === value}
                 onChange={() => setEverywhere(value)}
               />
-              <span>{value ? t.member.fromAll(count) : t.member.onlyFrom(account.name)}</span>
+              <span>
+                {value
+                  ? fill(t.member.fromAll, { count })
+                  : fill(t.member.onlyFrom, { account: account.name })}
+              </span>
             </label>
           ))}
           <AllAccounts accounts={accounts} />
         </fieldset>
       )}
       <label class="field">
-        <span>{t.member.eraseConfirm(expected)}</span>
+        <span>{fill(t.member.eraseConfirm, { text: expected })}</span>
         <input
           type="text"
           autocomplete="off"
