@@ -10,6 +10,8 @@ import {
   localize,
 } from './texts/languages.ts'
 
+export { fill, type Texts } from './texts/languages.ts'
+
 const STORAGE_KEY = 'oa-audience-language'
 
 /** Returns the stored choice, or else the first supported language of the browser. */

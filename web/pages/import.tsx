@@ -11,8 +11,7 @@ import { ActionFailure } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
-import { fill } from '../texts/languages.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 /** An upload without a piece for a minute ends, so a slow connection must send each in time. */
 const PIECE_BYTES = 128 * 1024
@@ -84,15 +83,15 @@ function FirstRows({ file, preview: { columns, rows } }: Chosen) {
       <p class="muted">
         {fill(t.imports.size, { name: file.name, kilobytes: number(Math.ceil(file.size / 1024)) })}
       </p>
-      <Table columns={shown.map((name, index) => name.slice(0, CELL_LENGTH) || String(index + 1))}>
-        {rows.map((row, index) => (
-          <tr key={index}>
-            {shown.map((_, cell) => (
-              <td key={cell}>{(row[cell] ?? '').slice(0, CELL_LENGTH)}</td>
-            ))}
-          </tr>
-        ))}
-      </Table>
+      <Table<string[]>
+        rows={rows}
+        keyOf={(_, index) => index}
+        header={null}
+        columns={shown.map((name, index) => [
+          name.slice(0, CELL_LENGTH) || String(index + 1),
+          (row) => (row[index] ?? '').slice(0, CELL_LENGTH),
+        ])}
+      />
       {columns.length > shown.length && (
         <p class="muted">{fill(t.imports.moreColumns, { count: number(columns.length - shown.length) })}</p>
       )}

@@ -2,8 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { navigate } from '../router.tsx'
-import { fill } from '../texts/languages.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { explain, SignInForm, useSignIn } from './sign-in.tsx'
 
 const PASSWORD_MIN_LENGTH = 12

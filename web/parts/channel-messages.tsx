@@ -1,31 +1,23 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
-import { useCallback, useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
+import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
 import type { NotificationSummary } from '../../src/operator/notifications/history.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useList } from '../hooks.ts'
-import { fill } from '../texts/languages.ts'
-import { stateIn, useLocalized } from '../texts.ts'
-import type { Channel } from './channel-state.tsx'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
 import { Payload, Time } from './values.tsx'
 
+type Channel = Json<ChannelSummary>
 type Message = Json<NotificationSummary>
 
 /** @param round changes after an action of this page */
 export function ChannelMessages({ channel, round }: { channel: Channel; round: number }) {
   const { t } = useLocalized()
   const { id, pending, failed, lastResponse } = channel
-  const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
-      get<{ messages: Message[]; next: string | null }>(
-        `/api/notifications/${id}/messages${queryOf({ before })}`,
-        signal,
-      ).then(({ messages, next }) => ({ items: messages, next })),
-    [id],
-  )
-  const list = useList(load)
+  const list = useList<Message>(`/api/notifications/${id}/messages`, 'messages', (before) => ({ before }))
   const version = [round, pending, failed, lastResponse?.at].join(' ')
   const shown = useRef(version)
   useEffect(() => {

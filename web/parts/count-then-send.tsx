@@ -1,8 +1,7 @@
 /** A form that says how much it would send, and how long that takes, before it sends anything. */
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { fill } from '../texts/languages.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { Form, TextField } from './form.tsx'
 
 export const RATE_DEFAULT = '50'
@@ -62,27 +61,12 @@ export function CountThenSend({
   )
 }
 
-export function RateField({
-  label,
-  value,
-  onChange,
-}: {
+export function RateField(field: {
+  name: string
   label: string
   value: string
   onChange: (value: string) => void
 }) {
   const { t } = useLocalized()
-  return (
-    <TextField
-      name="rate"
-      type="number"
-      min={1}
-      max={RATE_MAX}
-      required
-      label={label}
-      hint={t.again.rateHint}
-      value={value}
-      onChange={onChange}
-    />
-  )
+  return <TextField {...field} type="number" min={1} max={RATE_MAX} required hint={t.again.rateHint} />
 }

@@ -3,12 +3,11 @@ import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { Membership as StoredMembership } from '../../src/operator/members/memberships.ts'
 import { type Json, post, queryOf } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
-import { fill } from '../texts/languages.ts'
-import { useLocalized } from '../texts.ts'
-import { Confirm, Dialog } from './dialog.tsx'
-import { ActionFailure, Failure, Loading } from './states.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { Confirm, Dialog, DialogButton } from './dialog.tsx'
+import { Loaded } from './states.tsx'
 import type { Task } from './task.tsx'
 
 type Membership = Json<StoredMembership>
@@ -50,16 +49,12 @@ export function Memberships({ memberships }: { memberships: Membership[] }) {
 }
 
 /** The person need not be a member. */
-export function ExportPerson({ account, userId }: { account: string; userId: string }) {
+export function ExportPerson(person: { account: string; userId: string }) {
   const { t } = useLocalized()
-  const [isOpen, setOpen] = useState(false)
   return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {t.exports.person}
-      </button>
-      {isOpen && <ExportDialog {...{ account, userId }} onClose={() => setOpen(false)} />}
-    </>
+    <DialogButton label={t.exports.person}>
+      {(close) => <ExportDialog {...person} onClose={close} />}
+    </DialogButton>
   )
 }
 
@@ -74,30 +69,36 @@ function ExportDialog({
   onClose: () => void
 }) {
   const { t, number } = useLocalized()
-  const { accounts, error, reload } = usePersonAccounts(account, userId)
-  const query = queryOf({ userId })
+  const { accounts, ...query } = usePersonAccounts(account, userId)
+  const userQuery = queryOf({ userId })
   return (
     <Dialog title={t.exports.personTitle} onClose={onClose}>
       <p>{t.exports.personText}</p>
-      {error && <Failure error={error} retry={reload} />}
-      {accounts === undefined && !error && <Loading />}
-      {accounts !== undefined && (
-        <div class="choices">
-          <a class="button" href={pathOf(account, `export${query}`)} download>
-            {fill(t.exports.personFrom, { account: accounts.account.name })}
-          </a>
-          {accounts.others.length > 0 && (
-            <>
-              <a class="button" href={pathOf(account, `export-all${query}`)} download>
-                {fill(t.exports.personFromAll, { count: number(accounts.others.length + 1) })}
-              </a>
-              <AllAccounts accounts={accounts} />
-            </>
-          )}
-        </div>
-      )}
+      <Loaded query={{ ...query, data: accounts }}>
+        {(found) => (
+          <div class="choices">
+            <a class="button" href={pathOf(account, `export${userQuery}`)} download>
+              {fill(t.exports.personFrom, { account: found.account.name })}
+            </a>
+            {found.others.length > 0 && (
+              <>
+                <a class="button" href={pathOf(account, `export-all${userQuery}`)} download>
+                  {fill(t.exports.personFromAll, { count: number(found.others.length + 1) })}
+                </a>
+                <AllAccounts accounts={found} />
+              </>
+            )}
+          </div>
+        )}
+      </Loaded>
     </Dialog>
   )
+}
+
+/** The page of a member. */
+export function PersonLink({ accountId, userId }: { accountId: string; userId: string | null }) {
+  if (userId === null) return <span class="muted">–</span>
+  return <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>{userId}</Link>
 }
 
 function AllAccounts({ accounts: { account, others } }: { accounts: PersonAccounts }) {
@@ -121,21 +122,19 @@ interface EraseProps {
 export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps) {
   const { t, number } = useLocalized()
   const { account, others } = accounts
-  const { isRunning, error, run } = useAction()
   const [typed, setTyped] = useState('')
   const [isEverywhere, setEverywhere] = useState(false)
   const expected = member.displayName?.trim() || member.userId
   const count = number(others.length + 1)
-  const erase = () =>
-    run(async () => {
-      if (!isEverywhere) {
-        await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
-        return onErased(null)
-      }
-      const ids = [account.id, ...others.map(({ accountId }) => accountId)]
-      const body = { userId: member.userId, accounts: ids }
-      onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
-    })
+  const erase = async () => {
+    if (!isEverywhere) {
+      await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
+      return onErased(null)
+    }
+    const ids = [account.id, ...others.map(({ accountId }) => accountId)]
+    const body = { userId: member.userId, accounts: ids }
+    onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
+  }
   return (
     <Confirm
       title={t.member.eraseTitle}
@@ -143,7 +142,6 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
         from: isEverywhere ? fill(t.member.theseAccounts, { count }) : account.name,
       })}
       submit={t.member.eraseSubmit}
-      isRunning={isRunning}
       isAllowed={[expected, member.userId].includes(typed.trim())}
       onClose={onClose}
       onConfirm={erase}
@@ -179,7 +177,6 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
           onInput={(event) => setTyped(event.currentTarget.value)}
         />
       </label>
-      <ActionFailure error={error} />
     </Confirm>
   )
 }

@@ -1,8 +1,7 @@
 /** The removal of an object with everything in it: what would be deleted, and the name to type. */
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
-import { fill } from '../texts/languages.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
 import { Facts } from './page.tsx'

@@ -1,11 +1,9 @@
 /** States of a page: loading, failed and empty. Each text says what to do next. */
 import type { ComponentChildren } from 'preact'
 import type { ApiError } from '../api.ts'
-import type { List } from '../hooks.ts'
-import type { Texts } from '../texts/languages.ts'
-import { fill } from '../texts/languages.ts'
+import type { List, Query } from '../hooks.ts'
 import { describeMessage } from '../texts/service.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, type Texts, useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
 const SKELETON_ROWS = 6
@@ -70,6 +68,24 @@ export function Empty({ title, children }: { title: string; children?: Component
       <strong>{title}</strong>
       <div class="muted">{children}</div>
     </div>
+  )
+}
+
+/** Data that is loaded as a whole, or the state of the request. */
+export function Loaded<T>({
+  query: { data, error, reload },
+  title,
+  children,
+}: {
+  query: Omit<Query<T>, 'isLoading'>
+  title?: string
+  children?: (data: T) => ComponentChildren
+}) {
+  return (
+    <>
+      {error && <Failure error={error} retry={reload} {...(title && { title })} />}
+      {data === undefined ? !error && <Loading /> : children?.(data)}
+    </>
   )
 }
 

@@ -6,8 +6,7 @@ import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { fill } from '../texts/languages.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { ActionFailure, Failure } from './states.tsx'
 
 export type Task = Json<JobSummary>
