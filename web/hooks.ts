@@ -1,6 +1,6 @@
 /** State that pages share: loaded data, pages of a list, and the clock. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
-import { type ApiError, get } from './api.ts'
+import { type ApiError, get, queryOf } from './api.ts'
 
 export interface Query<T> {
   data: T | undefined
@@ -62,46 +62,55 @@ export interface List<Item> {
   reload: () => void
 }
 
+interface ListState<Item> {
+  items: Item[]
+  next: unknown
+  error?: ApiError
+  isLoading: boolean
+}
+
 /**
  * Loads a list page by page.
- * @param load reads the page at a cursor, null for the first one; it changes whenever the filter does
+ * @param path with the filter
+ * @param name of the items in a response
+ * @param query of the page at a cursor
  */
 export function useList<Item>(
-  load: (cursor: string | null, signal: AbortSignal) => Promise<{ items: Item[]; next: string | null }>,
+  path: string,
+  name: string,
+  query: (cursor: string) => Record<string, string | null> = (after) => ({ after }),
 ): List<Item> {
-  const [state, setState] = useState<{
-    items: Item[]
-    next: string | null
-    error?: ApiError
-    isLoading: boolean
-  }>({
+  const [state, setState] = useState<ListState<Item>>({
     items: [],
     next: null,
     isLoading: true,
   })
   const [round, setRound] = useState(0)
   const abort = useRef<AbortController>(new AbortController())
-  const read = (before: Item[], cursor: string | null, shown = before) => {
+  const read = (before: Item[], cursor: unknown, shown = before) => {
     abort.current.abort()
     abort.current = new AbortController()
     const { signal } = abort.current
     setState({ items: shown, next: cursor, isLoading: true })
-    load(cursor, signal).then(
-      ({ items, next }) => {
-        if (!signal.aborted) setState({ items: [...before, ...items], next, isLoading: false })
+    const further = cursor === null ? '' : queryOf(query(cursor as string))
+    const url = path + (path.includes('?') ? further.replace('?', '&') : further)
+    get<Record<string, unknown>>(url, signal).then(
+      ({ [name]: items, next = null, nextCursor = next }) => {
+        if (signal.aborted) return
+        setState({ items: [...before, ...(items as Item[])], next: nextCursor, isLoading: false })
       },
       (error: ApiError) => {
         if (!signal.aborted) setState({ items: shown, next: cursor, error, isLoading: false })
       },
     )
   }
-  const loaded = useRef(load)
+  const loaded = useRef(path)
   useEffect(() => {
     // A reload shows the old items until the new ones arrive, so that a button near them keeps the focus.
-    read([], null, loaded.current === load ? state.items : [])
-    loaded.current = load
+    read([], null, loaded.current === path ? state.items : [])
+    loaded.current = path
     return () => abort.current.abort()
-  }, [load, round])
+  }, [path, round])
   return {
     items: state.items,
     error: state.error,

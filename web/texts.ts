@@ -1,8 +1,16 @@
 /** The language of the page. texts/ has the tables. */
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
-import { en } from './texts/en.ts'
-import { isLanguage, type Language, type Localized, languageOf, localize } from './texts/languages.ts'
+import {
+  english,
+  isLanguage,
+  type Language,
+  type Localized,
+  languageOf,
+  localize,
+} from './texts/languages.ts'
+
+export { fill, type Texts } from './texts/languages.ts'
 
 const STORAGE_KEY = 'oa-audience-language'
 
@@ -16,7 +24,7 @@ export function rememberLanguage(language: Language): void {
   localStorage.setItem(STORAGE_KEY, language)
 }
 
-export const LocalizedContext = createContext<Localized>(localize('en', en))
+export const LocalizedContext = createContext<Localized>(localize('en', english))
 export const useLocalized = (): Localized => useContext(LocalizedContext)
 
 /** Returns the text for a state. Other programs write other states, which are shown unchanged, even "constructor". */

@@ -25,6 +25,8 @@ import { limitResponse } from './response.ts'
 const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
+/** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
+const INFORMATIONAL_MAX = 8
 /** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
@@ -162,6 +164,7 @@ function readResponse(
 ): void {
   let response: IncomingMessage | null = null
   let isTooLong = false
+  let informational = 0
   const end = (error: Error & { code?: string }) => {
     const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
     // The status of a response that is too long still counts.
@@ -181,6 +184,10 @@ function readResponse(
       setImmediate(end, new Ended('the response is too long'))
     })
     request.once('close', endBudget)
+  })
+  request.on('information', () => {
+    informational += 1
+    if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
   })
   request.on('response', (received) => {
     if (!request.writableEnded) return fail(new Ended('the receiver responded before it was sent anything'))

@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ACTIONS } from '../../src/operator/activity.ts'
-import { en } from '../../web/texts/en.ts'
-import { LANGUAGE_NAMES, type Language, loadLanguage } from '../../web/texts/languages.ts'
+import { english, LANGUAGE_NAMES, type Language, loadLanguage } from '../../web/texts/languages.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -49,7 +48,7 @@ describe('an action of the activity log', () => {
       for (const action of ACTIONS)
         expect([action, namesIn(texts.activity.actions[action])]).toEqual([
           action,
-          namesIn(en.activity.actions[action]),
+          namesIn(english.activity.actions[action]),
         ])
     },
   )

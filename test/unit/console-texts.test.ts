@@ -4,30 +4,45 @@ import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
 import { ERROR_MESSAGES } from '../../src/errors.ts'
 import { type Problem, REASONS, type Reason } from '../../src/operator/accounts/account-status.ts'
-import { describeProblem } from '../../src/operator/accounts/problem-texts.ts'
-import { describeEffect } from '../../src/operator/members/timeline-texts.ts'
-import { describeCheck } from '../../web/texts/checks.ts'
-import { en } from '../../web/texts/en.ts'
-import { describeFailure, FAILURE_PATTERNS } from '../../web/texts/failures.ts'
 import {
+  describeProblem as describeInEnglish,
+  PROBLEM_TEXTS,
+} from '../../src/operator/accounts/problem-texts.ts'
+import { describeEffect, TIMELINE_TEXTS } from '../../src/operator/members/timeline-texts.ts'
+import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
+import {
+  english,
+  fill,
   LANGUAGE_NAMES,
   type Language,
   languageOf,
   loadLanguage,
   localize,
 } from '../../web/texts/languages.ts'
-import { describeFieldMessage, describeMessage, FIELD_MESSAGES } from '../../web/texts/messages.ts'
+import {
+  describeCheck,
+  describeFailure,
+  describeFieldMessage,
+  describeMessage,
+  describeProblem,
+  timelineTexts,
+} from '../../web/texts/service.ts'
 
 const LANGUAGES = Object.keys(LANGUAGE_NAMES) as Language[]
 const OTHERS = LANGUAGES.filter((language) => language !== 'en')
 
 /** Every text of a table with its path. */
-function leavesOf(value: unknown, shown: (leaf: unknown) => string, path = ''): Map<string, string> {
-  if (typeof value !== 'object' || value === null) return new Map([[path, shown(value)]])
+function leavesOf(value: object, path = ''): Map<string, string> {
   return new Map(
-    Object.entries(value).flatMap(([key, inner]) => [...leavesOf(inner, shown, `${path}/${key}`)]),
+    Object.entries(value).flatMap(([key, inner]) =>
+      typeof inner === 'string' ? [[`${path}/${key}`, inner]] : [...leavesOf(inner, `${path}/${key}`)],
+    ),
   )
 }
+
+const valuesIn = (template: string) => [
+  ...new Set([...template.matchAll(/\{(\w+)/g)].map(([, name]) => name)),
+]
 
 const checkOf = (reason: FailureReason): Check => ({
   ...{ name: 'access_token', ok: false, message: 'English', reason, status: 403 },
@@ -83,93 +98,127 @@ const TERMS =
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
-const textsOf = ({ problems: _, ...texts }: typeof en) =>
-  leavesOf(texts, (leaf) => (typeof leaf === 'function' ? String(leaf('X', 'XX', 'XXX')) : String(leaf)))
-
 it('the service says each sentence about a field that has translations', () => {
   const directory = new URL('../../src/', import.meta.url)
   const sources = readdirSync(directory, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => readFileSync(new URL(name, directory), 'utf8'))
     .join('\n')
-  for (const sentence of Object.values(FIELD_MESSAGES)) expect(sources).toContain(sentence)
+  for (const sentence of Object.values(english.failure.fields)) expect(sources).toContain(sentence)
+})
+
+it('the English table says what the service says', () => {
+  const formats = { number: (value: number) => `<${value}>`, relative: () => 'AGO', date: () => 'DAY' }
+  for (const problem of PROBLEMS) {
+    const { message, fix } = describeProblem(english, problem as never, formats)
+    expect([message, fix]).toEqual(describeInEnglish(PROBLEM_TEXTS, problem, formats))
+  }
+  for (const [code, { message, fix }] of Object.entries(english.reachability.outcomes))
+    expect([message, fix]).toEqual(REACHABILITY_TEXTS[code as 'reached']('{detail}'))
+  for (const [code, message] of Object.entries(english.failure.messages))
+    expect(message).toBe(ERROR_MESSAGES[code as 'busy'])
+  const { notApplied, edited, client, key, effects, otherProgram } = timelineTexts(english)
+  expect({ effects, otherProgram }).toEqual({
+    effects: TIMELINE_TEXTS.effects,
+    otherProgram: TIMELINE_TEXTS.otherProgram,
+  })
+  expect([notApplied('a'), edited('a', 'b'), client('a'), key('a')]).toEqual([
+    TIMELINE_TEXTS.notApplied('a'),
+    TIMELINE_TEXTS.edited('a', 'b'),
+    TIMELINE_TEXTS.client('a'),
+    TIMELINE_TEXTS.key('a'),
+  ])
+})
+
+it('each text with values is filled with exactly these values, and no other is', () => {
+  const directory = new URL('../../web/', import.meta.url)
+  const texts = leavesOf(english)
+  const filled = new Set<string>()
+  for (const name of readdirSync(directory, { recursive: true, encoding: 'utf8' })) {
+    if (!name.endsWith('.tsx')) continue
+    const source = readFileSync(new URL(name, directory), 'utf8')
+    for (const [, path = '', values = ''] of source.matchAll(
+      /fill\(t\.([\w.]+), \{((?:[^{}]|\{[^{}]*\})*)\}/g,
+    )) {
+      const template = texts.get(`/${path.replaceAll('.', '/')}`)
+      const given = [...values.matchAll(/(?:^|,)\s*(\w+)(?=\s*[,:]|\s*$)/g)].map(([, value]) => value)
+      expect([name, path, valuesIn(template ?? '')]).toEqual([name, path, expect.arrayContaining(given)])
+      expect(given.length, path).toBeGreaterThanOrEqual(valuesIn(template ?? '').length)
+      filled.add(path)
+    }
+    for (const [, path = ''] of source.matchAll(/(?<!fill\()\bt\.([\w.]+)/g)) {
+      const template = texts.get(`/${path.replaceAll('.', '/')}`)
+      if (template !== undefined) expect([name, path, valuesIn(template)]).toEqual([name, path, []])
+    }
+  }
+  expect(filled.size).toBeGreaterThan(50)
 })
 
 describe.each(OTHERS)('the table of %s', (language) => {
-  it('has the same texts as the English one, of the same kinds', async () => {
-    const { t } = await loadLanguage(language)
-    const kindOf = (leaf: unknown) => typeof leaf
-    const kinds = (table: typeof en) => {
-      const {
-        checks: _,
-        eventFailures: __,
-        ...rest
-      } = {
-        ...table,
-        failure: { ...table.failure, messages: null, fields: null },
-        member: { ...table.member, timelineTexts: null },
-      }
-      return leavesOf(rest, kindOf)
+  it('has the same texts as the English one, with the same values', async () => {
+    const { checks: _, ...t } = (await loadLanguage(language)).t
+    const [texts, englishTexts] = [leavesOf(t), leavesOf(english)]
+    expect([...texts.keys()]).toEqual([...englishTexts.keys()])
+    for (const [path, text] of englishTexts) {
+      // The other languages explain it without the name of the fault, which is English.
+      const needed = valuesIn(text).filter((name) => name !== 'fault')
+      expect([path, valuesIn(texts.get(path) ?? '').toSorted()]).toEqual([path, needed.toSorted()])
     }
-    expect(kinds(t)).toEqual(kinds(en))
-    expect(t.checks).not.toBeNull()
-    expect(Object.keys(t.checks?.failed ?? {})).toEqual(
-      Object.keys((await loadLanguage('ja')).t.checks?.failed ?? {}),
-    )
-    expect(Object.keys(t.member.timelineTexts.fields)).toEqual(['externalId', 'tags', 'attributes'])
+    const checksOf = async (other: Language) => leavesOf((await loadLanguage(other)).t.checks ?? {})
+    expect([...(await checksOf(language)).keys()]).toEqual([...(await checksOf('ja')).keys()])
+    expect((await checksOf(language)).size).toBeGreaterThan(20)
   })
 
   it('has no text that is empty or English', async () => {
     const { t } = await loadLanguage(language)
-    for (const [path, text] of textsOf(t)) {
+    for (const [path, text] of leavesOf(t)) {
       expect(text.trim(), path).not.toBe('')
       expect(englishIn(text), `${path}: ${text}`).toBeNull()
     }
     // The search finds English where it is.
-    expect([...textsOf(en).values()].filter(englishIn).length).toBeGreaterThan(200)
+    expect([...leavesOf(english).values()].filter(englishIn).length).toBeGreaterThan(200)
   })
 
   it('explains every problem with its facts, and how to fix it', async () => {
     const { t } = await loadLanguage(language)
     const formats = { number: (value: number) => `<${value}>`, relative: () => 'AGO', date: () => 'DAY' }
     for (const problem of PROBLEMS) {
-      const [message, fix] = describeProblem(t.problems, problem, formats)
-      const [english] = describeProblem(en.problems, problem, formats)
+      const { message, fix } = describeProblem(t, problem as never, formats)
+      const [inEnglish] = describeInEnglish(PROBLEM_TEXTS, problem, formats)
       for (const text of [message, fix]) {
         expect(englishIn(text), `${problem.reason}: ${text}`).toBeNull()
         expect(text).not.toBe('')
       }
-      for (const fact of english.match(/<\d+>|AGO|DAY/g) ?? [])
+      for (const fact of inEnglish.match(/<\d+>|AGO|DAY/g) ?? [])
         expect(message, problem.reason).toContain(fact)
     }
   })
 
   it('translates the messages of the service, but not a more precise one', async () => {
     const { t } = await loadLanguage(language)
-    const { messages } = t.failure
-    for (const [code, text] of Object.entries(messages ?? {}))
-      expect(describeMessage(messages, ERROR_MESSAGES[code as 'busy'])).toBe(text)
-    expect(describeMessage(messages, 'More precise')).toBe('More precise')
-    expect(describeMessage(en.failure.messages, ERROR_MESSAGES.busy)).toBe(ERROR_MESSAGES.busy)
+    for (const [code, text] of Object.entries(t.failure.messages))
+      expect(describeMessage(t, ERROR_MESSAGES[code as 'busy'])).toBe(text)
+    expect(describeMessage(t, 'More precise')).toBe('More precise')
+    expect(describeMessage(english, ERROR_MESSAGES.busy)).toBe(ERROR_MESSAGES.busy)
   })
 
   it('translates what the service says about a field of a form or a cell of a file', async () => {
-    const { fields } = (await loadLanguage(language)).t.failure
-    for (const [kind, text] of Object.entries(fields ?? {})) {
-      const sentence = FIELD_MESSAGES[kind as 'empty']
+    const { t } = await loadLanguage(language)
+    for (const [kind, text] of Object.entries(t.failure.fields)) {
+      const sentence = english.failure.fields[kind as 'empty']
       for (const message of [sentence, `${sentence}.`, `it ${sentence}.`])
-        expect(describeFieldMessage(fields, message)).toBe(text)
+        expect(describeFieldMessage(t, message)).toBe(text)
     }
-    expect(describeFieldMessage(fields, 'More precise')).toBe('More precise')
-    expect(describeFieldMessage(en.failure.fields, 'must not be empty')).toBe('must not be empty')
+    expect(describeFieldMessage(t, 'More precise')).toBe('More precise')
+    expect(describeFieldMessage(english, 'must not be empty')).toBe('must not be empty')
   })
 
   it("explains failed checks with LINE's status and message, and those of older versions with the stored message", async () => {
     const { t } = await loadLanguage(language)
     for (const reason of Object.keys(t.checks?.failed ?? {}) as FailureReason[])
-      expect(describeCheck(t.checks, checkOf(reason))).toMatch(/^.+ \(403: Not available\)$/)
-    expect(describeCheck(t.checks, { name: 'identity', ok: false, message: 'stored' })).toBe('stored')
-    expect(describeCheck(t.checks, { name: 'identity', ok: true, message: 'stored' })).toBe(
+      expect(describeCheck(t, checkOf(reason))).toMatch(/^.+ \(403: Not available\)$/)
+    expect(describeCheck(t, { name: 'identity', ok: false, message: 'stored' })).toBe('stored')
+    expect(describeCheck(t, { name: 'identity', ok: true, message: 'stored' })).toBe(
       t.checks?.passed.identity,
     )
   })
@@ -178,11 +227,11 @@ describe.each(OTHERS)('the table of %s', (language) => {
     const { t } = await loadLanguage(language)
     const by = { keyId: '7', clientId: 'c1', clientName: null }
     const texts = [
-      describeEffect(t.member.timelineTexts, { kind: 'following' }),
-      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by }),
-      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by: null }),
-      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by: { actor: '@' } }),
-      describeEffect(t.member.timelineTexts, { kind: 'not_applied', failure: 'X' }),
+      describeEffect(timelineTexts(t), { kind: 'following' }),
+      describeEffect(timelineTexts(t), { kind: 'edited', fields: ['tags'], by }),
+      describeEffect(timelineTexts(t), { kind: 'edited', fields: ['tags'], by: null }),
+      describeEffect(timelineTexts(t), { kind: 'edited', fields: ['tags'], by: { actor: '@' } }),
+      describeEffect(timelineTexts(t), { kind: 'not_applied', failure: 'X' }),
     ]
     for (const text of texts) expect(englishIn(text.replace('c1', '')), text).toBeNull()
     expect(texts[1]).toContain('c1')
@@ -233,33 +282,33 @@ describe('why an event was not applied', () => {
       )
     for (const language of OTHERS) {
       const { t } = await loadLanguage(language)
-      for (const [kind, pattern] of Object.entries(FAILURE_PATTERNS)) {
-        const sentence = written.find((text) => pattern.test(text))
+      for (const [kind, template] of Object.entries(english.eventFailures)) {
+        const [before = '', after = ''] = template.split('{fact}')
+        const sentence = written.find((text) => text.startsWith(before) && text.endsWith(after))
         expect(sentence, kind).toBeDefined()
-        const text = describeFailure(t.eventFailures, sentence as string)
+        const text = describeFailure(t, sentence as string)
         expect(text).not.toBe(sentence)
         expect(text).toContain(sentence?.match(/\b200\b|22003/)?.[0] ?? '')
       }
-      expect(describeFailure(t.eventFailures, 'of another version')).toBe('of another version')
+      expect(describeFailure(t, 'of another version')).toBe('of another version')
     }
-    expect(describeFailure(null, 'the user id is empty')).toBe('the user id is empty')
+    expect(describeFailure(english, 'the user id is empty')).toBe('the user id is empty')
   })
 })
 
 it('what happened in this second is not said to lie ahead', () => {
-  const { relative } = localize('en', en)
+  const { relative } = localize('en', english)
   for (const ms of [-900, 0, 900]) expect(relative(AT, Date.parse(AT) + ms)).toBe('0s ago')
   expect(relative(AT, Date.parse(AT) - 1_000)).toBe('in 1s')
 })
 
 describe('English', () => {
   it('counts one thing in the singular', () => {
-    const { t } = localize('en', en)
-    expect(t.fleet.lead('1')).toBe('1 account, worst first')
-    expect(t.fleet.lead('2')).toBe('2 accounts, worst first')
-    expect(t.endpoints.eventsOf('1')).toBe('1 event')
-    expect(t.bulk.submit('1')).toBe('Change 1 member')
-    expect(t.live.skipped('1')).toBe('About 1 more event was not shown.')
-    expect(t.signIn.limited('1')).toBe('Too many wrong attempts. Try again in 1 second.')
+    const { t } = localize('en', english)
+    expect(fill(t.fleet.lead, { accounts: '1' })).toBe('1 account, worst first')
+    expect(fill(t.fleet.lead, { accounts: '2' })).toBe('2 accounts, worst first')
+    expect(fill(t.endpoints.eventsOf, { count: '1' })).toBe('1 event')
+    expect(fill(t.bulk.submit, { count: '1' })).toBe('Change 1 member')
+    expect(fill(t.signIn.limited, { seconds: '1' })).toBe('Too many wrong attempts. Try again in 1 second.')
   })
 })

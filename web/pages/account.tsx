@@ -1,17 +1,24 @@
 /** One account: problems with their fixes, setup, figures, endpoints and keys. */
+
+import type { Problem } from '../../src/operator/accounts/account-status.ts'
 import type { FleetAccount } from '../../src/operator/accounts/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { NewCallbackAddress, RemoveAccount } from '../parts/account-actions.tsx'
+import {
+  ImportFollowers,
+  NewCallbackAddress,
+  PointWebhook,
+  RemoveAccount,
+  VerifyAccount,
+} from '../parts/account-actions.tsx'
 import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
 import { ActivityPanel } from '../parts/activity.tsx'
-import { ExportEvents } from '../parts/exports.tsx'
-import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { fixOf, fixPath } from '../parts/problem-fixes.ts'
 import {
   type Examination,
   ExamineButton,
@@ -20,26 +27,27 @@ import {
   ReachabilityPanel,
   useExamination,
 } from '../parts/reachability.tsx'
-import { Failure, Loading } from '../parts/states.tsx'
+import { Loaded } from '../parts/states.tsx'
 import { StatusLabel, useReason } from '../parts/status.tsx'
+import { ExportEvents } from '../parts/time-range.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 15_000
 
 export function AccountPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
-  const { data, error, reload } = account
+  const { data, reload } = account
   const canManage = useRole('manager')
   const examination = useExamination()
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (data === undefined) {
     return (
       <Page title={`${t.common.account} ${id}`} trail={trail}>
-        {error ? <Failure error={error} retry={reload} /> : <Loading />}
+        <Loaded query={account} />
       </Page>
     )
   }
@@ -141,7 +149,9 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
   const { t, signed, number } = useLocalized()
   const { quotaLimit, quotaUsed, growth7d } = facts
   const quota =
-    quotaLimit === null || quotaUsed === null ? '–' : t.account.quotaOf(number(quotaUsed), number(quotaLimit))
+    quotaLimit === null || quotaUsed === null
+      ? '–'
+      : fill(t.account.quotaOf, { used: number(quotaUsed), limit: number(quotaLimit) })
   return (
     <Panel title={t.account.figures}>
       <Facts
@@ -206,4 +216,28 @@ function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>
       />
     </Panel>
   )
+}
+
+/** @param onDone reloads the problems */
+function FixButton({ problem, id, onDone }: { problem: Problem; id: string; onDone: () => void }) {
+  const { t } = useLocalized()
+  const fix = fixOf(problem)
+  switch (fix?.kind) {
+    case undefined:
+      return null
+    case 'webhook':
+      return <PointWebhook id={id} onDone={onDone} />
+    case 'verify':
+      return <VerifyAccount id={id} testWebhook={fix.testWebhook} onDone={onDone} />
+    case 'followers':
+      return <ImportFollowers id={id} />
+    default:
+      return (
+        <Link class="button" href={fixPath(problem, id)}>
+          {fix?.kind === 'edit'
+            ? fill(t.manage.fixField, { field: t.manage.fields[fix.field] })
+            : t.manage.fixPages[fix?.kind ?? 'events']}
+        </Link>
+      )
+  }
 }

@@ -1,10 +1,9 @@
 /** The log of who changed what, of all objects. */
-import { useCallback } from 'preact/hooks'
 import type { OperatorSummary } from '../../src/operator/people/operators.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import { type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
-import { AccountFilter } from '../parts/account-filter.tsx'
 import { ActivityList, type ActivityRow } from '../parts/activity.tsx'
+import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { accountOf, replaceQuery, usePlace } from '../router.tsx'
@@ -38,15 +37,7 @@ export function ActivityPage() {
     to: dayStart(query.get('to'), 1),
   }
   const path = queryOf(filter)
-  const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
-      get<{ activity: ActivityRow[]; next: string | null }>(
-        `/api/activity${queryOf({ ...filter, before })}`,
-        signal,
-      ).then(({ activity, next }) => ({ items: activity, next })),
-    [path],
-  )
-  const list = useList(load)
+  const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
   const { data } = useQuery<{ operators: Array<Json<OperatorSummary>> }>('/api/operators')
   return (
     <Page
@@ -60,34 +51,21 @@ export function ActivityPage() {
     >
       <div class="filters">
         <AccountFilter account={account} />
-        <label class="field">
-          <span>{t.activity.who}</span>
-          <select
-            value={operator ?? ''}
-            onChange={(event) => replaceQuery({ operator: event.currentTarget.value })}
-          >
-            <option value="">{t.common.all}</option>
-            {data?.operators.map(({ id, email }) => (
-              <option key={id} value={id}>
-                {email}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label class="field">
-          <span>{t.activity.what}</span>
-          <select
-            value={action ?? ''}
-            onChange={(event) => replaceQuery({ action: event.currentTarget.value })}
-          >
-            <option value="">{t.common.all}</option>
-            {GROUPS.map((group) => (
-              <option key={group} value={group}>
-                {t.activity.groups[group]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <ChoiceFilter
+          name="operator"
+          label={t.activity.who}
+          value={operator}
+          options={[
+            ['', t.common.all],
+            ...(data?.operators ?? []).map(({ id, email }) => [id, email] as const),
+          ]}
+        />
+        <ChoiceFilter
+          name="action"
+          label={t.activity.what}
+          value={action}
+          options={[['', t.common.all], ...GROUPS.map((group) => [group, t.activity.groups[group]] as const)]}
+        />
         {(['from', 'to'] as const).map((name) => (
           <label key={name} class="field">
             <span>{t.activity[name]}</span>

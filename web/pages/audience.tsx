@@ -1,19 +1,20 @@
 /** The members of an account, found by name, user id, external id, tag or relationship. */
-import { useCallback } from 'preact/hooks'
+
+import { useEffect, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
-import { get, type Json, queryOf } from '../api.ts'
-import { useList, useQuery, useSettled } from '../hooks.ts'
+import { type Json, queryOf } from '../api.ts'
+import { type List, useList, useQuery, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
-import { useFurtherPages } from '../parts/further-pages.ts'
+import { ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { ExportPerson } from '../parts/person.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { Avatar, Count, Time } from '../parts/values.tsx'
+import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
 import { Link, navigate, replaceQuery, usePlace } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
 const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
@@ -26,7 +27,7 @@ export function AudiencePage({ account }: { account: string | null }) {
   )
   const name = data?.account.name
   return (
-    <Page title={name === undefined ? t.audience.title : t.audience.of(name)}>
+    <Page title={name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}>
       <div class="filters">
         <AccountChooser
           label={t.common.account}
@@ -55,16 +56,13 @@ function SearchFields() {
     replaceQuery({ ...Object.fromEntries(FIELDS.map((other) => [other, null])), [name]: value })
   return (
     <>
-      <div class="field">
-        <label for="by">{t.audience.by}</label>
-        <select id="by" value={field} onChange={(event) => change(event.currentTarget.value, text || ' ')}>
-          {FIELDS.map((name) => (
-            <option key={name} value={name}>
-              {t.audience.fields[name]}
-            </option>
-          ))}
-        </select>
-      </div>
+      <ChoiceFilter
+        name="by"
+        label={t.audience.by}
+        value={field}
+        options={FIELDS.map((name) => [name, t.audience.fields[name]])}
+        onChoose={(chosen) => change(chosen, text || ' ')}
+      />
       <div class="field grow">
         <label for="search">{t.audience.search}</label>
         <input
@@ -75,21 +73,15 @@ function SearchFields() {
           onInput={(event) => change(field, event.currentTarget.value)}
         />
       </div>
-      <div class="field">
-        <label for="relationship">{t.audience.relationship}</label>
-        <select
-          id="relationship"
-          value={relationship}
-          onChange={(event) => replaceQuery({ relationship: event.currentTarget.value })}
-        >
-          <option value="">{t.common.all}</option>
-          {RELATIONSHIPS.map((name) => (
-            <option key={name} value={name}>
-              {t.audience.relationships[name]}
-            </option>
-          ))}
-        </select>
-      </div>
+      <ChoiceFilter
+        name="relationship"
+        label={t.audience.relationship}
+        value={relationship}
+        options={[
+          ['', t.common.all],
+          ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
+        ]}
+      />
     </>
   )
 }
@@ -98,17 +90,8 @@ function Members({ account }: { account: string }) {
   const { t, number } = useLocalized()
   const { field, text, relationship } = useFilters()
   const filter = useSettled(queryOf({ [field]: text.trim(), relationship }), TYPING_MS)
-  const load = useCallback(
-    (cursor: string | null, signal: AbortSignal) => {
-      const query = queryOf({ ...Object.fromEntries(new URLSearchParams(filter)), cursor })
-      return get<{ data: Member[]; nextCursor: string | null }>(
-        `/api/accounts/${account}/members${query}`,
-        signal,
-      ).then(({ data, nextCursor }) => ({ items: data, next: nextCursor }))
-    },
-    [account, filter],
-  )
-  const list = useList(load)
+  const path = `/api/accounts/${account}/members${filter}`
+  const list = useList<Member>(path, 'data', (cursor) => ({ cursor }))
   const search = useFurtherPages(list)
   if (list.error) return <Failure error={list.error} retry={list.reload} />
   if (list.items.length > 0) {
@@ -122,11 +105,15 @@ function Members({ account }: { account: string }) {
     )
   }
   if (list.isLoading || search.isGoingOn) {
-    return search.pages < 2 ? <Loading /> : <p role="status">{t.audience.searching(number(search.pages))}</p>
+    return search.pages < 2 ? (
+      <Loading />
+    ) : (
+      <p role="status">{fill(t.audience.searching, { pages: number(search.pages) })}</p>
+    )
   }
   if (list.hasMore) {
     return (
-      <Empty title={t.audience.searching(number(search.pages))}>
+      <Empty title={fill(t.audience.searching, { pages: number(search.pages) })}>
         <button type="button" onClick={search.goOn}>
           {t.audience.goOn}
         </button>
@@ -147,44 +134,29 @@ function MemberTable({ account, members }: { account: string; members: Member[] 
   const { t } = useLocalized()
   return (
     <Table
+      rows={members}
       columns={[
-        t.audience.member,
-        t.audience.relationship,
-        { label: t.audience.tags, class: 'medium-only' },
-        { label: t.member.externalId, class: 'wide-only' },
-        { label: t.audience.events, class: 'numeric medium-only' },
-        { label: t.audience.lastSeen, class: 'numeric' },
-      ]}
-    >
-      {members.map((member) => (
-        <tr key={member.id}>
-          <th scope="row" class="col-account">
+        [
+          t.audience.member,
+          ({ displayName, userId }) => (
             <div class="person">
-              <Avatar name={member.displayName} id={member.userId} />
+              <Avatar name={displayName} id={userId} />
               <div>
-                <Link href={`/audience/${account}/${encodeURIComponent(member.userId)}`}>
-                  {member.displayName ?? t.audience.noName}
+                <Link href={`/audience/${account}/${encodeURIComponent(userId)}`}>
+                  {displayName ?? t.audience.noName}
                 </Link>
-                <div class="sub mono">{member.userId}</div>
+                <div class="sub mono">{userId}</div>
               </div>
             </div>
-          </th>
-          <td>
-            <Relationship value={member.relationship} />
-          </td>
-          <td class="medium-only">
-            <Tags tags={member.tags} />
-          </td>
-          <td class="wide-only clip">{member.externalId ?? <span class="muted">–</span>}</td>
-          <td class="numeric medium-only">
-            <Count value={member.eventCount} />
-          </td>
-          <td class="numeric">
-            <Time at={member.lastSeenAt} />
-          </td>
-        </tr>
-      ))}
-    </Table>
+          ),
+        ],
+        [t.audience.relationship, (member) => <Relationship value={member.relationship} />],
+        [t.audience.tags, ({ tags }) => <Tags tags={tags} />, 'medium-only'],
+        [t.member.externalId, ({ externalId }) => <Optional value={externalId} />, 'wide-only', 'clip'],
+        [t.audience.events, ({ eventCount }) => <Count value={eventCount} />, 'numeric medium-only'],
+        [t.audience.lastSeen, ({ lastSeenAt }) => <Time at={lastSeenAt} />, 'numeric'],
+      ]}
+    />
   )
 }
 
@@ -208,4 +180,23 @@ export function Tags({ tags, max = TAGS_SHOWN }: { tags: string[]; max?: number 
       {tags.length > max && <span class="muted">+{tags.length - max}</span>}
     </span>
   )
+}
+
+/** A page of the service examines 2,000 members and may be empty. After this many empty pages, the operator decides. */
+const EMPTY_PAGES_MAX = 25
+
+function useFurtherPages<Item>({ items, isLoading, hasMore, error, more }: List<Item>) {
+  const [pages, setPages] = useState({ read: 0, max: EMPTY_PAGES_MAX })
+  const isWanted = items.length === 0 && hasMore && !isLoading && !error
+  useEffect(() => {
+    if (!hasMore && !isLoading) setPages({ read: 0, max: EMPTY_PAGES_MAX })
+    if (!isWanted || pages.read >= pages.max) return
+    setPages(({ read, max }) => ({ read: read + 1, max }))
+    more()
+  }, [isWanted, pages.max])
+  return {
+    pages: pages.read,
+    isGoingOn: isWanted && pages.read < pages.max,
+    goOn: () => setPages(({ read }) => ({ read, max: read + EMPTY_PAGES_MAX })),
+  }
 }

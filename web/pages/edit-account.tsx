@@ -8,34 +8,34 @@ import type { AccountResponse } from '../parts/account-response.ts'
 import { Form } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import type { FormField } from '../parts/problem-fixes.ts'
-import { Failure, Loading } from '../parts/states.tsx'
+import { Loaded } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 /** After a change of these, the account is verified. */
 const CREDENTIALS = ['channelId', 'channelSecret', 'channelAccessToken', 'botUserId', 'basicId']
 
 export function EditAccountPage({ id, field }: { id: string; field: string | null }) {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<AccountResponse>(`/api/accounts/${id}`)
+  const query = useQuery<AccountResponse>(`/api/accounts/${id}`)
+  const name = query.data?.account.name ?? id
   return (
     <Page
-      title={t.manage.editTitle(data?.account.name ?? id)}
+      title={fill(t.manage.editTitle, { name })}
       trail={
         <>
-          <Link href="/">{t.nav.fleet}</Link> /{' '}
-          <Link href={`/accounts/${id}`}>{data?.account.name ?? id}</Link>
+          <Link href="/">{t.nav.fleet}</Link> / <Link href={`/accounts/${id}`}>{name}</Link>
         </>
       }
       lead={t.manage.editLead}
     >
-      {error && <Failure error={error} retry={reload} />}
-      {data === undefined && !error && <Loading />}
-      {data && (
-        <Panel title={t.manage.account}>
-          <Editor account={data.account} field={field} />
-        </Panel>
-      )}
+      <Loaded {...{ query }}>
+        {({ account }) => (
+          <Panel title={t.manage.account}>
+            <Editor account={account} field={field} />
+          </Panel>
+        )}
+      </Loaded>
     </Page>
   )
 }

@@ -1,24 +1,27 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useMemo, useState } from 'preact/hooks'
+import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
-import { RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
+import { ResponseTag, TestDialog } from '../parts/destination.tsx'
+import { Confirm, DialogButton } from '../parts/dialog.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
+import { TextField } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
-import { EndRotation } from '../parts/rotate-dialog.tsx'
+import { SettingsActions } from '../parts/rotation.tsx'
 import { SendAgain } from '../parts/send-again.tsx'
-import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
-import { Count, Time } from '../parts/values.tsx'
-import { Link } from '../router.tsx'
+import { Count, Payload, Time } from '../parts/values.tsx'
+import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 type Endpoint = Json<EndpointSummary>
 
@@ -27,19 +30,19 @@ const REFRESH_MS = 10_000
 export function EndpointPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const { data, error, reload } = useQuery<{ endpoint: Endpoint }>(`/api/endpoints/${id}`, REFRESH_MS)
+  const query = useQuery<{ endpoint: Endpoint }>(`/api/endpoints/${id}`, REFRESH_MS)
   const [round, setRound] = useState(0)
   const trail = <Link href="/endpoints">{t.nav.endpoints}</Link>
-  const endpoint = data?.endpoint
+  const endpoint = query.data?.endpoint
   if (endpoint === undefined) {
     return (
       <Page title={`${t.endpoints.endpoint} ${id}`} trail={trail}>
-        {error ? <Failure error={error} retry={reload} /> : <Loading />}
+        <Loaded {...{ query }} />
       </Page>
     )
   }
   const onChange = () => {
-    reload()
+    query.reload()
     setRound((count) => count + 1)
   }
   return (
@@ -69,8 +72,6 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
   const [task, setTask] = useState<Task>()
-  const [open, setOpen] = useState<'test' | 'remove' | null>(null)
-  const close = () => setOpen(null)
   const pause = () =>
     run(async () => {
       await post(`/api/endpoints/${id}/pause`)
@@ -103,14 +104,21 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
       >
         {status === 'active' ? t.endpoints.pause : t.endpoints.resume}
       </button>
-      <button type="button" onClick={() => setOpen('test')}>
-        {t.endpoints.test}
-      </button>
-      <button type="button" class="danger quiet-danger" onClick={() => setOpen('remove')}>
-        {t.endpoints.remove}
-      </button>
-      {open === 'test' && <TestEndpoint id={id} onClose={close} />}
-      {open === 'remove' && <RemoveEndpoint endpoint={endpoint} onClose={close} />}
+      <DialogButton label={t.endpoints.test}>
+        {(close) => (
+          <TestDialog<Json<TestDelivery>>
+            title={t.endpoints.testTitle}
+            intro={t.endpoints.testText}
+            path={`/api/endpoints/${id}/test`}
+            onClose={close}
+          >
+            {(result) => <TestResult result={result} />}
+          </TestDialog>
+        )}
+      </DialogButton>
+      <DialogButton class="danger quiet-danger" label={t.endpoints.remove}>
+        {(close) => <RemoveEndpoint endpoint={endpoint} onClose={close} />}
+      </DialogButton>
     </>
   )
 }
@@ -130,7 +138,20 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
   return (
     <Panel
       title={t.endpoints.settings}
-      actions={isManager && <SettingsActions {...{ endpoint, onChange }} />}
+      actions={
+        isManager && (
+          <SettingsActions
+            path={`/api/endpoints/${endpoint.id}`}
+            of="endpoints"
+            secretName="secret"
+            isRotating={endpoint.isRotating}
+            canRotate={endpoint.format === 'members'}
+            changeLabel={t.endpoints.edit}
+            change={(onClose, onSaved) => <EditEndpoint {...{ endpoint, onClose, onSaved }} />}
+            onChange={onChange}
+          />
+        )
+      }
     >
       <Facts
         items={[
@@ -150,57 +171,69 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
   )
 }
 
-function SettingsActions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
-  const { t } = useLocalized()
-  const { id, format, isRotating } = endpoint
-  const [open, setOpen] = useState<'edit' | 'rotate' | 'finish' | 'discard' | null>(null)
-  const [message, setMessage] = useState('')
-  const finish = (text: string) => {
-    setOpen(null)
-    setMessage(text)
-    onChange()
-  }
-  const close = () => finish('')
+const headerLines = (headers: Array<[string, string]>) => headers.map(([name, value]) => `${name}: ${value}`)
+
+function TestResult({ result: { request, response } }: { result: Json<TestDelivery> }) {
+  const { t, number } = useLocalized()
+  const { status, reason, durationMs, headers, body, isCut } = response
+  const wasAccepted = status !== null && status >= 200 && status < 300
+  const sent = [`POST ${request.url}`, ...headerLines(Object.entries(request.headers)), '', request.body]
+  const received = [...headerLines(headers as Array<[string, string]>), '', body].join('\n').trim()
+  const duration = fill(t.endpoints.milliseconds, { number: number(durationMs) })
   return (
     <>
-      <span role="status" class="muted small-text">
-        {message}
-      </span>
-      {format === 'members' && (
-        <button type="button" onClick={() => setOpen(isRotating ? 'finish' : 'rotate')}>
-          {isRotating ? t.endpoints.finish : t.endpoints.rotate}
-        </button>
-      )}
-      {isRotating && (
-        <button type="button" onClick={() => setOpen('discard')}>
-          {t.endpoints.discard}
-        </button>
-      )}
-      <button type="button" onClick={() => setOpen('edit')}>
-        {t.endpoints.edit}
-      </button>
-      {open === 'edit' && (
-        <EditEndpoint endpoint={endpoint} onClose={close} onSaved={() => finish(t.endpoints.saved)} />
-      )}
-      {open === 'rotate' && <RotateSecret id={id} onClose={close} />}
-      {open === 'finish' && (
-        <EndRotation
-          path={`/api/endpoints/${id}/finish-rotation`}
-          title={t.endpoints.finish}
-          text={t.endpoints.finishText}
-          onClose={close}
-          onDone={() => finish(t.endpoints.finished)}
-        />
-      )}
-      {open === 'discard' && (
-        <EndRotation
-          path={`/api/endpoints/${id}/discard-rotation`}
-          title={t.endpoints.discard}
-          text={t.endpoints.discardText}
-          onClose={close}
-          onDone={() => finish(t.endpoints.discarded)}
-        />
-      )}
+      <h3>{t.endpoints.testResponse}</h3>
+      <p class="response">
+        <ResponseTag {...{ wasAccepted, status }}>
+          {[duration, reason].filter(Boolean).join(' · ')}
+        </ResponseTag>
+      </p>
+      {received !== '' && <Payload text={received} isShort />}
+      {isCut && <p class="muted small-text">{t.endpoints.testCut}</p>}
+      <h3>{t.endpoints.testRequest}</h3>
+      <Payload text={sent.join('\n')} />
     </>
+  )
+}
+
+/** Requires the name to be typed if deliveries are lost. */
+function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) {
+  const { t, number } = useLocalized()
+  const [typed, setTyped] = useState('')
+  const [deleted, setDeleted] = useState(0)
+  const { id, name, pending, failed } = endpoint
+  const lost = pending + failed
+  const expected = name.trim() || id
+  const remove = async () => {
+    for (let isLast = false; !isLast; ) {
+      const batch = await post<{ deleted: number; isLast: boolean }>(`/api/endpoints/${id}/remove`)
+      setDeleted((count) => count + batch.deleted)
+      isLast = batch.isLast
+    }
+    navigate('/endpoints')
+  }
+  return (
+    <Confirm
+      title={t.endpoints.removeTitle}
+      text={t.endpoints.removeText}
+      submit={t.endpoints.removeSubmit}
+      isAllowed={lost === 0 || [expected, id].includes(typed.trim())}
+      onClose={onClose}
+      onConfirm={remove}
+    >
+      {lost > 0 && (
+        <>
+          <p class="notice warning">{fill(t.endpoints.removeLost, { count: number(lost) })}</p>
+          <TextField
+            name="confirmation"
+            label={fill(t.endpoints.removeConfirm, { text: expected })}
+            autocomplete="off"
+            value={typed}
+            onChange={setTyped}
+          />
+        </>
+      )}
+      <p role="status">{deleted > 0 ? fill(t.endpoints.working, { count: number(deleted) }) : ''}</p>
+    </Confirm>
   )
 }

@@ -4,17 +4,17 @@ import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
-import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
-import { useLocalized } from '../texts.ts'
+import { describeFailure } from '../texts/service.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
 
 export function EventPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
+  const query = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
   const isManager = useRole('manager')
   const action = useAction()
   const [outcome, setOutcome] = useState<string | null>(null)
@@ -24,12 +24,12 @@ export function EventPage({ id }: { id: string }) {
       const retried = await post<Json<RetryOutcome>>(`/api/events/${id}/retry`)
       setOutcome(retried.outcome)
       // An event that was applied is stored again under another id.
-      if (retried.outcome !== APPLIED) reload()
+      if (retried.outcome !== APPLIED) query.reload()
     })
-  const event = data?.event
+  const event = query.data?.event
   return (
     <Page
-      title={t.events.one(id)}
+      title={fill(t.events.one, { id })}
       trail={trail}
       actions={
         isManager &&
@@ -46,13 +46,12 @@ export function EventPage({ id }: { id: string }) {
           <p>
             {outcome === APPLIED
               ? t.events.applied
-              : t.events.stillFails(describeFailure(t.eventFailures, outcome))}
+              : fill(t.events.stillFails, { reason: describeFailure(t, outcome) })}
           </p>
         </div>
       )}
       <ActionFailure error={action.error} />
-      {event === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
-      {event !== undefined && <Details event={event} />}
+      <Loaded {...{ query }}>{(loaded) => <Details event={loaded.event} />}</Loaded>
     </Page>
   )
 }
@@ -76,7 +75,7 @@ function Details({ event }: { event: Json<EventDetails> }) {
             [t.events.received, dateTime(event.receivedAt)],
             [
               t.events.reason,
-              event.failure === null ? t.events.wasApplied : describeFailure(t.eventFailures, event.failure),
+              event.failure === null ? t.events.wasApplied : describeFailure(t, event.failure),
             ],
           ]}
         />

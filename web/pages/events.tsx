@@ -1,18 +1,18 @@
 /** Events that could not be applied, by account and reason, and their retry. */
-import { useCallback, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { FailureReason, UnappliedEvent } from '../../src/operator/events.ts'
-import { get, type Json, post, queryOf } from '../api.ts'
+import { type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
-import { AccountFilter } from '../parts/account-filter.tsx'
-import { Dialog } from '../parts/dialog.tsx'
+import { Dialog, DialogButton } from '../parts/dialog.tsx'
+import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
-import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, Link, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
+import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<UnappliedEvent>
@@ -26,30 +26,15 @@ export function EventsPage() {
   const account = accountOf(query)
   const failure = query.get('reason')
   const isManager = useRole('manager')
-  const [isRetrying, setRetrying] = useState(false)
   const filter = queryOf({ account, failure })
-  const load = useCallback(
-    (after: string | null, signal: AbortSignal) =>
-      get<{ events: Event[]; next: string | null }>(
-        `/api/events${queryOf({ account, failure, after })}`,
-        signal,
-      ).then(({ events, next }) => ({ items: events, next })),
-    [account, failure],
+  const list = useList<Event>(`/api/events${filter}`, 'events')
+  const retry = (
+    <DialogButton label={t.events.retryAll} onClosed={list.reload}>
+      {(close) => <RetryAll {...{ account, failure }} onClose={close} />}
+    </DialogButton>
   )
-  const list = useList(load)
   return (
-    <Page
-      title={t.events.title}
-      lead={t.events.lead}
-      actions={
-        isManager &&
-        list.items.length > 0 && (
-          <button type="button" onClick={() => setRetrying(true)}>
-            {t.events.retryAll}
-          </button>
-        )
-      }
-    >
+    <Page title={t.events.title} lead={t.events.lead} actions={isManager && list.items.length > 0 && retry}>
       <Filters account={account} failure={failure} />
       <ListView
         list={list}
@@ -61,16 +46,6 @@ export function EventsPage() {
       >
         {(events) => <EventTable events={events} />}
       </ListView>
-      {isRetrying && (
-        <RetryAll
-          account={account}
-          failure={failure}
-          onClose={() => {
-            setRetrying(false)
-            list.reload()
-          }}
-        />
-      )}
     </Page>
   )
 }
@@ -83,22 +58,19 @@ function Filters({ account, failure }: { account: string | null; failure: string
   return (
     <div class="filters">
       <AccountFilter account={account} clears={['reason']} />
-      <div class="field grow">
-        <label for="reason">{t.events.reason}</label>
-        <select
-          id="reason"
-          value={failure ?? ''}
-          onChange={(event) => replaceQuery({ reason: event.currentTarget.value })}
-        >
-          <option value="">{t.events.anyReason}</option>
-          {!isListed && <option value={failure}>{describeFailure(t.eventFailures, failure)}</option>}
-          {reasons.map((reason) => (
-            <option key={reason.failure} value={reason.failure}>
-              {`${describeFailure(t.eventFailures, reason.failure)} (${number(reason.count)})`}
-            </option>
-          ))}
-        </select>
-      </div>
+      <ChoiceFilter
+        name="reason"
+        label={t.events.reason}
+        class="grow"
+        value={failure}
+        options={[
+          ['', t.events.anyReason],
+          ...(isListed ? [] : [[failure, describeFailure(t, failure)] as const]),
+          ...reasons.map(
+            (each) => [each.failure, `${describeFailure(t, each.failure)} (${number(each.count)})`] as const,
+          ),
+        ]}
+      />
     </div>
   )
 }
@@ -107,32 +79,29 @@ function EventTable({ events }: { events: Event[] }) {
   const { t } = useLocalized()
   return (
     <Table
+      rows={events}
       columns={[
-        t.events.event,
-        { label: t.common.account, class: 'medium-only' },
-        t.events.reason,
-        { label: t.events.received, class: 'numeric' },
+        [
+          t.events.event,
+          ({ id, kind, source, accountName }) => (
+            <>
+              <Link href={`/events/${id}`}>{kind}</Link>
+              <div class="sub">
+                {source} · {id}
+              </div>
+              <div class="sub narrow-only">{accountName}</div>
+            </>
+          ),
+        ],
+        [
+          t.common.account,
+          ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+          'medium-only',
+        ],
+        [t.events.reason, ({ failure }) => describeFailure(t, failure ?? ''), undefined, 'reason'],
+        [t.events.received, ({ receivedAt }) => <Time at={receivedAt} />, 'numeric'],
       ]}
-    >
-      {events.map((event) => (
-        <tr key={event.id}>
-          <th scope="row" class="col-account">
-            <Link href={`/events/${event.id}`}>{event.kind}</Link>
-            <div class="sub">
-              {event.source} · {event.id}
-            </div>
-            <div class="sub narrow-only">{event.accountName}</div>
-          </th>
-          <td class="medium-only">
-            <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
-          </td>
-          <td class="reason">{describeFailure(t.eventFailures, event.failure ?? '')}</td>
-          <td class="numeric">
-            <Time at={event.receivedAt} />
-          </td>
-        </tr>
-      ))}
-    </Table>
+    />
   )
 }
 

@@ -4,15 +4,14 @@ import type { OrganizationSummary } from '../../src/operator/accounts/organizati
 import { ApiError, type Json, postText, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
-import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
+import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
-import { OnboardingOutcomes } from '../parts/onboarding.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 /** The limit of the service. 1 MiB are 4,000 accounts with access tokens, or 10,000 without. */
 const FILE_MAX_BYTES = 1024 * 1024
@@ -140,7 +139,11 @@ function Preview({
   return (
     <Panel title={t.file.preview}>
       <p role="status">
-        {t.file.summary(number(count('added')), number(count('updated')), number(count('unchanged')))}
+        {fill(t.file.summary, {
+          added: number(count('added')),
+          updated: number(count('updated')),
+          unchanged: number(count('unchanged')),
+        })}
       </p>
       <PreviewTable accounts={preview.accounts} names={names} />
       <Form submit={t.file.apply} onSubmit={apply}>

@@ -5,6 +5,7 @@ import type { FleetRow as Row } from '../../src/operator/accounts/fleet.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
+import { Chips } from '../parts/filters.tsx'
 import { useFleetCharts } from '../parts/fleet-charts.ts'
 import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
 import { Page } from '../parts/page.tsx'
@@ -14,7 +15,7 @@ import { StatusLabel } from '../parts/status.tsx'
 import { useRowWindow } from '../parts/window.ts'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 type Account = Json<Row>
 
@@ -52,11 +53,15 @@ export function FleetPage() {
   return (
     <Page
       title={t.fleet.title}
-      lead={accounts && accounts.length > 0 ? t.fleet.lead(number(accounts.length)) : undefined}
+      lead={
+        accounts && accounts.length > 0
+          ? fill(t.fleet.lead, { accounts: number(accounts.length) })
+          : undefined
+      }
       actions={
         accounts && (
           <>
-            <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>
+            <span class="muted small-text">{fill(t.fleet.updated, { time: clock(loadedAt) })}</span>
             {canManage && <AddLinks />}
           </>
         )
@@ -125,8 +130,7 @@ function Filters({ text, status, accounts }: { text: string; status: string | nu
         value={text}
         onInput={(event) => replaceQuery({ q: event.currentTarget.value })}
       />
-      <fieldset class="chips">
-        <legend class="visually-hidden">{t.fleet.states}</legend>
+      <Chips label={t.fleet.states}>
         <button type="button" aria-pressed={status === null} onClick={() => replaceQuery({ state: null })}>
           {t.common.all} <b>{number(accounts.length)}</b>
         </button>
@@ -141,7 +145,7 @@ function Filters({ text, status, accounts }: { text: string; status: string | nu
             <b>{number(accounts.filter((account) => account.status === name).length)}</b>
           </button>
         ))}
-      </fieldset>
+      </Chips>
     </div>
   )
 }

@@ -11,7 +11,7 @@ import { ActionFailure } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 /** An upload without a piece for a minute ends, so a slow connection must send each in time. */
 const PIECE_BYTES = 128 * 1024
@@ -30,7 +30,9 @@ export function ImportPage({ account }: { account: string }) {
   const [chosen, setChosen] = useState<Chosen>()
   const [isUploading, setUploading] = useState(false)
   const describe = ({ kind, columns }: ColumnFault) =>
-    kind === 'repeated' ? t.imports.repeatedColumns(columns.join(', ')) : t.tasks.reasons.columns_missing
+    kind === 'repeated'
+      ? fill(t.imports.repeatedColumns, { names: columns.join(', ') })
+      : t.tasks.reasons.columns_missing
   const choose = async (file: File) => {
     const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
     const text = await file.slice(0, PREVIEW_BYTES).text()
@@ -40,7 +42,11 @@ export function ImportPage({ account }: { account: string }) {
     <Page
       title={t.imports.title}
       lead={t.imports.lead}
-      trail={<Link href={`/audience/${account}`}>{t.audience.of(data?.account.name ?? account)}</Link>}
+      trail={
+        <Link href={`/audience/${account}`}>
+          {fill(t.audience.of, { account: data?.account.name ?? account })}
+        </Link>
+      }
     >
       <Panel title={t.imports.file}>
         <DropZone
@@ -74,18 +80,20 @@ function FirstRows({ file, preview: { columns, rows } }: Chosen) {
   const shown = columns.slice(0, COLUMNS_SHOWN)
   return (
     <Panel title={t.imports.firstRows}>
-      <p class="muted">{t.imports.size(file.name, number(Math.ceil(file.size / 1024)))}</p>
-      <Table columns={shown.map((name, index) => name.slice(0, CELL_LENGTH) || String(index + 1))}>
-        {rows.map((row, index) => (
-          <tr key={index}>
-            {shown.map((_, cell) => (
-              <td key={cell}>{(row[cell] ?? '').slice(0, CELL_LENGTH)}</td>
-            ))}
-          </tr>
-        ))}
-      </Table>
+      <p class="muted">
+        {fill(t.imports.size, { name: file.name, kilobytes: number(Math.ceil(file.size / 1024)) })}
+      </p>
+      <Table<string[]>
+        rows={rows}
+        keyOf={(_, index) => index}
+        header={null}
+        columns={shown.map((name, index) => [
+          name.slice(0, CELL_LENGTH) || String(index + 1),
+          (row) => (row[index] ?? '').slice(0, CELL_LENGTH),
+        ])}
+      />
       {columns.length > shown.length && (
-        <p class="muted">{t.imports.moreColumns(number(columns.length - shown.length))}</p>
+        <p class="muted">{fill(t.imports.moreColumns, { count: number(columns.length - shown.length) })}</p>
       )}
     </Panel>
   )

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { navigate } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { explain, SignInForm, useSignIn } from './sign-in.tsx'
 
 const PASSWORD_MIN_LENGTH = 12
@@ -48,7 +48,7 @@ export function InvitationPage({
   return (
     <SignInForm
       title={t.invitation.title}
-      lead={t.invitation.lead(email)}
+      lead={fill(t.invitation.lead, { email })}
       submit={t.invitation.submit}
       problem={
         request.error?.status === 400
@@ -82,7 +82,7 @@ export function InvitationPage({
         }}
       />
       <p id="password-hint" class="muted">
-        {t.invitation.hint(String(PASSWORD_MIN_LENGTH))}
+        {fill(t.invitation.hint, { characters: String(PASSWORD_MIN_LENGTH) })}
       </p>
       <label for="repeated">{t.invitation.repeat}</label>
       <input

@@ -3,12 +3,13 @@ import { useRef, useState } from 'preact/hooks'
 import type { TailEvent } from '../../src/operator/events.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { AccountFilter } from '../parts/account-filter.tsx'
+import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
+import { PersonLink } from '../parts/person.tsx'
 import { Empty } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
-import { describeFailure } from '../texts/failures.ts'
+import { accountOf, Link, usePlace } from '../router.tsx'
+import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
@@ -73,21 +74,11 @@ function useTail(path: string, isPaused: boolean) {
 function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind', string | null>) {
   const { t } = useLocalized()
   const choice = (name: 'source' | 'kind', value: string | null, options: string[], any: string) => (
-    <div class="field">
-      <label for={name}>{t.live[name]}</label>
-      <select
-        id={name}
-        value={value ?? ''}
-        onChange={(event) => replaceQuery({ [name]: event.currentTarget.value })}
-      >
-        <option value="">{any}</option>
-        {options.map((option) => (
-          <option key={option} value={option}>
-            {option}
-          </option>
-        ))}
-      </select>
-    </div>
+    <ChoiceFilter
+      {...{ name, value }}
+      label={t.live[name]}
+      options={[['', any], ...options.map((option) => [option, option] as const)]}
+    />
   )
   return (
     <div class="filters">
@@ -103,37 +94,33 @@ function EventTable({ events }: { events: Event[] }) {
   return (
     <Table
       class="live"
+      rows={events}
+      header={1}
+      headerClass="kind"
       columns={[
-        t.live.time,
-        t.live.event,
-        { label: t.common.account, class: 'medium-only' },
-        { label: t.live.person, class: 'medium-only' },
+        [t.live.time, ({ receivedAt }) => clock(receivedAt), undefined, 'clock'],
+        [
+          t.live.event,
+          ({ id, kind, source, failure, accountName }) => (
+            <>
+              <Link href={`/events/${id}`}>{kind}</Link> <span class="tag">{source}</span>{' '}
+              {failure !== null && <span class="tag bad long">{describeFailure(t, failure)}</span>}
+              <div class="sub narrow-only">{accountName}</div>
+            </>
+          ),
+        ],
+        [
+          t.common.account,
+          ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+          'medium-only',
+        ],
+        [
+          t.live.person,
+          ({ accountId, userId }) => <PersonLink {...{ accountId, userId }} />,
+          'medium-only',
+          'mono',
+        ],
       ]}
-    >
-      {events.map((event) => (
-        <tr key={event.id}>
-          <td class="clock">{clock(event.receivedAt)}</td>
-          <th scope="row" class="kind">
-            <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
-            {event.failure !== null && (
-              <span class="tag bad long">{describeFailure(t.eventFailures, event.failure)}</span>
-            )}
-            <div class="sub narrow-only">{event.accountName}</div>
-          </th>
-          <td class="medium-only">
-            <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
-          </td>
-          <td class="medium-only mono">
-            {event.userId === null ? (
-              <span class="muted">–</span>
-            ) : (
-              <Link href={`/audience/${event.accountId}/${encodeURIComponent(event.userId)}`}>
-                {event.userId}
-              </Link>
-            )}
-          </td>
-        </tr>
-      ))}
-    </Table>
+    />
   )
 }

@@ -1,12 +1,13 @@
 /** One member: profile, fields set by clients, and timeline. */
 import type { ComponentChildren } from 'preact'
-import { useCallback, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { MemberChanges, TimelineEntry } from '../../src/operator/members/members.ts'
 import { describeChanges, describeEffect } from '../../src/operator/members/timeline-texts.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import {
@@ -16,13 +17,13 @@ import {
   type PersonAccounts,
   usePersonAccounts,
 } from '../parts/person.tsx'
-import { Failure, ListView, Loading } from '../parts/states.tsx'
+import { Failure, ListView, Loaded } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure } from '../texts/failures.ts'
-import { useLocalized } from '../texts.ts'
+import { describeFailure, timelineTexts } from '../texts/service.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
 interface MemberProps {
@@ -33,16 +34,16 @@ interface MemberProps {
 export function MemberPage({ account, user }: MemberProps) {
   const { t } = useLocalized()
   const path = `/api/accounts/${account}/members/${encodeURIComponent(user)}`
-  const { data, error, reload } = useQuery<{ member: Member }>(path)
-  const [isErasing, setErasing] = useState(false)
+  const query = useQuery<{ member: Member }>(path)
   const [erased, setErased] = useState<{ task: Task | null }>()
-  const [isEditing, setEditing] = useState(false)
   const isManager = useRole('manager')
-  const member = data?.member
+  const member = query.data?.member
   const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
   const name = accounts?.account.name
   const trail = (
-    <Link href={`/audience/${account}`}>{name === undefined ? t.nav.audience : t.audience.of(name)}</Link>
+    <Link href={`/audience/${account}`}>
+      {name === undefined ? t.nav.audience : fill(t.audience.of, { account: name })}
+    </Link>
   )
   if (erased && accounts)
     // A separate page, so that its title takes the focus of the closed dialog.
@@ -50,7 +51,7 @@ export function MemberPage({ account, user }: MemberProps) {
   if (member === undefined) {
     return (
       <Page title={user} trail={trail}>
-        {error ? <Failure error={error} retry={reload} /> : <Loading />}
+        <Loaded {...{ query }} />
       </Page>
     )
   }
@@ -70,17 +71,33 @@ export function MemberPage({ account, user }: MemberProps) {
           <ExportPerson account={account} userId={member.userId} />
           {isManager && (
             <>
-              <button type="button" onClick={() => setEditing(true)}>
-                {t.member.editFields}
-              </button>
-              <button
-                type="button"
+              <DialogButton label={t.member.editFields}>
+                {(close) => (
+                  <MemberDialog
+                    {...{ account, member }}
+                    onClose={close}
+                    onSaved={() => {
+                      close()
+                      query.reload()
+                    }}
+                  />
+                )}
+              </DialogButton>
+              <DialogButton
                 class="danger quiet-danger"
-                disabled={accounts === undefined}
-                onClick={() => setErasing(true)}
+                label={t.member.erase}
+                isDisabled={accounts === undefined}
               >
-                {t.member.erase}
-              </button>
+                {(close) =>
+                  accounts && (
+                    <ErasePerson
+                      {...{ accounts, member }}
+                      onClose={close}
+                      onErased={(task) => setErased({ task })}
+                    />
+                  )
+                }
+              </DialogButton>
             </>
           )}
         </>
@@ -98,23 +115,6 @@ export function MemberPage({ account, user }: MemberProps) {
         id={String(member.id)}
         account={account}
       />
-      {isEditing && (
-        <MemberDialog
-          {...{ account, member }}
-          onClose={() => setEditing(false)}
-          onSaved={() => {
-            setEditing(false)
-            reload()
-          }}
-        />
-      )}
-      {isErasing && accounts && (
-        <ErasePerson
-          {...{ accounts, member }}
-          onClose={() => setErasing(false)}
-          onErased={(task) => setErased({ task })}
-        />
-      )}
     </Page>
   )
 }
@@ -131,7 +131,9 @@ function Erased({
 }) {
   const { t, number } = useLocalized()
   const title =
-    task === null ? t.member.erased(account.name) : t.member.eraseFromAll(number(Number(task.total)))
+    task === null
+      ? fill(t.member.erased, { account: account.name })
+      : fill(t.member.eraseFromAll, { count: number(Number(task.total)) })
   return (
     <Page title={title} trail={trail}>
       {task && <TaskProgress started={task} />}
@@ -204,15 +206,7 @@ type Entry = Json<TimelineEntry>
 
 function Timeline({ path }: { path: string }) {
   const { t, dateTime } = useLocalized()
-  const load = useCallback(
-    (cursor: string | null, signal: AbortSignal) =>
-      get<{ entries: Entry[]; nextCursor: string | null }>(
-        `${path}/timeline${queryOf({ cursor })}`,
-        signal,
-      ).then(({ entries, nextCursor }) => ({ items: entries, next: nextCursor })),
-    [path],
-  )
-  const list = useList(load)
+  const list = useList<Entry>(`${path}/timeline`, 'entries', (cursor) => ({ cursor }))
   return (
     <Panel title={t.member.timeline}>
       <p class="muted small-text">{t.member.timelineLead}</p>
@@ -232,9 +226,7 @@ function Timeline({ path }: { path: string }) {
                     </>
                   )}
                   <span class="effect">
-                    {describeEffect(t.member.timelineTexts, entry.effect, (failure) =>
-                      describeFailure(t.eventFailures, failure),
-                    )}
+                    {describeEffect(timelineTexts(t), entry.effect, (failure) => describeFailure(t, failure))}
                   </span>
                   {entry.effect.kind === 'edited' && <EditChanges changes={entry.effect.changes} />}
                 </span>
@@ -253,15 +245,13 @@ function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
   if (changes === null) return null
   return (
     <ul class="changes">
-      {describeChanges(t.member.timelineTexts, changes as MemberChanges).map(
-        ({ field, before, after, isTags }) => (
-          <li key={field}>
-            <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
-            {isTags ? ' ' : ' → '}
-            {(after !== null || !isTags) && <ins>{after ?? '—'}</ins>}
-          </li>
-        ),
-      )}
+      {describeChanges(timelineTexts(t), changes as MemberChanges).map(({ field, before, after, isTags }) => (
+        <li key={field}>
+          <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
+          {isTags ? ' ' : ' → '}
+          {(after !== null || !isTags) && <ins>{after ?? '—'}</ins>}
+        </li>
+      ))}
     </ul>
   )
 }

@@ -4,10 +4,10 @@ import type { OrganizationSummary } from '../../src/operator/accounts/organizati
 import { ApiError, type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
-import { type AddedAccount, NextSteps } from '../parts/account-steps.tsx'
+import { type AddedAccount, NextSteps } from '../parts/account-setup.tsx'
 import { Form, SelectField, TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import { Failure, Loading } from '../parts/states.tsx'
+import { Loaded } from '../parts/states.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
@@ -19,7 +19,7 @@ type Organization = Json<OrganizationSummary>
 
 export function NewAccountPage() {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<{ organizations: Organization[] }>('/api/organizations')
+  const query = useQuery<{ organizations: Organization[] }>('/api/organizations')
   const [added, setAdded] = useState<{ account: AddedAccount; values: Values } | null>(null)
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (added !== null) return <NextSteps trail={trail} {...added} />
@@ -34,16 +34,13 @@ export function NewAccountPage() {
         </Link>
       }
     >
-      {error && <Failure error={error} retry={reload} />}
-      {data === undefined && !error && <Loading />}
-      {data && (
-        <Panel title={t.manage.account}>
-          <NewAccount
-            organizations={data.organizations}
-            onAdded={(account, values) => setAdded({ account, values })}
-          />
-        </Panel>
-      )}
+      <Loaded {...{ query }}>
+        {({ organizations }) => (
+          <Panel title={t.manage.account}>
+            <NewAccount {...{ organizations }} onAdded={(account, values) => setAdded({ account, values })} />
+          </Panel>
+        )}
+      </Loaded>
     </Page>
   )
 }

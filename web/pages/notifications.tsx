@@ -1,53 +1,47 @@
 /** The notification channels: where messages about accounts are sent. */
-import { useState } from 'preact/hooks'
+import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
+import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AddChannel } from '../parts/channel-form.tsx'
-import { type Channel, ChannelResponse, ChannelState } from '../parts/channel-state.tsx'
+import { ResponseTag } from '../parts/destination.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
-import { Empty, Failure, Loading } from '../parts/states.tsx'
+import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
+import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
+
+type Channel = Json<ChannelSummary>
 
 const REFRESH_MS = 10_000
 
 export function NotificationsPage() {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const { data, error, isLoading, reload } = useQuery<{ channels: Channel[]; canEmail: boolean }>(
-    '/api/notifications',
-    REFRESH_MS,
+  const query = useQuery<{ channels: Channel[]; canEmail: boolean }>('/api/notifications', REFRESH_MS)
+  const add = (
+    <DialogButton class="primary" label={t.notifications.add} onClosed={query.reload}>
+      {(close) => <AddChannel canEmail={query.data?.canEmail ?? false} onClose={close} />}
+    </DialogButton>
   )
-  const [isAdding, setAdding] = useState(false)
   return (
     <Page
       title={t.notifications.title}
       trail={<Link href="/settings">{t.nav.settings}</Link>}
       lead={t.notifications.lead}
-      actions={
-        isManager && (
-          <button type="button" class="primary" onClick={() => setAdding(true)}>
-            {t.notifications.add}
-          </button>
-        )
-      }
+      actions={isManager && add}
     >
-      {error && <Failure error={error} retry={reload} />}
-      {isLoading && <Loading />}
-      {data?.channels.length === 0 && (
-        <Empty title={t.notifications.empty}>{t.notifications.emptyHelp}</Empty>
-      )}
-      {data !== undefined && data.channels.length > 0 && <ChannelTable channels={data.channels} />}
-      {isAdding && (
-        <AddChannel
-          canEmail={data?.canEmail ?? false}
-          onClose={() => {
-            setAdding(false)
-            reload()
-          }}
-        />
-      )}
+      <Loaded {...{ query }}>
+        {({ channels }) =>
+          channels.length === 0 ? (
+            <Empty title={t.notifications.empty}>{t.notifications.emptyHelp}</Empty>
+          ) : (
+            <ChannelTable channels={channels} />
+          )
+        }
+      </Loaded>
     </Page>
   )
 }
@@ -56,32 +50,52 @@ function ChannelTable({ channels }: { channels: Channel[] }) {
   const { t } = useLocalized()
   return (
     <Table
+      rows={channels}
       columns={[
-        t.notifications.channel,
-        t.common.status,
-        { label: t.manage.organization, class: 'medium-only' },
-        { label: t.endpoints.lastResponse, class: 'medium-only' },
+        [
+          t.notifications.channel,
+          ({ id, name, format, target }) => (
+            <>
+              <Link href={`/settings/notifications/${id}`}>{name || t.notifications.formats[format]}</Link>
+              <div class="sub">
+                {t.notifications.formats[format]} · {target}
+              </div>
+            </>
+          ),
+        ],
+        [t.common.status, (channel) => <ChannelState channel={channel} />],
+        [t.manage.organization, ({ organizationName }) => organizationName ?? t.common.all, 'medium-only'],
+        [t.endpoints.lastResponse, (channel) => <ChannelResponse channel={channel} />, 'medium-only'],
       ]}
-    >
-      {channels.map((channel) => (
-        <tr key={channel.id}>
-          <th scope="row" class="col-account">
-            <Link href={`/settings/notifications/${channel.id}`}>
-              {channel.name || t.notifications.formats[channel.format]}
-            </Link>
-            <div class="sub">
-              {t.notifications.formats[channel.format]} · {channel.target}
-            </div>
-          </th>
-          <td>
-            <ChannelState channel={channel} />
-          </td>
-          <td class="medium-only">{channel.organizationName ?? t.common.all}</td>
-          <td class="medium-only">
-            <ChannelResponse channel={channel} />
-          </td>
-        </tr>
-      ))}
-    </Table>
+    />
+  )
+}
+
+export function ChannelState({ channel: { status, pending, failed } }: { channel: Channel }) {
+  const { t, number } = useLocalized()
+  return (
+    <span class="response">
+      <span class={`tag ${status === 'active' ? 'good' : 'warn'}`}>
+        {stateIn(t.endpoints.states, status)}
+      </span>
+      {pending > 0 && <span class="muted"> {fill(t.notifications.pending, { count: number(pending) })}</span>}
+      {failed > 0 && (
+        <span class="bad-text"> {fill(t.notifications.failedCount, { count: number(failed) })}</span>
+      )}
+    </span>
+  )
+}
+
+export function ChannelResponse({ channel: { lastResponse } }: { channel: Channel }) {
+  const { t } = useLocalized()
+  if (lastResponse === null) return <span class="muted">{t.endpoints.nothingSent}</span>
+  const { at, wasAccepted, status, reason } = lastResponse
+  return (
+    <span class="response">
+      <ResponseTag {...{ wasAccepted, status }}>
+        {!wasAccepted && <span>{reason} </span>}
+        <Time at={at} />
+      </ResponseTag>
+    </span>
   )
 }

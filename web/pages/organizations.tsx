@@ -3,15 +3,15 @@ import { useState } from 'preact/hooks'
 import type { OrganizationContents, OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { Dialog } from '../parts/dialog.tsx'
-import { Form, TextField } from '../parts/form.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
+import { FormDialog, TextField } from '../parts/form.tsx'
 import { Page } from '../parts/page.tsx'
 import { Removal } from '../parts/removal.tsx'
-import { Empty, Failure, Loading } from '../parts/states.tsx'
+import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Count } from '../parts/values.tsx'
 import { useOperator, useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 type Organization = Json<OrganizationSummary>
 
@@ -19,94 +19,69 @@ const NAME_MAX_LENGTH = 256
 
 export function OrganizationsPage() {
   const { t } = useLocalized()
-  const { data, error, isLoading, reload } = useQuery<{ organizations: Organization[] }>('/api/organizations')
-  const [edited, setEdited] = useState<Organization | 'new' | null>(null)
-  const [removed, setRemoved] = useState<Organization | null>(null)
+  const query = useQuery<{ organizations: Organization[] }>('/api/organizations')
   const isOwner = useRole('owner')
   const seesAll = useOperator().organizationIds === null
-  const close = () => {
-    setEdited(null)
-    setRemoved(null)
-    reload()
-  }
+  const add = (
+    <DialogButton class="primary" label={t.organizations.add} onClosed={query.reload}>
+      {(close) => <Editor organization={null} onClose={close} />}
+    </DialogButton>
+  )
+  const actions = (organization: Organization) => (
+    <div class="actions">
+      <DialogButton
+        class="small"
+        label={<Of name={organization.name}>{t.organizations.rename}</Of>}
+        onClosed={query.reload}
+      >
+        {(close) => <Editor organization={organization} onClose={close} />}
+      </DialogButton>
+      <DialogButton
+        class="small quiet-danger"
+        label={<Of name={organization.name}>{t.manage.remove}</Of>}
+        onClosed={query.reload}
+      >
+        {(close) => <RemoveOrganization organization={organization} onClose={close} />}
+      </DialogButton>
+    </div>
+  )
   return (
-    <Page
-      title={t.organizations.title}
-      lead={t.organizations.lead}
-      actions={
-        isOwner &&
-        seesAll && (
-          <button type="button" class="primary" onClick={() => setEdited('new')}>
-            {t.organizations.add}
-          </button>
-        )
-      }
-    >
-      {error && <Failure error={error} retry={reload} />}
-      {isLoading && <Loading />}
-      {data?.organizations.length === 0 && (
-        <Empty title={t.organizations.empty}>{t.organizations.emptyHelp}</Empty>
-      )}
-      {data !== undefined && data.organizations.length > 0 && (
-        <OrganizationTable
-          organizations={data.organizations}
-          isOwner={isOwner}
-          onEdit={setEdited}
-          onRemove={setRemoved}
-        />
-      )}
-      {edited !== null && <Editor organization={edited === 'new' ? null : edited} onClose={close} />}
-      {removed !== null && <RemoveOrganization organization={removed} onClose={close} />}
+    <Page title={t.organizations.title} lead={t.organizations.lead} actions={isOwner && seesAll && add}>
+      <Loaded {...{ query }}>
+        {({ organizations }) =>
+          organizations.length === 0 ? (
+            <Empty title={t.organizations.empty}>{t.organizations.emptyHelp}</Empty>
+          ) : (
+            <Table
+              rows={organizations}
+              columns={[
+                [
+                  t.manage.organization,
+                  ({ id, name }) => (
+                    <>
+                      {name}
+                      <div class="sub mono">{id}</div>
+                    </>
+                  ),
+                ],
+                [t.organizations.accounts, ({ accounts }) => <Count value={accounts} />, 'numeric'],
+                [null, (organization) => isOwner && actions(organization)],
+              ]}
+            />
+          )
+        }
+      </Loaded>
     </Page>
   )
 }
 
-function OrganizationTable({
-  organizations,
-  isOwner,
-  onEdit,
-  onRemove,
-}: {
-  organizations: Organization[]
-  isOwner: boolean
-  onEdit: (organization: Organization) => void
-  onRemove: (organization: Organization) => void
-}) {
-  const { t } = useLocalized()
+/** The name of a button that each row has. */
+function Of({ name, children }: { name: string; children: string }) {
   return (
-    <Table
-      columns={[
-        t.manage.organization,
-        { label: t.organizations.accounts, class: 'numeric' },
-        { label: t.common.actions, isHidden: true },
-      ]}
-    >
-      {organizations.map((organization) => (
-        <tr key={organization.id}>
-          <th scope="row" class="col-account">
-            {organization.name}
-            <div class="sub mono">{organization.id}</div>
-          </th>
-          <td class="numeric">
-            <Count value={organization.accounts} />
-          </td>
-          <td>
-            {isOwner && (
-              <div class="actions">
-                <button type="button" class="small" onClick={() => onEdit(organization)}>
-                  {t.organizations.rename}
-                  <span class="visually-hidden"> {organization.name}</span>
-                </button>
-                <button type="button" class="small quiet-danger" onClick={() => onRemove(organization)}>
-                  {t.manage.remove}
-                  <span class="visually-hidden"> {organization.name}</span>
-                </button>
-              </div>
-            )}
-          </td>
-        </tr>
-      ))}
-    </Table>
+    <>
+      {children}
+      <span class="visually-hidden"> {name}</span>
+    </>
   )
 }
 
@@ -117,21 +92,25 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
     await post(`/api/organizations${organization === null ? '' : `/${organization.id}/rename`}`, { name })
     onClose()
   }
+  const title =
+    organization === null
+      ? t.organizations.add
+      : fill(t.organizations.renameTitle, { name: organization.name })
   return (
-    <Dialog
-      title={organization === null ? t.organizations.add : t.organizations.renameTitle(organization.name)}
-      onClose={onClose}
+    <FormDialog
+      {...{ title, onClose }}
+      submit={t.manage.save}
+      onSubmit={save}
+      isComplete={name.trim() !== ''}
     >
-      <Form submit={t.manage.save} onSubmit={save} onCancel={onClose} isComplete={name.trim() !== ''}>
-        <TextField
-          name="name"
-          label={t.manage.name}
-          value={name}
-          onChange={setName}
-          maxLength={NAME_MAX_LENGTH}
-        />
-      </Form>
-    </Dialog>
+      <TextField
+        name="name"
+        label={t.manage.name}
+        value={name}
+        onChange={setName}
+        maxLength={NAME_MAX_LENGTH}
+      />
+    </FormDialog>
   )
 }
 
@@ -145,7 +124,7 @@ function RemoveOrganization({ organization, onClose }: { organization: Organizat
   }
   return (
     <Removal
-      title={t.organizations.removeTitle(organization.name)}
+      title={fill(t.organizations.removeTitle, { name: organization.name })}
       text={
         contents.data && contents.data.accounts > 0 ? t.organizations.notEmpty : t.organizations.removeText
       }

@@ -5,24 +5,24 @@ import { useQuery } from '../hooks.ts'
 import { ActivityList } from '../parts/activity.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import { Empty, Failure, Loading } from '../parts/states.tsx'
+import { PersonLink } from '../parts/person.tsx'
+import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { Avatar, CopyButton, Time } from '../parts/values.tsx'
+import { Avatar, CopyButton, Optional, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
 export function SearchPage({ text }: { text: string }) {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<Json<SearchResult>>(
-    text === '' ? null : `/api/search${queryOf({ q: text })}`,
-  )
+  const query = useQuery<Json<SearchResult>>(text === '' ? null : `/api/search${queryOf({ q: text })}`)
   return (
     <Page title={t.search.title} lead={text === '' ? undefined : <bdi>{text}</bdi>}>
-      {text === '' && <Empty title={t.search.start}>{t.search.startHelp}</Empty>}
-      {text !== '' && data === undefined && !error && <Loading />}
-      {error && <Failure error={error} retry={reload} />}
-      {data && !error && <Result text={text} result={data} />}
+      {text === '' ? (
+        <Empty title={t.search.start}>{t.search.startHelp}</Empty>
+      ) : (
+        <Loaded {...{ query }}>{(result) => !query.error && <Result text={text} result={result} />}</Loaded>
+      )}
     </Page>
   )
 }
@@ -96,39 +96,30 @@ function Person({ person: { userId, memberships } }: { person: Json<FoundPerson>
         <CopyButton text={userId} label={t.audience.userId} />
       </div>
       <Table
+        rows={memberships}
+        keyOf={({ accountId }) => accountId}
         columns={[
-          t.audience.member,
-          t.common.account,
-          t.audience.relationship,
-          { label: t.member.externalId, class: 'medium-only' },
-          { label: t.audience.tags, class: 'wide-only' },
-          { label: t.audience.lastSeen, class: 'numeric medium-only' },
+          [
+            t.audience.member,
+            ({ accountId, displayName, externalId }) => (
+              <>
+                <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>
+                  {displayName ?? t.audience.noName}
+                </Link>
+                {externalId !== null && <div class="sub narrow-only">{externalId}</div>}
+              </>
+            ),
+          ],
+          [
+            t.common.account,
+            ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+          ],
+          [t.audience.relationship, ({ relationship }) => <Relationship value={relationship} />],
+          [t.member.externalId, ({ externalId }) => <Optional value={externalId} />, 'medium-only', 'clip'],
+          [t.audience.tags, ({ tags }) => <Tags tags={tags} />, 'wide-only'],
+          [t.audience.lastSeen, ({ lastSeenAt }) => <Time at={lastSeenAt} />, 'numeric medium-only'],
         ]}
-      >
-        {memberships.map((membership) => (
-          <tr key={membership.accountId}>
-            <th scope="row" class="col-account">
-              <Link href={`/audience/${membership.accountId}/${encodeURIComponent(userId)}`}>
-                {membership.displayName ?? t.audience.noName}
-              </Link>
-              {membership.externalId !== null && <div class="sub narrow-only">{membership.externalId}</div>}
-            </th>
-            <td>
-              <Link href={`/accounts/${membership.accountId}`}>{membership.accountName}</Link>
-            </td>
-            <td>
-              <Relationship value={membership.relationship} />
-            </td>
-            <td class="medium-only clip">{membership.externalId ?? <span class="muted">–</span>}</td>
-            <td class="wide-only">
-              <Tags tags={membership.tags} />
-            </td>
-            <td class="numeric medium-only">
-              <Time at={membership.lastSeenAt} />
-            </td>
-          </tr>
-        ))}
-      </Table>
+      />
     </section>
   )
 }
@@ -138,25 +129,22 @@ function Accounts({ accounts }: { accounts: Array<Json<FoundAccount>> }) {
   return (
     <Panel title={t.search.accounts} class="found">
       <Table
+        rows={accounts}
         columns={[
-          t.common.account,
-          t.account.basicId,
-          { label: t.account.channelId, class: 'medium-only' },
-          { label: t.search.accountId, class: 'numeric' },
+          [
+            t.common.account,
+            ({ id, name, organizationName }) => (
+              <>
+                <Link href={`/accounts/${id}`}>{name}</Link>
+                <div class="sub">{organizationName}</div>
+              </>
+            ),
+          ],
+          [t.account.basicId, ({ basicId }) => <Optional value={basicId} />],
+          [t.account.channelId, ({ channelId }) => <Optional value={channelId} />, 'medium-only'],
+          [t.search.accountId, ({ id }) => id, 'numeric'],
         ]}
-      >
-        {accounts.map(({ id, name, basicId, channelId, organizationName }) => (
-          <tr key={id}>
-            <th scope="row" class="col-account">
-              <Link href={`/accounts/${id}`}>{name}</Link>
-              <div class="sub">{organizationName}</div>
-            </th>
-            <td>{basicId ?? <span class="muted">–</span>}</td>
-            <td class="medium-only">{channelId ?? <span class="muted">–</span>}</td>
-            <td class="numeric">{id}</td>
-          </tr>
-        ))}
-      </Table>
+      />
     </Panel>
   )
 }
@@ -166,50 +154,35 @@ function Events({ events }: { events: Array<Json<FoundEvent>> }) {
   return (
     <Panel title={t.search.events} class="found">
       <Table
+        rows={events}
+        keyOf={({ accountId }) => accountId}
         columns={[
-          t.events.event,
-          t.common.account,
-          t.common.status,
-          { label: t.live.person, class: 'medium-only' },
-          { label: t.events.received, class: 'numeric' },
+          [
+            t.events.event,
+            ({ id, kind }) => (id === null ? t.search.notStored : <Link href={`/events/${id}`}>{kind}</Link>),
+          ],
+          [
+            t.common.account,
+            ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+          ],
+          [
+            t.common.status,
+            ({ id, failure }) =>
+              id !== null && (
+                <span class={`tag ${failure === null ? 'good' : 'bad'}`}>
+                  {failure === null ? t.events.wasApplied : t.search.notApplied}
+                </span>
+              ),
+          ],
+          [
+            t.live.person,
+            ({ accountId, userId }) => <PersonLink {...{ accountId, userId }} />,
+            'medium-only',
+            'clip',
+          ],
+          [t.events.received, ({ receivedAt }) => <Time at={receivedAt} />, 'numeric'],
         ]}
-      >
-        {events.map((event) => (
-          <EventRow key={event.accountId} event={event} />
-        ))}
-      </Table>
+      />
     </Panel>
-  )
-}
-
-function EventRow({ event }: { event: Json<FoundEvent> }) {
-  const { t } = useLocalized()
-  const { accountId, accountName, receivedAt, id, kind, userId, failure } = event
-  return (
-    <tr>
-      <th scope="row" class="col-account">
-        {id === null ? t.search.notStored : <Link href={`/events/${id}`}>{kind}</Link>}
-      </th>
-      <td>
-        <Link href={`/accounts/${accountId}`}>{accountName}</Link>
-      </td>
-      <td>
-        {id !== null && (
-          <span class={`tag ${failure === null ? 'good' : 'bad'}`}>
-            {failure === null ? t.events.wasApplied : t.search.notApplied}
-          </span>
-        )}
-      </td>
-      <td class="medium-only clip">
-        {userId === null ? (
-          <span class="muted">–</span>
-        ) : (
-          <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>{userId}</Link>
-        )}
-      </td>
-      <td class="numeric">
-        <Time at={receivedAt} />
-      </td>
-    </tr>
   )
 }

@@ -3,12 +3,12 @@ import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { Form, TextField } from '../parts/form.tsx'
+import { Form, TextField, useFields } from '../parts/form.tsx'
 import { OperatorsPanel } from '../parts/operators.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 
 export function SettingsPage() {
   const { t } = useLocalized()
@@ -51,13 +51,11 @@ export function SettingsPage() {
 
 function PasswordForm() {
   const { t } = useLocalized()
-  const [current, setCurrent] = useState('')
-  const [password, setPassword] = useState('')
+  const { values, setValues, field } = useFields({ current: '', password: '' })
   const [isDone, setDone] = useState(false)
   const submit = async () => {
-    await post('/password', { current, password })
-    setCurrent('')
-    setPassword('')
+    await post('/password', values)
+    setValues({ current: '', password: '' })
     setDone(true)
   }
   return (
@@ -65,23 +63,19 @@ function PasswordForm() {
       <summary>{t.settings.changePassword}</summary>
       <Form submit={t.settings.changePassword} onSubmit={submit}>
         <TextField
-          name="current"
+          {...field('current')}
           label={t.settings.currentPassword}
           type="password"
           autocomplete="current-password"
           required
-          value={current}
-          onChange={setCurrent}
         />
         <TextField
-          name="password"
+          {...field('password')}
           label={t.invitation.password}
-          hint={t.invitation.hint('12')}
+          hint={fill(t.invitation.hint, { characters: '12' })}
           type="password"
           autocomplete="new-password"
           required
-          value={password}
-          onChange={setPassword}
         />
         {isDone && <p role="status">{t.settings.passwordChanged}</p>}
       </Form>

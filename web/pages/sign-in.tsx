@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'
-import { useLocalized } from '../texts.ts'
+import { fill, type Texts, useLocalized } from '../texts.ts'
 
 /** Sign-in by address and password, or by CONSOLE_TOKEN. */
 export function SignInPage({
@@ -161,11 +161,7 @@ export function useSignIn(send: () => Promise<unknown>): SignInRequest {
 }
 
 /** @param wrong the text for credentials that are not accepted */
-export function explain(
-  { error, waitSeconds }: SignInRequest,
-  wrong: string,
-  t: ReturnType<typeof useLocalized>['t'],
-): string {
+export function explain({ error, waitSeconds }: SignInRequest, wrong: string, t: Texts): string {
   if (error === null) return ''
   switch (error.status) {
     case 401:
@@ -174,7 +170,7 @@ export function explain(
     case 403:
       return t.signIn.foreign
     case 429:
-      return waitSeconds > 0 ? t.signIn.limited(String(waitSeconds)) : ''
+      return waitSeconds > 0 ? fill(t.signIn.limited, { seconds: String(waitSeconds) }) : ''
     default:
       return error.message || t.failure.offline
   }

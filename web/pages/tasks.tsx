@@ -1,88 +1,73 @@
 /** Long work of operators: what runs, and how it ended. */
 import type { ComponentChildren } from 'preact'
-import { useCallback } from 'preact/hooks'
-import { get, queryOf } from '../api.ts'
 import { useInterval, useList, useQuery } from '../hooks.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
-import { Empty, Failure, ListView, Loading } from '../parts/states.tsx'
+import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
-import type { Texts } from '../texts/en.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 2_000
 
 export function TasksPage() {
-  const { t } = useLocalized()
-  const load = useCallback(
-    (after: string | null, signal: AbortSignal) =>
-      get<{ jobs: Task[]; next: string | null }>(`/api/jobs${queryOf({ after })}`, signal).then(
-        ({ jobs, next }) => ({ items: jobs, next }),
-      ),
-    [],
-  )
-  const list = useList(load)
+  const { t, number } = useLocalized()
+  // A removal is not a task of its account, which it deletes.
+  const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
+    ['members.erase', 'accounts.onboard'].includes(kind)
+      ? fill(t.tasks.accounts, { count: number(Number(total)) })
+      : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
+  const list = useList<Task>('/api/jobs', 'jobs')
   useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
   return (
     <Page title={t.tasks.title} lead={t.tasks.lead}>
       <ListView list={list} empty={<Empty title={t.tasks.empty}>{t.tasks.emptyHelp}</Empty>}>
         {(tasks) => (
           <Table
+            rows={tasks}
             columns={[
-              t.tasks.task,
-              t.common.status,
-              { label: t.tasks.by, class: 'medium-only' },
-              { label: t.tasks.started, class: 'numeric' },
+              [
+                t.tasks.task,
+                (task) => (
+                  <>
+                    <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
+                    <div class="sub">{accountsOf(task)}</div>
+                  </>
+                ),
+              ],
+              [
+                t.common.status,
+                (task) => (
+                  <>
+                    <TaskState task={task} />
+                    <TaskBar task={task} />
+                    <div class="sub">
+                      <TaskCounts task={task} />
+                    </div>
+                  </>
+                ),
+                undefined,
+                'task',
+              ],
+              [t.tasks.by, ({ actor }) => actor, 'medium-only', 'clip'],
+              [t.tasks.started, ({ createdAt }) => <Time at={createdAt} />, 'numeric'],
             ]}
-          >
-            {tasks.map((task) => (
-              <Row key={task.id} task={task} />
-            ))}
-          </Table>
+          />
         )}
       </ListView>
     </Page>
   )
 }
 
-function Row({ task }: { task: Task }) {
-  const { t, number } = useLocalized()
-  // A removal is not a task of its account, which it deletes.
-  const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
-    ['members.erase', 'accounts.onboard'].includes(kind)
-      ? t.tasks.accounts(number(Number(total)))
-      : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
-  return (
-    <tr>
-      <th scope="row" class="col-account">
-        <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
-        <div class="sub">{accountsOf(task)}</div>
-      </th>
-      <td class="task">
-        <TaskState task={task} />
-        <TaskBar task={task} />
-        <div class="sub">
-          <TaskCounts task={task} />
-        </div>
-      </td>
-      <td class="medium-only clip">{task.actor}</td>
-      <td class="numeric">
-        <Time at={task.createdAt} />
-      </td>
-    </tr>
-  )
-}
-
 export function TaskPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<{ job: Task }>(`/api/jobs/${id}`)
-  const title = data === undefined ? t.tasks.one(id) : stateIn(t.tasks.kinds, data.job.kind)
+  const query = useQuery<{ job: Task }>(`/api/jobs/${id}`)
+  const { data, reload } = query
+  const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (
     <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
-      {data === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
-      {data && <Details task={data.job} reload={reload} />}
+      <Loaded {...{ query }}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
     </Page>
   )
 }
@@ -146,16 +131,19 @@ function Details({ task, reload }: { task: Task; reload: () => void }) {
       {refusals.length > 0 && (
         <Panel title={t.imports.refusals}>
           {refused > refusals.length && (
-            <p class="muted">{t.imports.firstRefusals(number(refusals.length), number(refused))}</p>
+            <p class="muted">
+              {fill(t.imports.firstRefusals, { shown: number(refusals.length), all: number(refused) })}
+            </p>
           )}
-          <Table columns={[{ label: t.imports.line, class: 'numeric' }, t.events.reason]}>
-            {refusals.map(({ line, reason }) => (
-              <tr key={line}>
-                <td class="numeric">{number(line)}</td>
-                <td>{reason}</td>
-              </tr>
-            ))}
-          </Table>
+          <Table
+            rows={refusals}
+            keyOf={({ line }) => line}
+            header={null}
+            columns={[
+              [t.imports.line, ({ line }) => number(line), 'numeric'],
+              [t.events.reason, ({ reason }) => reason],
+            ]}
+          />
         </Panel>
       )}
     </>

@@ -5,12 +5,12 @@ import type { CurrentWebhook } from '../../src/operator/accounts/point-webhook.t
 import type { AccountContents } from '../../src/operator/accounts/remove-account.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
-import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
 import { Form } from './form.tsx'
 import { Facts } from './page.tsx'
 import { Removal } from './removal.tsx'
-import { ActionFailure, Failure, Loading } from './states.tsx'
+import { ActionFailure, Loaded } from './states.tsx'
 import { type Task, TaskProgress } from './task.tsx'
 import { Copyable } from './values.tsx'
 
@@ -49,54 +49,36 @@ export function VerifyAccount({
 
 export function PointWebhook({ id, onDone }: { id: string; onDone: () => void }) {
   const { t } = useLocalized()
-  const [isOpen, setOpen] = useState(false)
   return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {t.manage.pointWebhook}
-      </button>
-      {isOpen && (
-        <WebhookDialog
-          id={id}
-          onClose={() => {
-            setOpen(false)
-            onDone()
-          }}
-        />
-      )}
-    </>
+    <DialogButton label={t.manage.pointWebhook} onClosed={onDone}>
+      {(close) => <WebhookDialog id={id} onClose={close} />}
+    </DialogButton>
   )
 }
 
 /** Shows what LINE has now before it is replaced. */
-export function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
+function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [isSet, setSet] = useState(false)
   const path = `/api/accounts/${id}/webhook`
-  const { data, error, reload } = useQuery<CurrentWebhook>(path)
+  const query = useQuery<CurrentWebhook>(path)
+  const { data } = query
   const replace = async () => {
     await post(path, { replaces: data?.url ?? null })
     setSet(true)
   }
-  const close = (
-    <footer class="actions">
-      <button type="button" onClick={onClose}>
-        {t.common.close}
-      </button>
-    </footer>
-  )
   return (
     <Dialog title={t.manage.pointWebhook} onClose={onClose}>
-      {error && <Failure error={error} title={t.manage.webhookUnknown} retry={reload} />}
-      {data === undefined && !error && <Loading />}
-      {data && (
-        <Facts
-          items={[
-            [t.manage.webhookNow, isSet ? data.wantedUrl : (data.url ?? t.manage.webhookNone)],
-            [t.manage.webhookNew, data.wantedUrl],
-          ]}
-        />
-      )}
+      <Loaded {...{ query }} title={t.manage.webhookUnknown}>
+        {({ url, wantedUrl }) => (
+          <Facts
+            items={[
+              [t.manage.webhookNow, isSet ? wantedUrl : (url ?? t.manage.webhookNone)],
+              [t.manage.webhookNew, wantedUrl],
+            ]}
+          />
+        )}
+      </Loaded>
       {(isSet || data?.isHere) && (
         <p class="notice good" role="status">
           {isSet ? t.manage.webhookSet : t.manage.webhookIsHere}
@@ -107,7 +89,7 @@ export function WebhookDialog({ id, onClose }: { id: string; onClose: () => void
           {data.url !== null && <p class="notice warning">{t.manage.webhookReplaces}</p>}
         </Form>
       ) : (
-        close
+        <CloseFooter onClose={onClose} />
       )}
     </Dialog>
   )
@@ -135,52 +117,41 @@ export function ImportFollowers({ id }: { id: string }) {
 
 export function NewCallbackAddress({ id }: { id: string }) {
   const { t } = useLocalized()
-  const [isOpen, setOpen] = useState(false)
-  const [callbackUrl, setCallbackUrl] = useState<string | null>(null)
-  const close = () => {
-    setOpen(false)
-    setCallbackUrl(null)
-  }
-  const renew = async () =>
-    setCallbackUrl((await post<{ callbackUrl: string }>(`/api/accounts/${id}/callback-address`)).callbackUrl)
   return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {t.manage.newCallback}
-      </button>
-      {isOpen && (
-        <Dialog title={callbackUrl === null ? t.manage.newCallback : t.manage.callbackUrl} onClose={close}>
-          {callbackUrl === null ? (
-            <Form submit={t.manage.newCallback} onSubmit={renew} onCancel={close} isDangerous>
-              <p>{t.manage.newCallbackText}</p>
-            </Form>
-          ) : (
-            <>
-              <p class="notice warning">{t.manage.addressOnce}</p>
-              <Copyable text={callbackUrl} label={t.manage.callbackUrl} />
-              <footer class="actions">
-                <button type="button" onClick={close}>
-                  {t.common.close}
-                </button>
-              </footer>
-            </>
-          )}
-        </Dialog>
-      )}
-    </>
+    <DialogButton label={t.manage.newCallback}>
+      {(close) => <CallbackDialog id={id} onClose={close} />}
+    </DialogButton>
   )
 }
 
-export function RemoveAccount({ id, name }: { id: string; name: string }) {
+function CallbackDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const [isOpen, setOpen] = useState(false)
+  const [url, setUrl] = useState<string | null>(null)
+  const renew = async () =>
+    setUrl((await post<{ callbackUrl: string }>(`/api/accounts/${id}/callback-address`)).callbackUrl)
   return (
-    <>
-      <button type="button" class="quiet-danger" onClick={() => setOpen(true)}>
-        {t.manage.removeAccount}
-      </button>
-      {isOpen && <RemovalDialog {...{ id, name }} onClose={() => setOpen(false)} />}
-    </>
+    <Dialog title={url === null ? t.manage.newCallback : t.manage.callbackUrl} onClose={onClose}>
+      {url === null ? (
+        <Form submit={t.manage.newCallback} onSubmit={renew} onCancel={onClose} isDangerous>
+          <p>{t.manage.newCallbackText}</p>
+        </Form>
+      ) : (
+        <>
+          <p class="notice warning">{t.manage.addressOnce}</p>
+          <Copyable text={url} label={t.manage.callbackUrl} />
+          <CloseFooter onClose={onClose} />
+        </>
+      )}
+    </Dialog>
+  )
+}
+
+export function RemoveAccount(account: { id: string; name: string }) {
+  const { t } = useLocalized()
+  return (
+    <DialogButton class="quiet-danger" label={t.manage.removeAccount}>
+      {(close) => <RemovalDialog {...account} onClose={close} />}
+    </DialogButton>
   )
 }
 
@@ -190,7 +161,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
   const [task, setTask] = useState<Task>()
   if (task) {
     return (
-      <Dialog title={t.manage.removing(name)} onClose={onClose}>
+      <Dialog title={fill(t.manage.removing, { name })} onClose={onClose}>
         <TaskProgress started={task} />
       </Dialog>
     )
@@ -199,7 +170,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
     setTask((await post<{ job: Task }>(`/api/accounts/${id}/remove`, { name: typed })).job)
   return (
     <Removal
-      title={t.manage.removeTitle(name)}
+      title={fill(t.manage.removeTitle, { name })}
       text={t.manage.removeText}
       name={name}
       contents={

@@ -1,12 +1,17 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
+
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
 import type { Query } from '../hooks.ts'
+import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeCheck } from '../texts/checks.ts'
-import { useLocalized } from '../texts.ts'
+import { describeCheck } from '../texts/service.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
+import type { Values } from './account-fields.tsx'
 import type { AccountResponse } from './account-response.ts'
 import { Icon } from './icons.tsx'
-import { Panel } from './page.tsx'
+import { Page, Panel } from './page.tsx'
 import { Copyable } from './values.tsx'
 
 export function SetUp({ query: { data, reload } }: { query: Query<AccountResponse> }) {
@@ -42,7 +47,7 @@ export function SetUp({ query: { data, reload } }: { query: Query<AccountRespons
               <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
                 <Icon name={check.ok ? 'check' : 'cross'} />
                 <span>
-                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t.checks, check)}
+                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
                 </span>
               </li>
             ))}
@@ -79,5 +84,77 @@ function Steps({
         </li>
       ))}
     </ol>
+  )
+}
+
+/** The callback URL is like a secret: only this response has it. */
+export interface AddedAccount {
+  id: string
+  webhookUrl: string
+  callbackUrl: string
+  trackingKey: string
+  /** LINE did not respond */
+  isUnproven?: boolean
+}
+
+export function NextSteps({
+  account: { id, webhookUrl, callbackUrl, trackingKey, isUnproven = false },
+  values,
+  trail,
+}: {
+  account: AddedAccount
+  values: Values
+  trail: ComponentChildren
+}) {
+  const { t } = useLocalized()
+  const [isVerified, setVerified] = useState<boolean | null>(null)
+  const canCallLine = Boolean(values.channelAccessToken || (values.channelId && values.channelSecret))
+  const { next } = t.manage
+  return (
+    <Page
+      title={fill(next.title, { name: values.name ?? '' })}
+      trail={trail}
+      lead={next.lead}
+      actions={
+        <Link class="button" href={`/accounts/${id}`}>
+          {next.open}
+        </Link>
+      }
+    >
+      {isUnproven && <p class="notice warning">{t.manage.unproven}</p>}
+      <Panel title={next.line}>
+        <ol class="steps">
+          <li>
+            <p>{next.webhook}</p>
+            <Copyable text={webhookUrl} label={t.account.webhookUrl} />
+            {canCallLine && <PointWebhook id={id} onDone={() => undefined} />}
+          </li>
+          <li>{next.switches}</li>
+          <li>{next.replies}</li>
+          <li>
+            <p>{next.verify}</p>
+            <VerifyAccount id={id} testWebhook onDone={setVerified} />
+            {isVerified !== null && (
+              <p class={`notice ${isVerified ? 'good' : 'warning'}`} role="status">
+                {isVerified ? next.verified : next.notVerified}
+              </p>
+            )}
+          </li>
+          <li>
+            <p>{next.followers}</p>
+            <ImportFollowers id={id} />
+          </li>
+        </ol>
+      </Panel>
+      <Panel title={next.chat}>
+        <p>{next.callback}</p>
+        <p class="notice warning">{t.manage.addressOnce}</p>
+        <Copyable text={callbackUrl} label={t.manage.callbackUrl} />
+      </Panel>
+      <Panel title={next.web}>
+        <p>{next.tracking}</p>
+        <Copyable text={trackingKey} label={t.account.trackingKey} />
+      </Panel>
+    </Page>
   )
 }

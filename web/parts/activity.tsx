@@ -1,10 +1,9 @@
 /** Rows of the activity log: who changed what, from what to what. */
-import { useCallback } from 'preact/hooks'
 import type { Activity } from '../../src/operator/list-activity.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import { type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
-import { stateIn, useLocalized } from '../texts.ts'
+import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
 import { Time } from './values.tsx'
@@ -60,12 +59,10 @@ function Sentence({ row }: { row: ActivityRow }) {
   )
 }
 
-type Texts = ReturnType<typeof useLocalized>['t']
-
 function actorOf({ actorKind, actor, actorName }: ActivityRow, t: Texts): string {
   if (actorKind === 'token') return t.operators.tokenHolder
   if (actorKind === 'service') return t.activity.service
-  return actorKind === 'command' ? t.activity.command(actor) : (actorName ?? actor)
+  return actorKind === 'command' ? fill(t.activity.command, { name: actor }) : (actorName ?? actor)
 }
 
 /** The name of today, or else what was recorded of a removed object, or else its id. */
@@ -144,15 +141,8 @@ export function ActivityPanel({
   account?: string
 }) {
   const { t } = useLocalized()
-  const load = useCallback(
-    (before: string | null, signal: AbortSignal) =>
-      get<{ activity: ActivityRow[]; next: string | null }>(
-        `/api/activity/of${queryOf({ kind, id, account, before })}`,
-        signal,
-      ).then(({ activity, next }) => ({ items: activity, next })),
-    [kind, id, account],
-  )
-  const list = useList(load)
+  const path = `/api/activity/of${queryOf({ kind, id, account })}`
+  const list = useList<ActivityRow>(path, 'activity', (before) => ({ before }))
   return (
     <Panel title={t.activity.title}>
       <ListView list={list} empty={<p class="muted">{t.activity.emptyObject}</p>}>

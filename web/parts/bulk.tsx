@@ -4,10 +4,10 @@ import { ApiError, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
-import { Form, TextField } from './form.tsx'
-import { Failure, Loading } from './states.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { Dialog, DialogButton } from './dialog.tsx'
+import { Form, listOf, TextField, useFields } from './form.tsx'
+import { Failure, Loaded, Loading } from './states.tsx'
 import { type Task, TaskProgress } from './task.tsx'
 
 /** Above this number of members, the operator types the number. */
@@ -22,29 +22,22 @@ interface Selection {
 export function AllMatching({ onChange, ...selection }: Selection & { onChange: () => void }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const [open, setOpen] = useState<'tags' | 'export' | null>(null)
-  const close = () => {
-    setOpen(null)
-    onChange()
-  }
   return (
     <div class="actions all-matching">
       <span class="muted">{t.bulk.allMatching}</span>
       {isManager && (
-        <button type="button" onClick={() => setOpen('tags')}>
-          {t.bulk.tags}
-        </button>
+        <DialogButton label={t.bulk.tags} onClosed={onChange}>
+          {(close) => <TagDialog {...selection} onClose={close} />}
+        </DialogButton>
       )}
-      <button type="button" onClick={() => setOpen('export')}>
-        {t.bulk.export}
-      </button>
+      <DialogButton label={t.bulk.export}>
+        {(close) => <ExportDialog {...selection} onClose={close} />}
+      </DialogButton>
       {isManager && (
         <Link class="button" href={`/accounts/${selection.account}/import`}>
           {t.imports.title}
         </Link>
       )}
-      {open === 'tags' && <TagDialog {...selection} onClose={close} />}
-      {open === 'export' && <ExportDialog {...selection} onClose={() => setOpen(null)} />}
     </div>
   )
 }
@@ -56,13 +49,11 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
   const { t, number } = useLocalized()
   const { account, filters } = selection
   const { data, error, reload } = useCount(selection)
-  const [add, setAdd] = useState('')
-  const [remove, setRemove] = useState('')
-  const [typed, setTyped] = useState('')
+  const { values, field } = useFields({ addTags: '', removeTags: '', expectedCount: '' })
   const [task, setTask] = useState<Task>()
   const count = data?.count ?? 0
   const mustType = count > TYPED_ABOVE
-  const [added, removed] = [tagsOf(add), tagsOf(remove)]
+  const [added, removed] = [tagsOf(values.addTags), tagsOf(values.removeTags)]
   const submit = async () => {
     try {
       const body = { filters, addTags: added, removeTags: removed, expectedCount: count }
@@ -79,30 +70,24 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
       {!task && !error && data === undefined && <Loading />}
       {!task && data && (
         <>
-          <p role="status">{t.bulk.matching(number(count))}</p>
+          <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
           <Form
-            submit={t.bulk.submit(number(count))}
+            submit={fill(t.bulk.submit, { count: number(count) })}
             onSubmit={submit}
             onCancel={onClose}
             isComplete={
-              count > 0 && added.length + removed.length > 0 && (!mustType || typed.trim() === String(count))
+              count > 0 &&
+              added.length + removed.length > 0 &&
+              (!mustType || values.expectedCount.trim() === String(count))
             }
           >
-            <TextField
-              name="addTags"
-              label={t.bulk.add}
-              hint={t.bulk.tagsHint}
-              value={add}
-              onChange={setAdd}
-            />
-            <TextField name="removeTags" label={t.bulk.remove} value={remove} onChange={setRemove} />
+            <TextField {...field('addTags')} label={t.bulk.add} hint={t.bulk.tagsHint} />
+            <TextField {...field('removeTags')} label={t.bulk.remove} />
             {mustType && (
               <TextField
-                name="expectedCount"
-                label={t.bulk.confirm(String(count))}
+                {...field('expectedCount')}
+                label={fill(t.bulk.confirm, { count: String(count) })}
                 autocomplete="off"
-                value={typed}
-                onChange={setTyped}
               />
             )}
           </Form>
@@ -112,28 +97,21 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
   )
 }
 
-const tagsOf = (text: string): string[] => [
-  ...new Set(
-    text
-      .split(',')
-      .map((tag) => tag.trim())
-      .filter((tag) => tag !== ''),
-  ),
-]
+const tagsOf = (text: string): string[] => [...new Set(listOf(text))]
 
 const FORMATS = ['csv', 'ndjson'] as const
 
 function ExportDialog({ onClose, ...selection }: Selection & { onClose: () => void }) {
   const { t, number } = useLocalized()
   const { account, filters } = selection
-  const { data, error, reload } = useCount(selection)
+  const query = useCount(selection)
   const path = (format: string) =>
     `/api/accounts/${account}/audience/export${queryOf({ ...filters, format })}`
   return (
     <Dialog title={t.bulk.exportTitle} onClose={onClose}>
-      {error && <Failure error={error} retry={reload} />}
-      {!error && data === undefined && <Loading />}
-      {data && <p role="status">{t.bulk.matching(number(data.count))}</p>}
+      <Loaded {...{ query }}>
+        {({ count }) => <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>}
+      </Loaded>
       <p>{t.bulk.exportText}</p>
       <footer class="actions">
         {FORMATS.map((format) => (

@@ -1,30 +1,23 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
-import { useCallback, useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
+import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
 import type { NotificationSummary } from '../../src/operator/notifications/history.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useList } from '../hooks.ts'
-import { stateIn, useLocalized } from '../texts.ts'
-import type { Channel } from './channel-state.tsx'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
 import { Payload, Time } from './values.tsx'
 
+type Channel = Json<ChannelSummary>
 type Message = Json<NotificationSummary>
 
 /** @param round changes after an action of this page */
 export function ChannelMessages({ channel, round }: { channel: Channel; round: number }) {
   const { t } = useLocalized()
   const { id, pending, failed, lastResponse } = channel
-  const load = useCallback(
-    (after: string | null, signal: AbortSignal) =>
-      get<{ messages: Message[]; next: string | null }>(
-        `/api/notifications/${id}/messages${queryOf({ after })}`,
-        signal,
-      ).then(({ messages, next }) => ({ items: messages, next })),
-    [id],
-  )
-  const list = useList(load)
+  const list = useList<Message>(`/api/notifications/${id}/messages`, 'messages')
   const version = [round, pending, failed, lastResponse?.at].join(' ')
   const shown = useRef(version)
   useEffect(() => {
@@ -61,7 +54,7 @@ function MessageItem({ message, channel, isOpen }: { message: Message; channel: 
         {accounts > 0 && (
           <span class="muted">
             {accounts > accountNames.length
-              ? `${t.notifications.accounts(number(accounts))}: ${names} …`
+              ? `${fill(t.notifications.accounts, { count: number(accounts) })}: ${names} …`
               : names}
           </span>
         )}
@@ -101,7 +94,7 @@ function MessageState({ message, channel }: { message: Message; channel: Channel
       ? t.notifications.waitsForResume
       : isDue
         ? t.notifications.sending
-        : t.notifications.waits(dateTime(dueAt))
+        : fill(t.notifications.waits, { time: dateTime(dueAt) })
   return (
     <>
       <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}

@@ -1,7 +1,7 @@
 /** A form that says how much it would send, and how long that takes, before it sends anything. */
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { Form, TextField } from './form.tsx'
 
 export const RATE_DEFAULT = '50'
@@ -29,8 +29,8 @@ export function CountThenSend({
   start: () => Promise<void>
   texts: {
     /** label of the button that sends */
-    submit: (count: string) => string
-    found: (count: string, duration: string) => string
+    submit: string
+    found: string
   }
   onCancel: () => void
   /** changes with each field */
@@ -45,7 +45,7 @@ export function CountThenSend({
   const countFirst = async () => setFound({ ...(await count()), version })
   return (
     <Form
-      submit={counted === null || shown === null ? t.again.count : texts.submit(shown)}
+      submit={counted === null || shown === null ? t.again.count : fill(texts.submit, { count: shown })}
       onSubmit={counted === null ? countFirst : start}
       onCancel={onCancel}
       isComplete={isComplete && counted?.count !== 0}
@@ -53,33 +53,20 @@ export function CountThenSend({
       {children}
       <p role="status" class={counted === null ? 'visually-hidden' : 'notice hint'}>
         {counted !== null &&
-          (counted.count === 0 ? t.again.none : texts.found(shown ?? '', duration(counted.seconds)))}
+          (counted.count === 0
+            ? t.again.none
+            : fill(texts.found, { count: shown ?? '', duration: duration(counted.seconds) }))}
       </p>
     </Form>
   )
 }
 
-export function RateField({
-  label,
-  value,
-  onChange,
-}: {
+export function RateField(field: {
+  name: string
   label: string
   value: string
   onChange: (value: string) => void
 }) {
   const { t } = useLocalized()
-  return (
-    <TextField
-      name="rate"
-      type="number"
-      min={1}
-      max={RATE_MAX}
-      required
-      label={label}
-      hint={t.again.rateHint}
-      value={value}
-      onChange={onChange}
-    />
-  )
+  return <TextField {...field} type="number" min={1} max={RATE_MAX} required hint={t.again.rateHint} />
 }

@@ -2,11 +2,9 @@
 import { useState } from 'preact/hooks'
 import { post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
-import { useAction } from '../hooks.ts'
-import { stateIn, useLocalized } from '../texts.ts'
-import { Confirm, Dialog } from './dialog.tsx'
-import { Form, TextField } from './form.tsx'
-import { ActionFailure } from './states.tsx'
+import { fill, stateIn, useLocalized } from '../texts.ts'
+import { Confirm } from './dialog.tsx'
+import { FormDialog, TextField } from './form.tsx'
 import { toField, toIso } from './time-range.tsx'
 
 /** Long enough for the owner of a program to plan the change. */
@@ -29,7 +27,7 @@ export function CredentialStatus({ credential }: { credential: Credential }) {
       {status === 'active' && isSoon && (
         <>
           {' '}
-          <span class="tag warning">{t.clients.expiresSoon(relative(expiresAt))}</span>
+          <span class="tag warning">{fill(t.clients.expiresSoon, { when: relative(expiresAt) })}</span>
         </>
       )}
     </>
@@ -72,21 +70,17 @@ export function EditExpiry({
     onDone()
   }
   return (
-    <Dialog title={title} onClose={onClose}>
-      <Form submit={t.clients.expirySubmit} onSubmit={save} onCancel={onClose}>
-        <p>{t.clients.expiryText}</p>
-        <ExpiryField value={value} onChange={setValue} />
-      </Form>
-    </Dialog>
+    <FormDialog {...{ title, onClose }} submit={t.clients.expirySubmit} onSubmit={save}>
+      <p>{t.clients.expiryText}</p>
+      <ExpiryField value={value} onChange={setValue} />
+    </FormDialog>
   )
 }
 
 export function Revoke({
   path,
-  title,
-  text,
-  onClose,
   onDone,
+  ...dialog
 }: {
   path: string
   title: string
@@ -95,15 +89,5 @@ export function Revoke({
   onDone: () => void
 }) {
   const { t } = useLocalized()
-  const { isRunning, error, run } = useAction()
-  const revoke = () =>
-    run(async () => {
-      await post(path)
-      onDone()
-    })
-  return (
-    <Confirm {...{ title, text, isRunning, onClose }} submit={t.clients.revoke} onConfirm={revoke}>
-      <ActionFailure error={error} />
-    </Confirm>
-  )
+  return <Confirm {...dialog} submit={t.clients.revoke} onConfirm={() => post<void>(path).then(onDone)} />
 }

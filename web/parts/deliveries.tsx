@@ -1,16 +1,16 @@
 /** Deliveries that an endpoint has not accepted, with request and last response. */
 import type { ComponentChildren } from 'preact'
-import { useCallback, useState } from 'preact/hooks'
 import type {
   DeliveryPage,
   DeliveryRequest,
   EndpointSummary,
 } from '../../src/operator/endpoints/endpoints.ts'
-import { get, type Json, queryOf } from '../api.ts'
+import { type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { replaceQuery, usePlace } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { Dialog, DialogButton } from './dialog.tsx'
+import { Chips } from './filters.tsx'
 import { indented } from './json.ts'
 import { Panel } from './page.tsx'
 import { Failure, ListView } from './states.tsx'
@@ -26,24 +26,17 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
   const { t } = useLocalized()
   const asked = usePlace().query.get('deliveries')
   const status = STATUSES.find((name) => name === asked) ?? (failed > 0 ? 'failed' : 'pending')
-  const [open, setOpen] = useState<Delivery | null>(null)
-  const load = useCallback(
-    (cursor: string | null, signal: AbortSignal) => {
-      const [dueUs = null, after = null] = cursor?.split('.') ?? []
-      return get<Json<DeliveryPage>>(
-        `/api/endpoints/${id}/deliveries${queryOf({ status, dueUs, after })}`,
-        signal,
-      ).then(({ deliveries, next }) => ({ items: deliveries, next: next && `${next.dueUs}.${next.id}` }))
-    },
-    [id, status],
-  )
-  const list = useList(load)
+  const path = `/api/endpoints/${id}/deliveries${queryOf({ status })}`
+  // The list is in the order of due times, so a cursor has two parts.
+  const list = useList<Delivery>(path, 'deliveries', (next) => {
+    const { dueUs, id: after } = next as unknown as NonNullable<Json<DeliveryPage>['next']>
+    return { dueUs, after }
+  })
   return (
     <Panel
       title={t.endpoints.deliveries}
       actions={
-        <fieldset class="chips">
-          <legend class="visually-hidden">{t.common.filter}</legend>
+        <Chips label={t.common.filter}>
           {STATUSES.map((name) => (
             <button
               key={name}
@@ -54,114 +47,96 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
               {t.endpoints[name]}
             </button>
           ))}
-        </fieldset>
+        </Chips>
       }
     >
       <ListView
         list={list}
         empty={<p class="muted">{status === 'failed' ? t.endpoints.noFailed : t.endpoints.noPending}</p>}
       >
-        {(deliveries) => <DeliveryTable deliveries={deliveries} onOpen={setOpen} />}
+        {(deliveries) => <DeliveryTable id={id} deliveries={deliveries} />}
       </ListView>
-      {open && (
-        <RequestDialog
-          endpointId={id}
-          deliveryId={open.id}
-          title={t.endpoints.requestTitle(open.id)}
-          onClose={() => setOpen(null)}
-        >
-          <h3>{t.endpoints.lastResponse}</h3>
-          {open.lastAnswer === null ? (
-            <p class="muted">{t.endpoints.nothingSent}</p>
-          ) : (
-            <Payload text={`${open.lastStatus ?? t.endpoints.noResponse}\n${open.lastAnswer}`} isShort />
-          )}
-        </RequestDialog>
-      )}
     </Panel>
   )
 }
 
-function DeliveryTable({
-  deliveries,
-  onOpen,
-}: {
-  deliveries: Delivery[]
-  onOpen: (delivery: Delivery) => void
-}) {
-  const { t } = useLocalized()
+function DeliveryTable({ id, deliveries }: { id: string; deliveries: Delivery[] }) {
+  const { t, number } = useLocalized()
+  const responseOf = ({ lastAnswer, lastStatus }: Delivery) =>
+    lastAnswer === null ? '–' : `${lastStatus ?? ''} ${lastAnswer}`
   return (
     <Table
+      rows={deliveries}
+      headerClass=""
       columns={[
-        t.endpoints.delivery,
-        t.endpoints.content,
-        { label: t.endpoints.attempts, class: 'numeric' },
-        { label: t.endpoints.lastResponse, class: 'medium-only' },
-        { label: t.endpoints.next, class: 'numeric medium-only' },
-        { label: t.common.actions, isHidden: true },
+        [t.endpoints.delivery, (delivery) => delivery.id],
+        [
+          t.endpoints.content,
+          (delivery) => (
+            <>
+              {delivery.type ?? fill(t.endpoints.eventsOf, { count: number(delivery.events ?? 0) })}{' '}
+              {delivery.isReplay && <span class="tag">{t.again.tag}</span>}
+              <div class="sub narrow-only">{responseOf(delivery)}</div>
+            </>
+          ),
+        ],
+        [t.endpoints.attempts, ({ attempts }) => attempts, 'numeric'],
+        [t.endpoints.lastResponse, responseOf, 'medium-only', 'clip'],
+        [
+          t.endpoints.next,
+          ({ status, dueAt }) =>
+            status === 'sending' ? t.endpoints.sending : dueAt === null ? '–' : <Time at={dueAt} />,
+          'numeric medium-only',
+        ],
+        [
+          null,
+          (delivery) => (
+            <DialogButton
+              class="small"
+              label={t.endpoints.showRequest}
+              describedBy={`${t.endpoints.showRequest}, ${delivery.id}`}
+            >
+              {(onClose) => (
+                <RequestDialog
+                  path={`/api/endpoints/${id}/delivery?delivery=${delivery.id}`}
+                  title={fill(t.endpoints.requestTitle, { id: delivery.id })}
+                  onClose={onClose}
+                >
+                  <h3>{t.endpoints.lastResponse}</h3>
+                  {delivery.lastAnswer === null ? (
+                    <p class="muted">{t.endpoints.nothingSent}</p>
+                  ) : (
+                    <Payload
+                      text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`}
+                      isShort
+                    />
+                  )}
+                </RequestDialog>
+              )}
+            </DialogButton>
+          ),
+          undefined,
+          'numeric',
+        ],
       ]}
-    >
-      {deliveries.map((delivery) => (
-        <DeliveryRow key={delivery.id} delivery={delivery} onOpen={onOpen} />
-      ))}
-    </Table>
-  )
-}
-
-function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delivery: Delivery) => void }) {
-  const { t, number } = useLocalized()
-  const response = delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`
-  return (
-    <tr>
-      <th scope="row">{delivery.id}</th>
-      <td>
-        {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}{' '}
-        {delivery.isReplay && <span class="tag">{t.again.tag}</span>}
-        <div class="sub narrow-only">{response}</div>
-      </td>
-      <td class="numeric">{delivery.attempts}</td>
-      <td class="medium-only clip">{response}</td>
-      <td class="numeric medium-only">
-        {delivery.status === 'sending' ? (
-          t.endpoints.sending
-        ) : delivery.dueAt === null ? (
-          '–'
-        ) : (
-          <Time at={delivery.dueAt} />
-        )}
-      </td>
-      <td class="numeric">
-        <button
-          type="button"
-          class="small"
-          aria-label={`${t.endpoints.showRequest}, ${delivery.id}`}
-          onClick={() => onOpen(delivery)}
-        >
-          {t.endpoints.showRequest}
-        </button>
-      </td>
-    </tr>
+    />
   )
 }
 
 /** The request of a delivery as it would be sent now, and what is known of a response. */
 export function RequestDialog({
-  endpointId,
-  deliveryId,
+  path,
   title,
   onClose,
   children,
 }: {
-  endpointId: string
-  deliveryId: string
+  path: string
   title: string
   onClose: () => void
   children: ComponentChildren
 }) {
   const { t } = useLocalized()
-  const { data, error } = useQuery<{ request: DeliveryRequest }>(
-    `/api/endpoints/${endpointId}/delivery?delivery=${deliveryId}`,
-  )
+  const { data, error } = useQuery<{ request: DeliveryRequest }>(path)
   const request = data?.request
   const isGone = error?.status === 404
   return (

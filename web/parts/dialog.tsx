@@ -1,9 +1,12 @@
 /** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. One with a secret asks before it closes. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useAction } from '../hooks.ts'
 import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
+import { ActionFailure } from './states.tsx'
+import { Copyable } from './values.tsx'
 
 export function Dialog({
   title,
@@ -106,12 +109,70 @@ function Question({ text, onYes, onNo }: { text: string; onYes: () => void; onNo
   )
 }
 
+/** @param next beside the button that closes the dialog */
+export function CloseFooter({
+  onClose,
+  isPrimary = false,
+  next,
+}: {
+  onClose: () => void
+  isPrimary?: boolean
+  next?: ComponentChildren
+}) {
+  const { t } = useLocalized()
+  return (
+    <footer class="actions">
+      {next}
+      <button type="button" class={isPrimary ? 'primary' : ''} onClick={onClose}>
+        {t.common.close}
+      </button>
+    </footer>
+  )
+}
+
+/** A button that opens a dialog. */
+export function DialogButton({
+  label,
+  class: name,
+  isDisabled,
+  describedBy,
+  onClosed,
+  children,
+}: {
+  label: ComponentChildren
+  class?: string
+  isDisabled?: boolean
+  /** for a label that many buttons of a page have */
+  describedBy?: string
+  onClosed?: () => void
+  children: (close: () => void) => ComponentChildren
+}) {
+  const [isOpen, setOpen] = useState(false)
+  const close = () => {
+    setOpen(false)
+    onClosed?.()
+  }
+  return (
+    <>
+      <button
+        type="button"
+        class={name}
+        disabled={isDisabled}
+        aria-label={describedBy}
+        onClick={() => setOpen(true)}
+      >
+        {label}
+      </button>
+      {isOpen && children(close)}
+    </>
+  )
+}
+
 /** Asks for confirmation of an action that cannot be undone. */
 export function Confirm({
   title,
   text,
   submit,
-  isRunning,
   onConfirm,
   onClose,
   children,
@@ -120,23 +181,24 @@ export function Confirm({
   title: string
   text: string
   submit: string
-  isRunning: boolean
-  onConfirm: () => void
+  onConfirm: () => Promise<void>
   onClose: () => void
   children?: ComponentChildren
   isAllowed?: boolean
 }) {
   const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
   return (
     <Dialog title={title} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault()
-          if (isAllowed) onConfirm()
+          if (isAllowed) run(onConfirm)
         }}
       >
         <p>{text}</p>
         {children}
+        <ActionFailure error={error} />
         <footer class="actions">
           <button type="button" onClick={onClose}>
             {t.common.cancel}
@@ -146,6 +208,42 @@ export function Confirm({
           </button>
         </footer>
       </form>
+    </Dialog>
+  )
+}
+
+/** Asks before it closes, unless the operator says that the secret is stored. */
+export function SecretDialog({
+  title,
+  secrets,
+  onClose,
+  children,
+  next,
+}: {
+  title: string
+  secrets: Array<{ label: string; secret: string }>
+  onClose: () => void
+  children?: ComponentChildren
+  /** a link to what was added */
+  next?: ComponentChildren
+}) {
+  const { t } = useLocalized()
+  return (
+    <Dialog title={title} onClose={onClose} question={t.common.closeUnstored}>
+      <p class="notice warning">{t.clients.secretOnce}</p>
+      {secrets.map(({ label, secret }) => (
+        <section key={label}>
+          <h3>{label}</h3>
+          <Copyable text={secret} label={label} />
+        </section>
+      ))}
+      {children}
+      <footer class="actions">
+        {next}
+        <button type="button" class="primary" onClick={onClose}>
+          {t.common.stored}
+        </button>
+      </footer>
     </Dialog>
   )
 }

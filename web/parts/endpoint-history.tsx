@@ -3,8 +3,9 @@ import { useState } from 'preact/hooks'
 import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { RequestDialog } from './deliveries.tsx'
+import { ResponseTag } from './destination.tsx'
 import { Facts, Panel } from './page.tsx'
 import { Failure } from './states.tsx'
 import { Table } from './table.tsx'
@@ -16,41 +17,20 @@ const REFRESH_MS = 10_000
 
 export function EndpointHistory({ id }: { id: string }) {
   const { t, number } = useLocalized()
+  // Not in the row, which may leave the list while its dialog is open.
   const [open, setOpen] = useState<Attempt | null>(null)
-  const { data, error, reload } = useQuery<{ attempts: Attempt[] }>(
-    `/api/endpoints/${id}/history`,
-    REFRESH_MS,
-  )
+  const query = useQuery<{ attempts: Attempt[] }>(`/api/endpoints/${id}/history`, REFRESH_MS)
+  const attempts = query.data?.attempts ?? []
   return (
     <Panel title={t.endpoints.history}>
       <p class="muted small-text">{t.endpoints.historyLead}</p>
-      {error && <Failure error={error} retry={reload} />}
-      {data?.attempts.length === 0 && <p class="muted">{t.endpoints.historyEmpty}</p>}
-      {data !== undefined && data.attempts.length > 0 && (
-        <Table
-          columns={[
-            t.endpoints.time,
-            t.endpoints.response,
-            { label: t.endpoints.duration, class: 'numeric medium-only' },
-            { label: t.endpoints.events, class: 'numeric medium-only' },
-            { label: t.endpoints.attempt, class: 'numeric medium-only' },
-            { label: t.common.actions, isHidden: true },
-          ]}
-        >
-          {data.attempts.map((attempt) => (
-            <AttemptRow
-              key={`${attempt.deliveryId} ${attempt.attempt} ${attempt.startedAt}`}
-              attempt={attempt}
-              onOpen={setOpen}
-            />
-          ))}
-        </Table>
-      )}
+      {query.error && <Failure error={query.error} retry={query.reload} />}
+      {query.data?.attempts.length === 0 && <p class="muted">{t.endpoints.historyEmpty}</p>}
+      {attempts.length > 0 && <AttemptTable attempts={attempts} onOpen={setOpen} />}
       {open && (
         <RequestDialog
-          endpointId={id}
-          deliveryId={open.deliveryId}
-          title={t.endpoints.attemptTitle(number(open.attempt), open.deliveryId)}
+          path={`/api/endpoints/${id}/delivery?delivery=${open.deliveryId}`}
+          title={fill(t.endpoints.attemptTitle, { attempt: number(open.attempt), delivery: open.deliveryId })}
           onClose={() => setOpen(null)}
         >
           <AttemptResponse attempt={open} />
@@ -72,7 +52,7 @@ function AttemptResponse({
         items={[
           [t.endpoints.time, <Time key="t" at={startedAt} />],
           [t.endpoints.response, [status ?? t.endpoints.noResponse, reason].join(' ').trim()],
-          [t.endpoints.duration, t.endpoints.milliseconds(number(rest.durationMs))],
+          [t.endpoints.duration, fill(t.endpoints.milliseconds, { number: number(rest.durationMs) })],
           [t.endpoints.events, rest.events === null ? '–' : number(rest.events)],
         ]}
       />
@@ -86,37 +66,56 @@ function AttemptResponse({
   )
 }
 
-function AttemptRow({ attempt, onOpen }: { attempt: Attempt; onOpen: (attempt: Attempt) => void }) {
+function AttemptTable({ attempts, onOpen }: { attempts: Attempt[]; onOpen: (attempt: Attempt) => void }) {
   const { t, number } = useLocalized()
-  const { startedAt, status, reason, ...rest } = attempt
-  const duration = t.endpoints.milliseconds(number(rest.durationMs))
-  const events = rest.events === null ? '–' : number(rest.events)
+  const durationOf = ({ durationMs }: Attempt) =>
+    fill(t.endpoints.milliseconds, { number: number(durationMs) })
+  const eventsOf = ({ events }: Attempt) => (events === null ? '–' : number(events))
   return (
-    <tr>
-      <th scope="row">
-        <Time at={startedAt} />
-      </th>
-      <td>
-        <span class="response">
-          <span class="tag bad">{status ?? t.endpoints.noResponse}</span> <span>{reason}</span>
-        </span>
-        <div class="sub narrow-only">
-          {[duration, t.endpoints.eventsOf(events), t.endpoints.attemptOf(number(rest.attempt))].join(' · ')}
-        </div>
-      </td>
-      <td class="numeric medium-only">{duration}</td>
-      <td class="numeric medium-only">{events}</td>
-      <td class="numeric medium-only">{number(rest.attempt)}</td>
-      <td class="numeric">
-        <button
-          type="button"
-          class="small"
-          aria-label={`${t.endpoints.showRequest}, ${t.endpoints.attemptTitle(number(rest.attempt), rest.deliveryId)}`}
-          onClick={() => onOpen(attempt)}
-        >
-          {t.endpoints.showRequest}
-        </button>
-      </td>
-    </tr>
+    <Table
+      rows={attempts}
+      keyOf={({ deliveryId, attempt, startedAt }) => `${deliveryId} ${attempt} ${startedAt}`}
+      headerClass=""
+      columns={[
+        [t.endpoints.time, ({ startedAt }) => <Time at={startedAt} />],
+        [
+          t.endpoints.response,
+          (attempt) => (
+            <>
+              <span class="response">
+                <ResponseTag wasAccepted={false} status={attempt.status}>
+                  <span>{attempt.reason}</span>
+                </ResponseTag>
+              </span>
+              <div class="sub narrow-only">
+                {[
+                  durationOf(attempt),
+                  fill(t.endpoints.eventsOf, { count: eventsOf(attempt) }),
+                  fill(t.endpoints.attemptOf, { number: number(attempt.attempt) }),
+                ].join(' · ')}
+              </div>
+            </>
+          ),
+        ],
+        [t.endpoints.duration, durationOf, 'numeric medium-only'],
+        [t.endpoints.events, eventsOf, 'numeric medium-only'],
+        [t.endpoints.attempt, ({ attempt }) => number(attempt), 'numeric medium-only'],
+        [
+          null,
+          (attempt) => (
+            <button
+              type="button"
+              class="small"
+              aria-label={`${t.endpoints.showRequest}, ${fill(t.endpoints.attemptTitle, { attempt: number(attempt.attempt), delivery: attempt.deliveryId })}`}
+              onClick={() => onOpen(attempt)}
+            >
+              {t.endpoints.showRequest}
+            </button>
+          ),
+          undefined,
+          'numeric',
+        ],
+      ]}
+    />
   )
 }

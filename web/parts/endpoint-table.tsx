@@ -4,7 +4,8 @@ import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
-import { Table } from './table.tsx'
+import { ResponseTag } from './destination.tsx'
+import { type Column, Table } from './table.tsx'
 import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -20,57 +21,41 @@ export function EndpointTable({
   withoutAccount?: boolean
 }) {
   const { t } = useLocalized()
-  return (
-    <Table
-      columns={[
-        t.endpoints.endpoint,
-        ...(withoutAccount ? [] : [t.common.account]),
-        t.common.status,
-        { label: t.endpoints.pending, class: 'numeric' },
-        { label: t.endpoints.failed, class: 'numeric' },
-        { label: t.endpoints.lastResponse, class: 'medium-only' },
-      ]}
-    >
-      {endpoints.map((endpoint) => (
-        <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />
-      ))}
-    </Table>
-  )
+  const account: Column<Endpoint> = [
+    t.common.account,
+    ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+  ]
+  const columns: Array<Column<Endpoint>> = [
+    [t.endpoints.endpoint, (endpoint) => <Name endpoint={endpoint} />],
+    ...(withoutAccount ? [] : [account]),
+    [t.common.status, (endpoint) => <EndpointState endpoint={endpoint} />],
+    [t.endpoints.pending, ({ pending }) => <Count value={pending} max={COUNTED_MAX} />, 'numeric'],
+    [
+      t.endpoints.failed,
+      ({ failed }) => (
+        <span class={failed > 0 ? 'bad-text' : ''}>
+          <Count value={failed} max={COUNTED_MAX} />
+        </span>
+      ),
+      'numeric',
+    ],
+    [t.endpoints.lastResponse, (endpoint) => <LastResponse endpoint={endpoint} />, 'medium-only'],
+  ]
+  return <Table columns={columns} rows={endpoints} />
 }
 
-function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; withoutAccount: boolean }) {
+function Name({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useLocalized()
   return (
-    <tr>
-      <th scope="row" class="col-account">
-        <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
-        <div class="sub">
-          {endpoint.format} · {endpoint.url}
-        </div>
-        <div class="sub narrow-only">
-          <LastResponse endpoint={endpoint} />
-        </div>
-      </th>
-      {!withoutAccount && (
-        <td>
-          <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
-        </td>
-      )}
-      <td>
-        <EndpointState endpoint={endpoint} />
-      </td>
-      <td class="numeric">
-        <Count value={endpoint.pending} max={COUNTED_MAX} />
-      </td>
-      <td class="numeric">
-        <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
-          <Count value={endpoint.failed} max={COUNTED_MAX} />
-        </span>
-      </td>
-      <td class="medium-only">
+    <>
+      <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
+      <div class="sub">
+        {endpoint.format} · {endpoint.url}
+      </div>
+      <div class="sub narrow-only">
         <LastResponse endpoint={endpoint} />
-      </td>
-    </tr>
+      </div>
+    </>
   )
 }
 
@@ -90,12 +75,13 @@ export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
 export function LastResponse({ endpoint: { lastAnswer } }: { endpoint: Endpoint }) {
   const { t, relative } = useLocalized()
   if (lastAnswer === null) return <span class="muted">{t.endpoints.nothingSent}</span>
-  const isAccepted = lastAnswer.status !== null && lastAnswer.status >= 200 && lastAnswer.status < 300
+  const { status, at, text } = lastAnswer
+  const wasAccepted = status !== null && status >= 200 && status < 300
   return (
     <span class="response">
-      <span class={`tag ${isAccepted ? 'good' : 'bad'}`}>{lastAnswer.status ?? t.endpoints.noResponse}</span>{' '}
-      <span class="muted">{relative(lastAnswer.at)}</span>{' '}
-      <span class="clip">{isAccepted ? '' : lastAnswer.text}</span>
+      <ResponseTag {...{ wasAccepted, status }}>
+        <span class="muted">{relative(at)}</span> <span class="clip">{wasAccepted ? '' : text}</span>
+      </ResponseTag>
     </span>
   )
 }

@@ -1,12 +1,14 @@
 /** What a fleet file changes, or what is wrong with it. No cell of a secret column is ever shown. */
 import { useState } from 'preact/hooks'
 import type { FileFault } from '../../src/operator/accounts/apply-accounts.ts'
+import type { OnboardingTally } from '../../src/operator/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
-import { describeFieldMessage } from '../texts/messages.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { describeFieldMessage } from '../texts/service.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { More } from './states.tsx'
 import { Table } from './table.tsx'
+import type { Task } from './task.tsx'
 
 export interface FileAccount {
   line: number
@@ -33,17 +35,18 @@ export function FileFaults({ preview: { faults, faultCount } }: { preview: FileP
   return (
     <Panel title={t.file.faults}>
       <p class="notice bad" role="alert">
-        {t.file.faultsLead(number(faultCount))}
+        {fill(t.file.faultsLead, { count: number(faultCount) })}
       </p>
-      <Table columns={[{ label: t.file.line, class: 'numeric' }, t.file.column, t.file.fault]}>
-        {faults.map(({ line, column, message }, index) => (
-          <tr key={index}>
-            <td class="numeric">{line === 0 ? '–' : line}</td>
-            <td>{column ?? '–'}</td>
-            <td>{describeFieldMessage(t.failure.fields, message)}</td>
-          </tr>
-        ))}
-      </Table>
+      <Table
+        rows={faults}
+        keyOf={(_, index) => index}
+        header={null}
+        columns={[
+          [t.file.line, ({ line }) => (line === 0 ? '–' : line), 'numeric'],
+          [t.file.column, ({ column }) => column ?? '–'],
+          [t.file.fault, ({ message }) => describeFieldMessage(t, message)],
+        ]}
+      />
     </Panel>
   )
 }
@@ -57,49 +60,46 @@ export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; nam
   return (
     <>
       <Table
+        rows={accounts.slice(0, shown)}
+        keyOf={({ line }) => line}
+        header={1}
         columns={[
-          { label: t.file.line, class: 'numeric' },
-          t.common.account,
-          { label: t.manage.organization, class: 'medium-only' },
-          t.file.change,
+          [t.file.line, ({ line }) => line, 'numeric'],
+          [
+            t.common.account,
+            ({ id, name, channelId }) => (
+              <>
+                {id === null ? name : <Link href={`/accounts/${id}`}>{name}</Link>}
+                <div class="sub mono">{channelId}</div>
+              </>
+            ),
+          ],
+          [
+            t.manage.organization,
+            ({ organization, organizationId: id }) => (
+              <>
+                {id === null ? organization : (names.get(id) ?? organization)}
+                {id === null && <div class="sub">{t.file.newOrganization}</div>}
+              </>
+            ),
+            'medium-only',
+          ],
+          [
+            t.file.change,
+            ({ change, changes, isUnusualSecret }) => (
+              <>
+                <span class={`tag ${change === 'unchanged' ? '' : 'good'}`}>{t.file.changes[change]}</span>
+                {change === 'updated' && <ChangeList changes={changes} />}
+                {isUnusualSecret && <p class="warning-text small-text">{t.manage.unusualSecret}</p>}
+              </>
+            ),
+          ],
         ]}
-      >
-        {accounts.slice(0, shown).map((account) => (
-          <Row key={account.line} account={account} names={names} />
-        ))}
-      </Table>
+      />
       <More
         list={{ hasMore: shown < accounts.length, isLoading: false, more: () => setShown(shown + ROWS) }}
       />
     </>
-  )
-}
-
-function Row({
-  account: { line, id, organization, organizationId, name, channelId, change, changes, isUnusualSecret },
-  names,
-}: {
-  account: FileAccount
-  names: Map<string, string>
-}) {
-  const { t } = useLocalized()
-  return (
-    <tr>
-      <td class="numeric">{line}</td>
-      <th scope="row" class="col-account">
-        {id === null ? name : <Link href={`/accounts/${id}`}>{name}</Link>}
-        <div class="sub mono">{channelId}</div>
-      </th>
-      <td class="medium-only">
-        {organizationId === null ? organization : (names.get(organizationId) ?? organization)}
-        {organizationId === null && <div class="sub">{t.file.newOrganization}</div>}
-      </td>
-      <td>
-        <span class={`tag ${change === 'unchanged' ? '' : 'good'}`}>{t.file.changes[change]}</span>
-        {change === 'updated' && <ChangeList changes={changes} />}
-        {isUnusualSecret && <p class="warning-text small-text">{t.manage.unusualSecret}</p>}
-      </td>
-    </tr>
   )
 }
 
@@ -111,10 +111,38 @@ function ChangeList({ changes }: { changes: Record<string, unknown> }) {
         <li key={field}>
           {stateIn(t.manage.fields, field)}:{' '}
           {Array.isArray(change)
-            ? t.file.fromTo(String(change[0] ?? '–'), String(change[1] ?? '–'))
+            ? fill(t.file.fromTo, { before: String(change[0] ?? '–'), after: String(change[1] ?? '–') })
             : t.file.secretReplaced}
         </li>
       ))}
     </ul>
+  )
+}
+
+export function OnboardingOutcomes({ task, accounts }: { task: Task; accounts: FileAccount[] }) {
+  const { t, number } = useLocalized()
+  const {
+    verified = 0,
+    followersAdded = 0,
+    problemCount = 0,
+    problems = [],
+  } = task.tally as Partial<OnboardingTally>
+  const names = new Map(accounts.map(({ id, name }) => [id, name]))
+  return (
+    <div role="status">
+      <p>{fill(t.file.onboarded, { verified: number(verified), followers: number(followersAdded) })}</p>
+      {problemCount > 0 && (
+        <>
+          <h3>{fill(t.file.problems, { count: number(problemCount) })}</h3>
+          <ul class="problem-list">
+            {problems.map(({ accountId, problem }) => (
+              <li key={accountId}>
+                <Link href={`/accounts/${accountId}`}>{names.get(accountId) ?? accountId}</Link> {problem}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </div>
   )
 }

@@ -2,10 +2,9 @@ import type { FleetCharts, FleetRow as Row } from '../../src/operator/accounts/f
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { fixPath } from './problem-fixes.ts'
-import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
 
@@ -24,7 +23,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
   const reasonOf = useReason()
   const explained = problem && reasonOf(problem)
   const label = explained?.label
-  const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
+  const further = problemCount > 1 ? fill(t.fleet.more, { count: String(problemCount - 1) }) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
@@ -66,8 +65,14 @@ function TrafficCells({ account, charts }: { account: Account; charts: Charts })
   const { deliveries24h, following, growth7d } = account
   const { hours = [], days = [] } = charts ?? {}
   const counted = days.filter((value) => value !== null)
-  const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
-  const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
+  const hoursLabel = fill(t.fleet.sparkHours, {
+    total: number(deliveries24h),
+    peak: number(Math.max(0, ...hours)),
+  })
+  const daysLabel = fill(t.fleet.sparkDays, {
+    first: number(counted[0] ?? 0),
+    last: number(counted.at(-1) ?? 0),
+  })
   return (
     <>
       <td class="numeric">
@@ -116,3 +121,49 @@ function BacklogCells({ account }: { account: Account }) {
 }
 
 const trendOf = (growth: number) => (growth > 0 ? 'good-text' : growth < 0 ? 'bad-text' : 'muted')
+
+/** Small charts in a table row, each with a text alternative. Each is one path, because a page has hundreds of them. */
+const WIDTH = 96
+const HEIGHT = 24
+
+function SparkBars({ values, label }: { values: number[]; label: string }) {
+  const peak = Math.max(1, ...values)
+  const step = WIDTH / Math.max(1, values.length)
+  const bars = values
+    .map((value, i) => {
+      const height = value === 0 ? 1 : Math.max(2, (value / peak) * HEIGHT)
+      return `M${(i * step).toFixed(1)} ${HEIGHT}v${-height.toFixed(1)}h${(step - 1).toFixed(1)}V${HEIGHT}z`
+    })
+    .join('')
+  return (
+    <svg class="spark bars" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
+      <path d={bars} />
+    </svg>
+  )
+}
+
+/** Days without a count are gaps. */
+function SparkLine({ values, label }: { values: Array<number | null>; label: string }) {
+  const known = values.filter((value) => value !== null)
+  const low = Math.min(...known)
+  const range = Math.max(1, Math.max(...known) - low)
+  const step = WIDTH / Math.max(1, values.length - 1)
+  let line = ''
+  let isDrawing = false
+  for (const [i, value] of values.entries()) {
+    if (value === null) isDrawing = false
+    else {
+      const y = HEIGHT - 2 - ((value - low) / range) * (HEIGHT - 4)
+      line += `${isDrawing ? 'L' : 'M'}${(i * step).toFixed(1)} ${y.toFixed(1)}`
+      isDrawing = true
+    }
+  }
+  return (
+    <svg class="spark line" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
+      <path d={line} />
+    </svg>
+  )
+}
+
+/** Placeholder of a chart that is not loaded yet, so that the row does not move. */
+const SparkSpace = () => <span class="spark" aria-hidden="true" />

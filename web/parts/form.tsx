@@ -3,11 +3,12 @@
  * submission loses none.
  */
 import { type ComponentChildren, createContext } from 'preact'
-import { useContext, useEffect, useId, useRef } from 'preact/hooks'
+import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
-import { describeFieldMessage } from '../texts/messages.ts'
+import { describeFieldMessage } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
+import { Dialog } from './dialog.tsx'
 import { ActionFailure } from './states.tsx'
 
 /** What a form knows of its fields: the error of the last submission, and the names of the fields that show their part of it. */
@@ -21,7 +22,40 @@ const FieldsContext = createContext<Fields>({ error: undefined, names: new Set()
 /** The field of an error, such as `events` for `events/3`. */
 const fieldOf = (path: string): string => path.split('/')[0] ?? ''
 
-/** @param onSubmit rejects with an ApiError. Its details appear beside the fields with their names, all others above the buttons. */
+interface FormProps {
+  submit: string
+  /** Rejects with an ApiError. Its details appear beside the fields with their names, all others above the buttons. */
+  onSubmit: () => Promise<void>
+  onCancel?: () => void
+  isComplete?: boolean
+  isDangerous?: boolean
+  children: ComponentChildren
+}
+
+/** The values of a form, and what its fields need of them. */
+export function useFields<Values extends object>(initial: Values | (() => Values)) {
+  const [values, setValues] = useState(initial)
+  const field = <Name extends keyof Values & string>(name: Name) => ({
+    name,
+    value: values[name],
+    onChange: (value: Values[Name]) => setValues((before) => ({ ...before, [name]: value })),
+  })
+  return { values, setValues, field }
+}
+
+export function FormDialog({
+  title,
+  isWide = false,
+  onClose,
+  ...form
+}: Omit<FormProps, 'onCancel'> & { title: string; isWide?: boolean; onClose: () => void }) {
+  return (
+    <Dialog {...{ title, isWide, onClose }}>
+      <Form {...form} onCancel={onClose} />
+    </Dialog>
+  )
+}
+
 export function Form({
   submit,
   onSubmit,
@@ -29,14 +63,7 @@ export function Form({
   isComplete = true,
   isDangerous = false,
   children,
-}: {
-  submit: string
-  onSubmit: () => Promise<void>
-  onCancel?: () => void
-  isComplete?: boolean
-  isDangerous?: boolean
-  children: ComponentChildren
-}) {
+}: FormProps) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const form = useRef<HTMLFormElement>(null)
@@ -44,7 +71,7 @@ export function Form({
   useEffect(() => {
     if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
   }, [error])
-  const inLanguage = (message: string) => describeFieldMessage(t.failure.fields, message)
+  const inLanguage = (message: string) => describeFieldMessage(t, message)
   const others = error?.details.filter(({ path }) => !names.has(fieldOf(path))) ?? []
   return (
     <FieldsContext.Provider value={{ error, names }}>
@@ -82,7 +109,7 @@ export function Form({
   )
 }
 
-interface FieldProps {
+export interface FieldProps {
   /** the field of the request, by which the service reports an error */
   name: string
   label: string
@@ -121,7 +148,7 @@ export function Field({
         {hint && <p>{hint}</p>}
         {messages.map(({ message }) => (
           <p key={message} class="problem">
-            {describeFieldMessage(t.failure.fields, message)}
+            {describeFieldMessage(t, message)}
           </p>
         ))}
       </div>
@@ -206,4 +233,13 @@ export function SelectField<Value extends string>({
       )}
     </Field>
   )
+}
+
+/** The items of a text that separates them with commas. Null if there is none. */
+export function listOf(text: string): string[] | null {
+  const items = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')
+  return items.length === 0 ? null : items
 }

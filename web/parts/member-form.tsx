@@ -1,10 +1,8 @@
 /** Changes the fields of a member that clients set: external id, tags and attributes. */
-import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import { ApiError, post } from '../api.ts'
 import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
-import { Field, Form, TextField } from './form.tsx'
+import { Field, type FieldProps, FormDialog, TextField, useFields } from './form.tsx'
 
 export function MemberDialog({
   account,
@@ -18,10 +16,13 @@ export function MemberDialog({
   onSaved: () => void
 }) {
   const { t } = useLocalized()
-  const [externalId, setExternalId] = useState(member.externalId ?? '')
-  const [tags, setTags] = useState(member.tags.join('\n'))
-  const [attributes, setAttributes] = useState(JSON.stringify(member.attributes, null, 2))
+  const { values, field } = useFields({
+    externalId: member.externalId ?? '',
+    tags: member.tags.join('\n'),
+    attributes: JSON.stringify(member.attributes, null, 2),
+  })
   const save = async () => {
+    const { externalId, tags, attributes } = values
     const update = {
       externalId: externalId.trim() || null,
       tags: [...new Set(tags.split('\n').map((tag) => tag.trim()))].filter((tag) => tag !== ''),
@@ -32,38 +33,46 @@ export function MemberDialog({
     onSaved()
   }
   return (
-    <Dialog title={t.member.editFields} onClose={onClose} isWide>
-      <Form submit={t.operators.save} onSubmit={save} onCancel={onClose}>
-        <TextField
-          name="externalId"
-          label={t.member.externalId}
-          value={externalId}
-          onChange={setExternalId}
-        />
-        <Field name="tags" label={t.audience.tags} hint={t.member.tagsHint}>
-          {(control) => (
-            <textarea
-              {...control}
-              rows={4}
-              value={tags}
-              onInput={(event) => setTags(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Field name="attributes" label={t.member.attributes} hint={t.member.attributesHint}>
-          {(control) => (
-            <textarea
-              {...control}
-              class="mono"
-              rows={8}
-              spellcheck={false}
-              value={attributes}
-              onInput={(event) => setAttributes(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t.member.editFields}
+      submit={t.operators.save}
+      onSubmit={save}
+      onClose={onClose}
+      isWide
+    >
+      <TextField {...field('externalId')} label={t.member.externalId} />
+      <TextArea {...field('tags')} label={t.audience.tags} hint={t.member.tagsHint} rows={4} />
+      <TextArea
+        {...field('attributes')}
+        label={t.member.attributes}
+        hint={t.member.attributesHint}
+        class="mono"
+        rows={8}
+        spellcheck={false}
+      />
+    </FormDialog>
+  )
+}
+
+function TextArea({
+  name,
+  label,
+  hint,
+  onChange,
+  ...area
+}: FieldProps & {
+  value: string
+  onChange: (value: string) => void
+  rows: number
+  class?: string
+  spellcheck?: boolean
+}) {
+  return (
+    <Field {...{ name, label, hint }}>
+      {(control) => (
+        <textarea {...control} {...area} onInput={(event) => onChange(event.currentTarget.value)} />
+      )}
+    </Field>
   )
 }
 

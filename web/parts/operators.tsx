@@ -7,11 +7,10 @@ import type { OperatorSummary } from '../../src/operator/people/operators.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
-import { Form, SelectField, TextField } from './form.tsx'
+import { SecretDialog } from './dialog.tsx'
+import { FormDialog, SelectField, TextField, useFields } from './form.tsx'
 import { Panel } from './page.tsx'
-import { SecretDialog } from './secret-once.tsx'
-import { ActionFailure, Failure, Loading } from './states.tsx'
+import { ActionFailure, Loaded } from './states.tsx'
 import { Table } from './table.tsx'
 import { Time } from './values.tsx'
 
@@ -22,7 +21,8 @@ const ROLES: Role[] = ['viewer', 'manager', 'owner']
 
 export function OperatorsPanel() {
   const { t } = useLocalized()
-  const { data, error, reload } = useQuery<{ operators: Operator[] }>('/api/operators')
+  const query = useQuery<{ operators: Operator[] }>('/api/operators')
+  const { reload } = query
   const organizations =
     useQuery<{ organizations: Organizations }>('/api/organizations').data?.organizations ?? []
   const [edited, setEdited] = useState<Operator | 'new' | null>(null)
@@ -42,16 +42,15 @@ export function OperatorsPanel() {
         </button>
       }
     >
-      {error && <Failure error={error} retry={reload} />}
-      {data === undefined && !error && <Loading />}
-      {data?.operators.length === 0 && <p class="muted">{t.operators.empty}</p>}
-      {data !== undefined && data.operators.length > 0 && (
-        <OperatorTable
-          {...{ organizations, reload, invited }}
-          operators={data.operators}
-          onEdit={setEdited}
-        />
-      )}
+      <Loaded {...{ query }}>
+        {({ operators }) =>
+          operators.length === 0 ? (
+            <p class="muted">{t.operators.empty}</p>
+          ) : (
+            <OperatorTable {...{ operators, organizations, reload, invited }} onEdit={setEdited} />
+          )
+        }
+      </Loaded>
       {edited !== null && (
         <OperatorDialog
           {...{ organizations, invited }}
@@ -91,84 +90,65 @@ function OperatorTable({
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const nameOf = (id: string) => organizations.find((organization) => organization.id === id)?.name ?? id
-  const setStatus = (id: string, status: 'active' | 'disabled') =>
-    run(async () => {
-      await post(`/api/operators/${id}/${status === 'active' ? 'enable' : 'disable'}`)
-      reload()
-    })
+  const button = (label: string, work: () => Promise<void>, name = 'small') => (
+    <button type="button" class={name} disabled={isRunning} onClick={() => run(work)}>
+      {label}
+    </button>
+  )
+  const setStatus = (id: string, status: 'active' | 'disabled') => async () => {
+    await post(`/api/operators/${id}/${status === 'active' ? 'enable' : 'disable'}`)
+    reload()
+  }
+  const invite = (id: string) => async () => invited(await post(`/api/operators/${id}/invite`))
+  const stateOf = ({ status, hasPassword, name, invitedUntil }: Operator) => {
+    if (status === 'disabled') return t.operators.disabled
+    if (hasPassword) return name
+    return invitedUntil === null ? t.operators.noPassword : t.operators.open
+  }
   return (
     <>
       <ActionFailure error={error} />
       <Table
+        rows={operators}
+        headerClass="operator"
         columns={[
-          t.operators.email,
-          { label: t.operators.role, class: 'medium-only' },
-          { label: t.operators.organizations, class: 'medium-only' },
-          { label: t.operators.signedIn, class: 'medium-only' },
-          { label: t.common.actions, isHidden: true },
-        ]}
-      >
-        {operators.map((operator) => (
-          <tr key={operator.id}>
-            <th scope="row" class="operator">
-              {operator.email}
-              <div class="sub narrow-only">{t.operators.roles[operator.role]}</div>
-              <div class="sub">
-                {operator.status === 'disabled'
-                  ? t.operators.disabled
-                  : operator.hasPassword
-                    ? operator.name
-                    : operator.invitedUntil !== null
-                      ? t.operators.open
-                      : t.operators.noPassword}
-              </div>
-            </th>
-            <td class="medium-only">{t.operators.roles[operator.role]}</td>
-            <td class="medium-only">{operator.organizationIds?.map(nameOf).join(', ') ?? t.common.all}</td>
-            <td class="medium-only">
-              <Time at={operator.signedInAt} />
-            </td>
-            <td>
+          [
+            t.operators.email,
+            (operator) => (
+              <>
+                {operator.email}
+                <div class="sub narrow-only">{t.operators.roles[operator.role]}</div>
+                <div class="sub">{stateOf(operator)}</div>
+              </>
+            ),
+          ],
+          [t.operators.role, ({ role }) => t.operators.roles[role], 'medium-only'],
+          [
+            t.operators.organizations,
+            ({ organizationIds }) => organizationIds?.map(nameOf).join(', ') ?? t.common.all,
+            'medium-only',
+          ],
+          [t.operators.signedIn, ({ signedInAt }) => <Time at={signedInAt} />, 'medium-only'],
+          [
+            null,
+            (operator) => (
               <div class="actions">
                 <button type="button" class="small" onClick={() => onEdit(operator)}>
                   {t.operators.edit}
                 </button>
                 {operator.status === 'active' ? (
                   <>
-                    <button
-                      type="button"
-                      class="small"
-                      disabled={isRunning}
-                      onClick={() =>
-                        run(async () => invited(await post(`/api/operators/${operator.id}/invite`)))
-                      }
-                    >
-                      {t.operators.invite}
-                    </button>
-                    <button
-                      type="button"
-                      class="small quiet-danger"
-                      disabled={isRunning}
-                      onClick={() => setStatus(operator.id, 'disabled')}
-                    >
-                      {t.operators.disable}
-                    </button>
+                    {button(t.operators.invite, invite(operator.id))}
+                    {button(t.operators.disable, setStatus(operator.id, 'disabled'), 'small quiet-danger')}
                   </>
                 ) : (
-                  <button
-                    type="button"
-                    class="small"
-                    disabled={isRunning}
-                    onClick={() => setStatus(operator.id, 'active')}
-                  >
-                    {t.operators.enable}
-                  </button>
+                  button(t.operators.enable, setStatus(operator.id, 'active'))
                 )}
               </div>
-            </td>
-          </tr>
-        ))}
-      </Table>
+            ),
+          ],
+        ]}
+      />
     </>
   )
 }
@@ -186,46 +166,38 @@ function OperatorDialog({
   onClose: () => void
 }) {
   const { t } = useLocalized()
-  const [email, setEmail] = useState('')
-  const [name, setName] = useState(operator?.name ?? '')
-  const [role, setRole] = useState<Role>(operator?.role ?? 'viewer')
+  const { values, field } = useFields({
+    email: '',
+    name: operator?.name ?? '',
+    role: operator?.role ?? ('viewer' as Role),
+  })
   const [ids, setIds] = useState<string[] | null>(operator?.organizationIds ?? null)
   const submit = async () => {
+    const { email, name, role } = values
     const fields = { name: name.trim() || null, role, organizationIds: ids }
     if (operator === null) return invited(await post('/api/operators', { email, ...fields }))
     await post(`/api/operators/${operator.id}/update`, fields)
     onClose()
   }
   return (
-    <Dialog title={operator?.email ?? t.operators.add} onClose={onClose}>
-      <Form
-        submit={operator === null ? t.operators.addSubmit : t.operators.save}
-        onSubmit={submit}
-        onCancel={onClose}
-      >
-        {operator === null && (
-          <TextField
-            name="email"
-            label={t.operators.email}
-            type="email"
-            autocomplete="off"
-            required
-            value={email}
-            onChange={setEmail}
-          />
-        )}
-        <TextField name="name" label={t.operators.name} maxLength={256} value={name} onChange={setName} />
-        <SelectField
-          name="role"
-          label={t.operators.role}
-          hint={t.operators.roleHelp[role]}
-          value={role}
-          options={ROLES.map((value) => [value, t.operators.roles[value]] as const)}
-          onChange={setRole}
-        />
-        <OrganizationsField {...{ organizations, ids, setIds }} />
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={operator?.email ?? t.operators.add}
+      submit={operator === null ? t.operators.addSubmit : t.operators.save}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      {operator === null && (
+        <TextField {...field('email')} label={t.operators.email} type="email" autocomplete="off" required />
+      )}
+      <TextField {...field('name')} label={t.operators.name} maxLength={256} />
+      <SelectField
+        {...field('role')}
+        label={t.operators.role}
+        hint={t.operators.roleHelp[values.role]}
+        options={ROLES.map((value) => [value, t.operators.roles[value]] as const)}
+      />
+      <OrganizationsField {...{ organizations, ids, setIds }} />
+    </FormDialog>
   )
 }
 

@@ -1,7 +1,11 @@
 /** The frame of a page: its title, which is also the title of the browser's tab, and the focus after a navigation. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { useLocalized } from '../texts.ts'
+import type { Role } from '../../src/operator/actor.ts'
+import { Link } from '../router.tsx'
+import { useOperator } from '../session.ts'
+import { fill, useLocalized } from '../texts.ts'
+import { Empty } from './states.tsx'
 
 interface PageProps {
   title: string
@@ -74,5 +78,33 @@ export function Facts({ items }: { items: Array<[name: string, value: ComponentC
         </div>
       ))}
     </dl>
+  )
+}
+
+export function NotFoundPage() {
+  const { t } = useLocalized()
+  return <NoPage title={t.notFound.title} text={t.notFound.text} />
+}
+
+/** @param role the least one that may open the page */
+export function NotAllowedPage({ role }: { role: Role }) {
+  const { t } = useLocalized()
+  const { roles } = t.operators
+  return (
+    <NoPage
+      title={t.notAllowed.title}
+      text={fill(t.notAllowed.text, { own: roles[useOperator().role], needed: roles[role] })}
+    />
+  )
+}
+
+function NoPage({ title, text }: { title: string; text: string }) {
+  const { t } = useLocalized()
+  return (
+    <Page title={title}>
+      <Empty title={text}>
+        <Link href="/">{t.notFound.back}</Link>
+      </Empty>
+    </Page>
   )
 }

@@ -3,11 +3,11 @@ import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { Membership as StoredMembership } from '../../src/operator/members/memberships.ts'
 import { type Json, post, queryOf } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
-import { Confirm, Dialog } from './dialog.tsx'
-import { ActionFailure, Failure, Loading } from './states.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { Confirm, Dialog, DialogButton } from './dialog.tsx'
+import { Loaded } from './states.tsx'
 import type { Task } from './task.tsx'
 
 type Membership = Json<StoredMembership>
@@ -43,22 +43,18 @@ export function Memberships({ memberships }: { memberships: Membership[] }) {
           <Link href={`/audience/${accountId}/${memberId}`}>{accountName}</Link>
         </li>
       ))}
-      {more > 0 && <li class="muted">{t.member.moreAccounts(number(more))}</li>}
+      {more > 0 && <li class="muted">{fill(t.member.moreAccounts, { count: number(more) })}</li>}
     </ul>
   )
 }
 
 /** The person need not be a member. */
-export function ExportPerson({ account, userId }: { account: string; userId: string }) {
+export function ExportPerson(person: { account: string; userId: string }) {
   const { t } = useLocalized()
-  const [isOpen, setOpen] = useState(false)
   return (
-    <>
-      <button type="button" onClick={() => setOpen(true)}>
-        {t.exports.person}
-      </button>
-      {isOpen && <ExportDialog {...{ account, userId }} onClose={() => setOpen(false)} />}
-    </>
+    <DialogButton label={t.exports.person}>
+      {(close) => <ExportDialog {...person} onClose={close} />}
+    </DialogButton>
   )
 }
 
@@ -73,30 +69,36 @@ function ExportDialog({
   onClose: () => void
 }) {
   const { t, number } = useLocalized()
-  const { accounts, error, reload } = usePersonAccounts(account, userId)
-  const query = queryOf({ userId })
+  const { accounts, ...query } = usePersonAccounts(account, userId)
+  const userQuery = queryOf({ userId })
   return (
     <Dialog title={t.exports.personTitle} onClose={onClose}>
       <p>{t.exports.personText}</p>
-      {error && <Failure error={error} retry={reload} />}
-      {accounts === undefined && !error && <Loading />}
-      {accounts !== undefined && (
-        <div class="choices">
-          <a class="button" href={pathOf(account, `export${query}`)} download>
-            {t.exports.personFrom(accounts.account.name)}
-          </a>
-          {accounts.others.length > 0 && (
-            <>
-              <a class="button" href={pathOf(account, `export-all${query}`)} download>
-                {t.exports.personFromAll(number(accounts.others.length + 1))}
-              </a>
-              <AllAccounts accounts={accounts} />
-            </>
-          )}
-        </div>
-      )}
+      <Loaded query={{ ...query, data: accounts }}>
+        {(found) => (
+          <div class="choices">
+            <a class="button" href={pathOf(account, `export${userQuery}`)} download>
+              {fill(t.exports.personFrom, { account: found.account.name })}
+            </a>
+            {found.others.length > 0 && (
+              <>
+                <a class="button" href={pathOf(account, `export-all${userQuery}`)} download>
+                  {fill(t.exports.personFromAll, { count: number(found.others.length + 1) })}
+                </a>
+                <AllAccounts accounts={found} />
+              </>
+            )}
+          </div>
+        )}
+      </Loaded>
     </Dialog>
   )
+}
+
+/** The page of a member. */
+export function PersonLink({ accountId, userId }: { accountId: string; userId: string | null }) {
+  if (userId === null) return <span class="muted">–</span>
+  return <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>{userId}</Link>
 }
 
 function AllAccounts({ accounts: { account, others } }: { accounts: PersonAccounts }) {
@@ -120,27 +122,26 @@ interface EraseProps {
 export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps) {
   const { t, number } = useLocalized()
   const { account, others } = accounts
-  const { isRunning, error, run } = useAction()
   const [typed, setTyped] = useState('')
   const [isEverywhere, setEverywhere] = useState(false)
   const expected = member.displayName?.trim() || member.userId
   const count = number(others.length + 1)
-  const erase = () =>
-    run(async () => {
-      if (!isEverywhere) {
-        await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
-        return onErased(null)
-      }
-      const ids = [account.id, ...others.map(({ accountId }) => accountId)]
-      const body = { userId: member.userId, accounts: ids }
-      onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
-    })
+  const erase = async () => {
+    if (!isEverywhere) {
+      await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
+      return onErased(null)
+    }
+    const ids = [account.id, ...others.map(({ accountId }) => accountId)]
+    const body = { userId: member.userId, accounts: ids }
+    onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
+  }
   return (
     <Confirm
       title={t.member.eraseTitle}
-      text={t.member.eraseText(isEverywhere ? t.member.theseAccounts(count) : account.name)}
+      text={fill(t.member.eraseText, {
+        from: isEverywhere ? fill(t.member.theseAccounts, { count }) : account.name,
+      })}
       submit={t.member.eraseSubmit}
-      isRunning={isRunning}
       isAllowed={[expected, member.userId].includes(typed.trim())}
       onClose={onClose}
       onConfirm={erase}
@@ -156,14 +157,18 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
                 checked={isEverywhere === value}
                 onChange={() => setEverywhere(value)}
               />
-              <span>{value ? t.member.fromAll(count) : t.member.onlyFrom(account.name)}</span>
+              <span>
+                {value
+                  ? fill(t.member.fromAll, { count })
+                  : fill(t.member.onlyFrom, { account: account.name })}
+              </span>
             </label>
           ))}
           <AllAccounts accounts={accounts} />
         </fieldset>
       )}
       <label class="field">
-        <span>{t.member.eraseConfirm(expected)}</span>
+        <span>{fill(t.member.eraseConfirm, { text: expected })}</span>
         <input
           type="text"
           autocomplete="off"
@@ -172,7 +177,6 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
           onInput={(event) => setTyped(event.currentTarget.value)}
         />
       </label>
-      <ActionFailure error={error} />
     </Confirm>
   )
 }

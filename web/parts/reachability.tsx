@@ -4,7 +4,7 @@ import type { Reachability } from '../../src/operator/reachability.ts'
 import { type ApiError, get } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { VerifyAccount } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
 import { Panel } from './page.tsx'
@@ -45,10 +45,10 @@ export function ExamineButton({ examination: { isRunning, error, start } }: { ex
 
 export function ReachabilityOutcome({ result }: { result: Reachability }) {
   const { t } = useLocalized()
-  const [message, fix] = t.reachability.outcomes[result.code](result.detail)
+  const { message, fix } = t.reachability.outcomes[result.code]
   return (
     <p role="status" class={`notice ${CLASSES[result.severity]}`}>
-      <b>{message}</b> {fix}
+      <b>{fill(message, { detail: result.detail })}</b> {fix}
     </p>
   )
 }

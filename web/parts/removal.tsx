@@ -1,7 +1,7 @@
 /** The removal of an object with everything in it: what would be deleted, and the name to type. */
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
-import { useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
 import { Facts } from './page.tsx'
@@ -43,7 +43,7 @@ export function Removal({
       >
         <TextField
           name="name"
-          label={t.manage.typeName(name)}
+          label={fill(t.manage.typeName, { name })}
           value={typed}
           onChange={setTyped}
           autocomplete="off"

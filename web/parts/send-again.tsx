@@ -1,14 +1,18 @@
 /** Sends again what an endpoint has missed: the events of a time range, or the present state of members. */
-import { useState } from 'preact/hooks'
-import { queryOf } from '../api.ts'
+import { useMemo, useState } from 'preact/hooks'
+import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import { get, type Json, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
+import { CountThenSend, RATE_DEFAULT, RateField } from './count-then-send.tsx'
+import { CloseFooter, Dialog } from './dialog.tsx'
+import { Chips } from './filters.tsx'
+import { listOf, SelectField, TextField, useFields } from './form.tsx'
 import { Panel } from './page.tsx'
-import { ReplayForm } from './replay-form.tsx'
-import { type Endpoint, ResendForm } from './resend-form.tsx'
 import { isOver, type Task, TaskProgress } from './task.tsx'
+import { rangeBeforeNow, rangeSince, type TimeRange, TimeRangeFields, toIso } from './time-range.tsx'
 
 const KINDS = ['endpoint.replay', 'endpoint.resend']
 
@@ -62,15 +66,133 @@ function SendAgainDialog({ endpoint, onClose }: { endpoint: Endpoint; onClose: (
       {task && (
         <>
           <TaskProgress started={task} />
-          <footer class="actions">
-            <button type="button" class="primary" onClick={onClose}>
-              {t.common.close}
-            </button>
-          </footer>
+          <CloseFooter isPrimary onClose={onClose} />
         </>
       )}
       {!task && isLine && <ReplayForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />}
       {!task && !isLine && <ResendForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />}
     </Dialog>
+  )
+}
+
+type Endpoint = Json<EndpointSummary>
+
+interface SendAgainProps {
+  endpoint: Endpoint
+  onCancel: () => void
+  onStart: (task: Task) => void
+}
+
+const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
+type FieldName = (typeof FIELDS)[number]
+const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
+
+function ResendForm({ endpoint: { id, accountId }, onCancel, onStart }: SendAgainProps) {
+  const { t } = useLocalized()
+  const { values, field } = useFields({
+    by: 'tag' as FieldName,
+    filters: '',
+    relationship: '',
+    rate: RATE_DEFAULT,
+  })
+  const { by, relationship } = values
+  const wanted = values.filters.trim()
+  const filters = { ...(wanted && { [by]: wanted }), ...(relationship && { relationship }) }
+  const body = { filters, rate: Number(values.rate) }
+  const count = async () => {
+    const path = `/api/accounts/${accountId}/audience/count${queryOf(filters)}`
+    const found = await get<{ count: number }>(path)
+    return { count: found.count, isMore: false, seconds: Math.ceil(found.count / body.rate) }
+  }
+  return (
+    <CountThenSend
+      count={count}
+      start={async () => onStart((await post<{ job: Task }>(`/api/endpoints/${id}/resend`, body)).job)}
+      texts={t.again.members}
+      onCancel={onCancel}
+      version={JSON.stringify(body)}
+    >
+      <div class="field-pair">
+        <SelectField
+          {...field('by')}
+          label={t.audience.by}
+          options={FIELDS.map((name) => [name, t.audience.fields[name]])}
+        />
+        <TextField {...field('filters')} label={t.audience.search} autocomplete="off" />
+      </div>
+      <SelectField
+        {...field('relationship')}
+        label={t.audience.relationship}
+        options={[
+          ['', t.common.all],
+          ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
+        ]}
+      />
+      <RateField {...field('rate')} label={t.again.members.rate} />
+    </CountThenSend>
+  )
+}
+
+const HOUR_MS = 3_600_000
+
+function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: SendAgainProps) {
+  const { t } = useLocalized()
+  const [range, setRange] = useState(() => rangeBeforeNow(HOUR_MS))
+  const { values, field } = useFields({ events: '', rate: RATE_DEFAULT })
+  const path = `/api/endpoints/${id}/replay`
+  const body = {
+    from: toIso(range.from),
+    to: toIso(range.to),
+    events: listOf(values.events),
+    rate: Number(values.rate),
+  }
+  const count = async () => {
+    const { events: found, ...rest } = await post<{ events: number; isMore: boolean; seconds: number }>(
+      `${path}/count`,
+      body,
+    )
+    return { count: found, ...rest }
+  }
+  return (
+    <CountThenSend
+      count={count}
+      start={async () => onStart((await post<{ job: Task }>(path, body)).job)}
+      texts={t.again.line}
+      onCancel={onCancel}
+      version={JSON.stringify(body)}
+      isComplete={body.from !== null && body.to !== null}
+    >
+      <Presets id={id} onChoose={setRange} />
+      <TimeRangeFields value={range} onChange={setRange} />
+      <TextField
+        {...field('events')}
+        label={t.endpoints.events}
+        hint={t.again.eventsHint}
+        placeholder={kinds?.join(', ') ?? 'message, follow'}
+        autocomplete="off"
+      />
+      <RateField {...field('rate')} label={t.again.line.rate} />
+    </CountThenSend>
+  )
+}
+
+function Presets({ id, onChoose }: { id: string; onChoose: (range: TimeRange) => void }) {
+  const { t } = useLocalized()
+  const { data } = useQuery<{ attempts: Array<Json<DeliveryAttempt>> }>(`/api/endpoints/${id}/history`)
+  const firstRefused = useMemo(() => data?.attempts.map(({ startedAt }) => startedAt).sort()[0], [data])
+  return (
+    <Chips label={t.again.presets}>
+      <button type="button" onClick={() => onChoose(rangeBeforeNow(HOUR_MS))}>
+        {t.again.lastHour}
+      </button>
+      <button type="button" onClick={() => onChoose(rangeBeforeNow(24 * HOUR_MS))}>
+        {t.again.lastDay}
+      </button>
+      {firstRefused !== undefined && (
+        <button type="button" onClick={() => onChoose(rangeSince(firstRefused))}>
+          {t.again.sinceRefused}
+        </button>
+      )}
+    </Chips>
   )
 }

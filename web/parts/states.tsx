@@ -1,10 +1,9 @@
 /** States of a page: loading, failed and empty. Each text says what to do next. */
 import type { ComponentChildren } from 'preact'
 import type { ApiError } from '../api.ts'
-import type { List } from '../hooks.ts'
-import type { Texts } from '../texts/en.ts'
-import { describeMessage } from '../texts/messages.ts'
-import { useLocalized } from '../texts.ts'
+import type { List, Query } from '../hooks.ts'
+import { describeMessage } from '../texts/service.ts'
+import { fill, type Texts, useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
 const SKELETON_ROWS = 6
@@ -35,8 +34,8 @@ export function Failure({
   return (
     <div class="notice bad" role="alert">
       <strong>{title ?? t.failure.title}</strong>
-      <p>{explain(error, t.failure)}</p>
-      {error.requestId && <p class="muted">{t.failure.requestId(error.requestId)}</p>}
+      <p>{explain(error, t)}</p>
+      {error.requestId && <p class="muted">{fill(t.failure.requestId, { id: error.requestId })}</p>}
       {retry && (
         <button type="button" onClick={retry}>
           {t.common.retry}
@@ -50,16 +49,16 @@ export function ActionFailure({ error }: { error: ApiError | undefined }) {
   const { t } = useLocalized()
   return error === undefined ? null : (
     <p class="problem" role="alert">
-      {explain(error, t.failure)}
+      {explain(error, t)}
     </p>
   )
 }
 
-function explain({ status, message }: ApiError, t: Texts['failure']): string {
-  if (status === 0) return t.offline
-  if (status === 404) return t.gone
-  const text = describeMessage(t.messages, message)
-  return text || (status === 503 || status === 429 ? t.busy : t.offline)
+function explain({ status, message }: ApiError, t: Texts): string {
+  if (status === 0) return t.failure.offline
+  if (status === 404) return t.failure.gone
+  const text = describeMessage(t, message)
+  return text || (status === 503 || status === 429 ? t.failure.busy : t.failure.offline)
 }
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
@@ -69,6 +68,24 @@ export function Empty({ title, children }: { title: string; children?: Component
       <strong>{title}</strong>
       <div class="muted">{children}</div>
     </div>
+  )
+}
+
+/** Data that is loaded as a whole, or the state of the request. */
+export function Loaded<T>({
+  query: { data, error, reload },
+  title,
+  children,
+}: {
+  query: Omit<Query<T>, 'isLoading'>
+  title?: string
+  children?: (data: T) => ComponentChildren
+}) {
+  return (
+    <>
+      {error && <Failure error={error} retry={reload} {...(title && { title })} />}
+      {data === undefined ? !error && <Loading /> : children?.(data)}
+    </>
   )
 }
 

@@ -1,7 +1,7 @@
 /** The status of an account, with a colour and a shape. */
 import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
-import { describeProblem } from '../../src/operator/accounts/problem-texts.ts'
 import type { Json } from '../api.ts'
+import { describeProblem } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 const SHAPES: Record<AccountStatus, string> = {
@@ -35,7 +35,6 @@ export function useReason(): (problem: Json<Problem>) => Explained {
   return (problem) => {
     const { reason } = problem
     if (!Object.hasOwn(t.problems, reason)) return { label: reason, message: '', fix: '' }
-    const [message, fix] = describeProblem(t.problems, problem, { number, relative, date })
-    return { label: t.reasons[reason], message, fix }
+    return { label: t.reasons[reason], ...describeProblem(t, problem, { number, relative, date }) }
   }
 }

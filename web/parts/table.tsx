@@ -1,34 +1,60 @@
-/** The frame of every table. It scrolls sideways where the page is too narrow. */
+/** The table of every list. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
+import { useLocalized } from '../texts.ts'
 
-export type Column = string | { label: string; class?: string; isHidden?: boolean }
+/** The label is null above the buttons of a row. The class is that of the header and the cells; the last one is of cells alone. */
+export type Column<Row> = [
+  label: string | null,
+  cell: (row: Row) => ComponentChildren,
+  name?: string | undefined,
+  cellName?: string,
+]
 
-export function Table({
+export function Table<Row>({
   columns,
+  rows,
+  keyOf = (row, index) => (row as { id?: string }).id ?? index,
+  header = 0,
+  headerClass = 'col-account',
   class: name,
-  children,
 }: {
-  columns: Column[]
+  columns: Array<Column<Row>>
+  rows: Row[]
+  keyOf?: (row: Row, index: number) => string | number
+  /** the column that names the row; null: none does */
+  header?: number | null
+  headerClass?: string
   class?: string
-  children: ComponentChildren
 }) {
+  const { t } = useLocalized()
+  const cellOf = (row: Row, [, cell, all = '', own = '']: Column<Row>, index: number) =>
+    index === header ? (
+      <th key={index} scope="row" class={headerClass}>
+        {cell(row)}
+      </th>
+    ) : (
+      <td key={index} class={`${all} ${own}`.trim()}>
+        {cell(row)}
+      </td>
+    )
   return (
     <div class="table-frame">
       <table class={name}>
         <thead>
-          <tr>{columns.map(header)}</tr>
+          <tr>
+            {columns.map(([label, , all], index) => (
+              <th key={index} scope="col" class={all}>
+                {label ?? <span class="visually-hidden">{t.common.actions}</span>}
+              </th>
+            ))}
+          </tr>
         </thead>
-        <tbody>{children}</tbody>
+        <tbody>
+          {rows.map((row, at) => (
+            <tr key={keyOf(row, at)}>{columns.map((column, index) => cellOf(row, column, index))}</tr>
+          ))}
+        </tbody>
       </table>
     </div>
-  )
-}
-
-function header(column: Column) {
-  const { label, class: name, isHidden } = typeof column === 'string' ? { label: column } : column
-  return (
-    <th key={label} scope="col" class={name}>
-      {isHidden ? <span class="visually-hidden">{label}</span> : label}
-    </th>
   )
 }

@@ -6,7 +6,7 @@ import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { ActionFailure, Failure } from './states.tsx'
 
 export type Task = Json<JobSummary>
@@ -115,10 +115,10 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
       ? count
       : kind === 'members.import'
         ? percent(Number(done) / all)
-        : t.tasks.ofTotal(count, number(all))
-  const parts = Object.entries(t.tasks.tally).flatMap(([name, text]) => {
+        : fill(t.tasks.ofTotal, { done: count, total: number(all) })
+  const parts = Object.entries(t.tasks.tally).flatMap(([name, template]) => {
     const value = tally[name]
-    return typeof value === 'number' ? [text(number(value))] : []
+    return typeof value === 'number' ? [fill(template, { count: number(value) })] : []
   })
   return <>{[progress, ...parts].join(' · ')}</>
 }

@@ -1,6 +1,10 @@
 /** Two fields for the beginning and the end of a time range, in the time zone of the browser. */
+
+import { useState } from 'preact/hooks'
+import { queryOf } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useLocalized } from '../texts.ts'
+import { Dialog, DialogButton } from './dialog.tsx'
 import { TextField } from './form.tsx'
 
 export interface TimeRange {
@@ -54,5 +58,42 @@ export function TimeRangeFields({
         />
       ))}
     </div>
+  )
+}
+
+const DAY_MS = 86_400_000
+
+export function ExportEvents({ id }: { id: string }) {
+  const { t } = useLocalized()
+  return (
+    <DialogButton label={t.exports.events}>
+      {(close) => <ExportDialog id={id} onClose={close} />}
+    </DialogButton>
+  )
+}
+
+function ExportDialog({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const [range, setRange] = useState(() => rangeBeforeNow(DAY_MS))
+  const [from, to] = [toIso(range.from), toIso(range.to)]
+  const isComplete = from !== null && to !== null && from < to
+  return (
+    <Dialog title={t.exports.eventsTitle} onClose={onClose}>
+      <div class="form">
+        <TimeRangeFields value={range} onChange={setRange} />
+        <p>{t.exports.eventsText}</p>
+      </div>
+      <footer class="actions">
+        {isComplete ? (
+          <a class="button" href={`/api/accounts/${id}/events/export${queryOf({ from, to })}`} download>
+            {t.bulk.formats.ndjson}
+          </a>
+        ) : (
+          <button type="button" disabled>
+            {t.bulk.formats.ndjson}
+          </button>
+        )}
+      </footer>
+    </Dialog>
   )
 }

@@ -23,9 +23,7 @@ export function Count({ value, max }: { value: number | null; max?: number }) {
   )
 }
 
-export function Code({ text }: { text: string }) {
-  return <code class="code">{text}</code>
-}
+export const Optional = ({ value }: { value: string | null }) => value ?? <span class="muted">–</span>
 
 /** Hues of avatars, which distinguish people without loading their pictures from LINE. */
 const HUES = 12
@@ -35,7 +33,7 @@ export function Avatar({ name, id }: { name: string | null; id: string }) {
   let sum = 0
   for (const character of id) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9973
   return (
-    <span class={`avatar hue-${sum % HUES}`} aria-hidden="true">
+    <span class="avatar" style={{ '--hue': (sum % HUES) * (360 / HUES) }} aria-hidden="true">
       {letters || '·'}
     </span>
   )

@@ -1,15 +1,47 @@
 /** The languages of the console: their tables, which one a browser gets, and how they write numbers and times. */
+import type { Check, FailureReason } from '../../src/accounts/verification.ts'
+import type { Reason } from '../../src/operator/accounts/account-status.ts'
+import type { Action } from '../../src/operator/activity.ts'
+import type { JobKind, JobStatus } from '../../src/operator/jobs/job.ts'
+import type { NotificationKind } from '../../src/operator/notifications/content.ts'
 import { serverNowMs } from '../clock.ts'
-import { en, type Texts } from './en.ts'
+import en from './en.json' with { type: 'json' }
+
+/** English is the source: each other table has exactly its texts. Of checks, it shows the message of the service. */
+export type Texts = typeof en & {
+  checks?: {
+    names: Record<Check['name'], string>
+    passed: Record<Check['name'], string>
+    failed: Record<FailureReason, string>
+  }
+}
+
+export const english: Texts = en satisfies {
+  notifications: { kinds: Record<NotificationKind, string> }
+  activity: { actions: Record<Action, string> }
+  reasons: Record<Reason, string>
+  problems: Record<Reason, object>
+  tasks: { kinds: Record<JobKind, string>; states: Record<JobStatus, string> }
+}
 
 /** Each language by its tag. A page loads only the table that it shows, and English, which needs no further request. */
 const TABLES = {
-  en: async () => en,
-  ja: async () => (await import('./ja.ts')).ja,
-  th: async () => (await import('./th.ts')).th,
-  'zh-Hant-TW': async () => (await import('./zh.ts')).zh,
+  en: async () => english,
+  ja: async () => (await import('./ja.json', { with: { type: 'json' } })).default,
+  th: async () => (await import('./th.json', { with: { type: 'json' } })).default,
+  'zh-Hant-TW': async () => (await import('./zh.json', { with: { type: 'json' } })).default,
 } satisfies Record<string, () => Promise<Texts>>
 export type Language = keyof typeof TABLES
+
+/**
+ * Fills a template. `{count}` is the value; `{count|event|events}` is the first form for the value `1`, else the second.
+ * A value that is missing stays visible, and a test compares the values of each call with its template.
+ */
+export function fill(template: string, values: Record<string, string>): string {
+  return template.replaceAll(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name, one, many) =>
+    one === undefined ? (values[name] ?? whole) : values[name] === '1' ? one : many,
+  )
+}
 
 export const LANGUAGE_NAMES: Record<Language, string> = {
   en: 'English',

@@ -1,0 +1,69 @@
+/** Filters of a page. The choices are stored in the query string. */
+import { useQuery } from '../hooks.ts'
+import { replaceQuery } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { AccountChooser } from './chooser.tsx'
+
+interface FilterProps {
+  /** the id of the chosen account; null for all */
+  account: string | null
+  /** query parameters to remove when another account is chosen */
+  clears?: string[]
+}
+
+export function AccountFilter({ account, clears = [] }: FilterProps) {
+  const { t } = useLocalized()
+  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
+  const cleared = Object.fromEntries(clears.map((name) => [name, null]))
+  return (
+    <AccountChooser
+      label={t.common.account}
+      allLabel={t.common.allAccounts}
+      value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
+      onChoose={(account) => replaceQuery({ account: account?.id ?? null, ...cleared })}
+    />
+  )
+}
+
+interface ChoiceProps {
+  /** the query parameter */
+  name: string
+  label: string
+  value: string | null
+  /** the first one chooses all */
+  options: ReadonlyArray<readonly [value: string, label: string]>
+  onChoose?: (value: string) => void
+  class?: string
+}
+
+export function ChoiceFilter({
+  name,
+  label,
+  value,
+  options,
+  onChoose = (chosen) => replaceQuery({ [name]: chosen }),
+  class: kind = '',
+}: ChoiceProps) {
+  return (
+    <div class={`field ${kind}`}>
+      <label for={name}>{label}</label>
+      <select id={name} value={value ?? ''} onChange={(event) => onChoose(event.currentTarget.value)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
+  )
+}
+
+/** Buttons of which one is pressed. */
+export function Chips({ label, children }: { label: string; children: preact.ComponentChildren }) {
+  return (
+    <fieldset class="chips">
+      <legend class="visually-hidden">{label}</legend>
+      {children}
+    </fieldset>
+  )
+}
