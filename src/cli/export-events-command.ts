@@ -5,7 +5,7 @@ import { eventLines, findExportEnd, isoTime, recordEventExport } from '../operat
 import { type EventRange, readRange } from '../operator/exports/time-range.ts'
 import type { Database } from '../postgres/database.ts'
 import { io, printError } from './io.ts'
-import { openOutput, type PageOutput } from './page-output.ts'
+import { openOutput, type PageOutput } from './output.ts'
 import { Progress } from './progress.ts'
 
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
