@@ -77,7 +77,6 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, 10, null, INT64_MIN, null, ids],
     'select-key-details': [null, accountId, INT64_MIN, 10, ids],
-    'select-notification-channel': [ids, foreign.channel],
     'select-organization-contents': [organizationId, ids],
     'search-by-event-key': [ids, INT64_MIN, 10, event?.key, 10],
     'select-accounts-of-channels': [['1651111111'], ids],

@@ -1,8 +1,11 @@
 /** The options of an official account, which `accounts add`, `accounts update`, `accounts apply` and `setup` share. */
 import type { Command } from 'commander'
 import type { AccountColumns } from '../accounts/provisioning.ts'
-import { readConfig } from '../config/config.ts'
+import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
+import { localUrl } from '../http/listen.ts'
+import { deliveryPaths } from '../intake/line/line-signature.ts'
+import { callbackPath } from '../intake/mbox/mbox-source.ts'
 import { LineApi } from '../line-api/client.ts'
 import {
   FIELDS,
@@ -84,4 +87,26 @@ export interface Proving {
 /** Printed after the change, so that it is the last line. */
 export function warnIfUnproven(proof: Proof): void {
   if (proof === 'unproven') printError(`oa-audience: warning: ${UNPROVEN}`)
+}
+
+// URLs of this service that an operator enters on other platforms.
+
+export interface Addresses {
+  /** for the LINE Developers Console */
+  webhookUrl: string
+  /** for the support chat */
+  callbackUrl: string
+}
+
+export type AddressConfig = Pick<Config, 'publicUrl' | 'host' | 'port'>
+
+/** Returns PUBLIC_URL, or else the URL at which the service listens. */
+export function baseUrl({ publicUrl, host, port }: AddressConfig): string {
+  return publicUrl ?? localUrl(host, port)
+}
+
+export function addressesOf(config: AddressConfig, id: bigint, oaHash: string): Addresses {
+  const base = baseUrl(config)
+  const [webhookPath = ''] = deliveryPaths(String(id))
+  return { webhookUrl: base + webhookPath, callbackUrl: base + callbackPath(oaHash) }
 }

@@ -8,11 +8,15 @@ import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { LineApi } from '../line-api/client.ts'
 import { ACCOUNTS } from '../operations/accounts.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
+import { listFleet } from '../operator/accounts/fleet.ts'
 import { addAccount, updateAccount, verifyAccount } from '../operator/accounts/manage-accounts.ts'
+import { explainProblem } from '../operator/accounts/problem-commands.ts'
+import { confirmStatuses } from '../operator/accounts/store-statuses.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import type { RemovalTally } from '../operator/jobs/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
 import {
+  addressesOf,
   columnsOf,
   type Fields,
   type Proving,
@@ -21,11 +25,10 @@ import {
   warnIfUnproven,
   withFields,
 } from './account-fields.ts'
-import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
 import { finishJob } from './follow-job.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io, print, printJson, printMany, printOne } from './io.ts'
+import { io, print, printJson, printMany, printOne, styled } from './io.ts'
 import { addRemoveCommand, performHere } from './operation-commands.ts'
 import { readSecrets } from './questions.ts'
 
@@ -154,7 +157,7 @@ function printVerification({ verified, account, accountType, webhook, checks }: 
   )
 }
 
-export function importFollowersCommand(group: Command): void {
+function importFollowersCommand(group: Command): void {
   withJson(group.command('import-followers'))
     .description("add everyone on the platform's list of followers; resumes an interrupted import")
     .requiredOption('--account <id>', 'id of the account', parseId)
@@ -165,5 +168,40 @@ export function importFollowersCommand(group: Command): void {
       })
       const { added = 0, skipped = 0 } = tally as Partial<ImportProgress>
       printOne({ seen: Number(done), added, skipped }, json === true)
+    })
+}
+
+// `oa-audience fleet`: all accounts, worst first.
+
+export function fleetCommand(program: Command): void {
+  withJson(program.command('fleet'))
+    .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
+    .action(async ({ json }: { json?: boolean }) => {
+      const now = Date.now()
+      const accounts = await onDatabase(async (database) => {
+        await confirmStatuses(database)
+        return listFleet(database, ALL_ORGANIZATIONS)
+      })
+      const fleet = accounts.map((account) => ({
+        ...account,
+        problems: account.problems.map((problem) => ({
+          ...problem,
+          ...explainProblem(account.id, problem, now),
+        })),
+      }))
+      if (json) printJson(fleet)
+      else {
+        printMany(
+          fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
+            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
+            problem: problems[0]?.message ?? null,
+          })),
+          false,
+        )
+        for (const { id, name, problems } of fleet)
+          for (const { message, fix } of problems)
+            print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
+      }
+      if (fleet.some(({ status }) => status === 'broken')) io.exitCode = 1
     })
 }

@@ -15,7 +15,7 @@ import {
   type WantedAccount,
 } from '../operator/accounts/apply-accounts.ts'
 import { UNPROVEN } from '../operator/accounts/channels.ts'
-import { readFleet } from '../operator/accounts/fleet-file.ts'
+import { provePlans, readFleet } from '../operator/accounts/fleet-file.ts'
 import { type Outcome, onboard } from '../operator/accounts/onboard.ts'
 import {
   type Onboarding,
@@ -24,7 +24,6 @@ import {
   publicUrlFault,
   type WebhookPreview,
 } from '../operator/accounts/point-webhook.ts'
-import { provePlans } from '../operator/accounts/prove-plans.ts'
 import { commandActor } from '../operator/actor.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -179,7 +178,7 @@ const INVISIBLE_SETTINGS = [
 ]
 
 /** Prints nothing if the webhook was not requested. */
-export function printRemainingSteps(
+function printRemainingSteps(
   rows: Array<Pick<Outcome, 'webhookActive'> & { account: bigint }>,
   setsWebhook: boolean,
 ): void {

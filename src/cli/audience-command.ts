@@ -1,15 +1,24 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { type Command, Option } from 'commander'
+import type { Scope } from '../access/scope.ts'
+import type { Account } from '../accounts/account.ts'
+import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
+import { beginningOf, CSV, memberLines, NDJSON } from '../audience/list.ts'
 import { FatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
 import type { ImportTally } from '../operator/jobs/import-members.ts'
 import type { JobSummary } from '../operator/jobs/job.ts'
 import { storeFile } from '../operator/jobs/job-file.ts'
+import { publicFilters, scopeOfJob } from '../operator/jobs/tag-members.ts'
+import { recordExport } from '../operator/members/manage-members.ts'
+import { countMembers } from '../operator/members/members.ts'
+import type { Database } from '../postgres/database.ts'
 import { systemReason } from '../system-reason.ts'
-import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
 import { followJob } from './follow-job.ts'
 import { onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { fileSource, io, printError, printOne } from './io.ts'
+import { writeTexts } from './output.ts'
+import { Progress } from './progress.ts'
 
 /** Refused lines that are reported individually. Further lines are only counted. */
 const REFUSALS_SHOWN = 20
@@ -91,4 +100,63 @@ function report(file: string, job: JobSummary | null, asJson: boolean): void {
   }
   printOne({ changed: changed + unchanged, refused }, asJson)
   if (refused > 0 || job?.status !== 'done') io.exitCode = 1
+}
+
+const FORMATS = { ndjson: NDJSON, csv: CSV }
+
+interface ExportOptions {
+  format: keyof typeof FORMATS
+  output?: string
+  userId?: string
+  externalId?: string
+  relationship?: string
+  tag?: string[]
+  q?: string
+  updatedSince?: string
+}
+
+/** Returns the number of lines written. Throws a FatalError for an invalid filter or an output that cannot be written. */
+async function exportMembers(
+  database: Database,
+  account: Account,
+  { format, output, ...filterOptions }: ExportOptions,
+): Promise<number> {
+  const filters = readFilters(filterOptions)
+  const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
+  const members = await countMatching(database, scope, filters)
+  const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
+  // Before the first byte, because an export that is interrupted has also left the service.
+  await recordExport(database, commandActor(), account, changes)
+  const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
+  // A progress bar would overwrite lines that are written to the same terminal.
+  const isShared = output === undefined && io.stdout.isTTY
+  const progress = isShared ? null : new Progress('members', members)
+  let count = 0
+  const texts = async function* () {
+    for await (const { text, count: added } of lines) {
+      yield text
+      count += added
+      progress?.show(count)
+    }
+  }
+  try {
+    await writeTexts(texts(), output)
+    return count
+  } catch (error) {
+    // The reader of the output, such as head, has closed the pipe.
+    if ((error as { code?: string }).code === 'EPIPE') return count
+    throw error
+  } finally {
+    progress?.end()
+  }
+}
+
+function readFilters(options: Omit<ExportOptions, 'format' | 'output'>): Filters {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined)
+  return toFilters(checkFilters(Object.fromEntries(given)))
+}
+
+/** Returns null with filters, because counting the matches would take as long as the export. */
+async function countMatching(database: Database, scope: Scope, filters: Filters): Promise<number | null> {
+  return Object.keys(filters).length > 0 ? null : countMembers(database, scope.accountId)
 }

@@ -11,7 +11,7 @@ import {
 } from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { io, printError } from './io.ts'
-import { openOutput, type PageOutput } from './page-output.ts'
+import { openOutput, type PageOutput } from './output.ts'
 import { Progress } from './progress.ts'
 
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const

@@ -9,7 +9,13 @@ import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import { findPerson } from '../operator/exports/export-person.ts'
+import {
+  findPerson,
+  type Person,
+  personInAccounts,
+  personJson,
+  recordPersonExport,
+} from '../operator/exports/export-person.ts'
 import { eraseByUserId } from '../operator/members/manage-members.ts'
 import { findMember, type MemberChanges, memberTimeline } from '../operator/members/members.ts'
 import { accountsOf, findMemberships } from '../operator/members/memberships.ts'
@@ -23,9 +29,9 @@ import {
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { systemReason } from '../system-reason.ts'
-import { exportPersonCommand } from './export-person-command.ts'
-import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { between, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { fileSource, io, print, printJson, printMany, printOne } from './io.ts'
+import { writeTexts } from './output.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000
@@ -173,3 +179,48 @@ async function show(database: Database, account: bigint, user: string, limit: nu
 
 const changesText = (changes: MemberChanges | null): string | null =>
   changes && describeChanges(TIMELINE_TEXTS, changes).map(changeLine).join('; ')
+
+// A person's own data, to answer an access request.
+
+interface ExportOptions {
+  account: bigint
+  userId: string
+  allAccounts?: boolean
+  output?: string
+}
+
+function exportPersonCommand(group: Command): void {
+  group
+    .command('export-person')
+    .description('write everything that is stored about one person of an account as one JSON file')
+    .requiredOption('--account <id>', 'id of the account', parseId)
+    .requiredOption('--user-id <id>', 'user id on the platform, of a member or not')
+    .option('--all-accounts', 'also of every other account of which the person is a member, as a JSON array')
+    .option(
+      '--output <file>',
+      'write to this file, which only its owner can read, instead of standard output',
+      parsePath,
+    )
+    .action((options: ExportOptions) => onDatabase((database) => exportPerson(database, options)))
+}
+
+async function exportPerson(
+  database: Database,
+  { account: id, userId, allAccounts = false, output }: ExportOptions,
+): Promise<void> {
+  const account = await requireAccount(database, id)
+  const reads = database.reads.streams()
+  const record = (person: Person) => recordPersonExport(database, commandActor(), person)
+  const textsOf = async function* (parts: AsyncIterable<{ text: string }>) {
+    for await (const { text } of parts) yield text
+  }
+  if (allAccounts && isStorableText(userId)) {
+    const memberships = await findMemberships(reads, ALL_ORGANIZATIONS, userId)
+    const parts = personInAccounts(reads, accountsOf(account, memberships), userId, record)
+    return writeTexts(textsOf(parts), output)
+  }
+  const person = isStorableText(userId) ? await findPerson(reads, account, userId) : null
+  if (person === null) throw new FatalError(`account ${id} has nothing stored about this user id`)
+  await record(person)
+  await writeTexts(textsOf(personJson(reads, person)), output)
+}

@@ -27,7 +27,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
-  fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
+  fleet: async () => (await import('./accounts-commands.ts')).fleetCommand,
   backup: async () => (await import('./backup-commands.ts')).backupCommand,
   restore: async () => (await import('./backup-commands.ts')).restoreCommand,
   secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,

@@ -7,6 +7,9 @@ import { commandActor } from '../operator/actor.ts'
 import { examineReachability } from '../operator/reachability.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
 import {
+  type AddressConfig,
+  addressesOf,
+  baseUrl,
   columnsOf,
   type Fields,
   type Proving,
@@ -15,7 +18,6 @@ import {
   warnIfUnproven,
   withFields,
 } from './account-fields.ts'
-import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printError, printJson, printOne, styled } from './io.ts'
 import { ask, type Question, readSecrets } from './questions.ts'

@@ -10,8 +10,8 @@ import type { Changes } from '../activity.ts'
 import type { Actor } from '../actor.ts'
 import { accountChanges } from './account-fields.ts'
 import { describeOwner, findOwners } from './channels.ts'
-import { addOrganizationOf, findOrganizations } from './file-organizations.ts'
 import { addAccountIn, updateAccountIn } from './manage-accounts.ts'
+import { addOrganizationOf, findOrganizations } from './organizations.ts'
 
 /** Faults in an error message. Further faults are only counted. */
 const FAULTS_MAX = 20

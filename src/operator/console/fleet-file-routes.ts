@@ -18,9 +18,8 @@ import {
   RefusedFile,
   RefusedLine,
 } from '../accounts/apply-accounts.ts'
-import { readFleet } from '../accounts/fleet-file.ts'
+import { provePlans, readFleet } from '../accounts/fleet-file.ts'
 import { publicUrlFault } from '../accounts/point-webhook.ts'
-import { provePlans } from '../accounts/prove-plans.ts'
 import { includesRole, type Operator } from '../actor.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { findJob } from '../jobs/job.ts'

@@ -8,10 +8,18 @@ import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
 import { objectOf } from '../../operations/fields.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { type DeviceOwner, findDevice, newDevice } from '../people/devices.ts'
 import { PASSWORD_MAX_LENGTH } from '../people/passwords.ts'
 import { type OpenedSession, openSession } from '../people/sessions.ts'
-import { acceptInvitation, changePassword, findInvited, hasPasswords, signIn } from '../people/sign-in.ts'
+import {
+  acceptInvitation,
+  changePassword,
+  type DeviceOwner,
+  findDevice,
+  findInvited,
+  hasPasswords,
+  newDevice,
+  signIn,
+} from '../people/sign-in.ts'
 import { type ConsoleParts, checkFields } from './parts.ts'
 import { deviceCookieOf, endSessionOf, type Sessions, sendSession } from './session.ts'
 

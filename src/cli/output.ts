@@ -1,4 +1,6 @@
-/** Output of an export that can be continued: it always ends with a complete page, unless the process is killed. */
+/** The files that exports write: page by page, so that an export can be continued, or as a whole. */
+
+import { randomBytes } from 'node:crypto'
 import {
   closeSync,
   createWriteStream,
@@ -8,7 +10,9 @@ import {
   statSync,
   writeSync,
 } from 'node:fs'
-import type { Writable } from 'node:stream'
+import { realpath, rename, rm } from 'node:fs/promises'
+import { Readable, type Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { FatalError } from '../errors.ts'
@@ -17,12 +21,13 @@ import { io } from './io.ts'
 
 const compress = promisify(gzip)
 
+/** It always ends with a complete page, unless the process is killed. */
 export interface PageOutput {
   write: (text: string) => Promise<void>
   close: () => Promise<void>
 }
 
-export interface OutputOptions {
+interface OutputOptions {
   /** undefined: standard output */
   file: string | undefined
   /** Each page is a gzip member of its own. Programs that read gzip read several members as one file. */
@@ -82,7 +87,7 @@ function fileOutput(file: string, isContinued: boolean): ByteOutput {
   return { write, close: async () => closeSync(descriptor) }
 }
 
-/** A device or a pipe, such as /dev/null. */
+/** A device or a pipe, such as /dev/null, is written to and not replaced by a file. */
 function isSpecial(file: string): boolean {
   const found = statSync(file, { throwIfNoEntry: false })
   return found !== undefined && !found.isFile() && !found.isDirectory()
@@ -106,4 +111,38 @@ function open(file: string, isContinued: boolean): number {
 function writeError(output: string, error: unknown): unknown {
   const { code } = error as { code?: string }
   return code === 'EPIPE' ? error : new FatalError(`${output} cannot be written: ${systemReason(error)}`)
+}
+
+// An export that cannot be continued: a file is complete or unchanged.
+
+const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']
+
+/** Writes to a file, or to standard output. Throws a FatalError if that is impossible. */
+export async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
+  const input = Readable.from(texts, { highWaterMark: 1 })
+  try {
+    if (file === undefined) await pipeline(input, io.stdout, { end: false })
+    else if (isSpecial(file)) await pipeline(input, createWriteStream(file))
+    else await replaceFile(input, file)
+  } catch (error) {
+    const { code } = error as { code?: string }
+    if (!WRITE_ERRORS.includes(code ?? '')) throw error
+    throw new FatalError(`${file ?? 'standard output'} cannot be written: ${systemReason(error)}`)
+  }
+}
+
+/**
+ * The content is personal data, so only the user may read the file. A new file replaces an old one, whose mode, owner and open
+ * readers would remain otherwise. An export that fails leaves the old file.
+ */
+async function replaceFile(input: Readable, file: string): Promise<void> {
+  const target = await realpath(file).catch(() => file)
+  const written = `${target}.${randomBytes(6).toString('hex')}.partial`
+  try {
+    await pipeline(input, createWriteStream(written, { flags: 'wx', mode: 0o600 }))
+    await rename(written, target)
+  } catch (error) {
+    await rm(written, { force: true })
+    throw error
+  }
 }
