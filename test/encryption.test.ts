@@ -187,7 +187,7 @@ describe('a rotation', () => {
     const tenant = await addTenant(plain)
     await plain.transaction(async (transaction) => {
       await transaction.query('select from official_account where id = $1 for update', [tenant.accountId])
-      await expect(rotateSecrets(database, commandActor(), { passPauseMs: 1 })).rejects.toThrow(
+      await expect(rotateSecrets(database, commandActor(), undefined, 1)).rejects.toThrow(
         /^1 rows were not changed: .* Run the command again\.$/,
       )
     })

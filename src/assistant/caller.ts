@@ -47,81 +47,27 @@ export interface CallOutcome {
 export const toolsFor = ({ organizationIds }: Pick<Actor, 'organizationIds'>): Tool[] =>
   TOOLS.filter(({ isForAll }) => !isForAll || organizationIds === null)
 
-export class Caller {
-  readonly #parts: CallerParts
-  #calls = 0
-  #last: Promise<unknown> = Promise.resolve()
+export type Caller = ReturnType<typeof createCaller>
 
-  constructor(parts: CallerParts) {
-    this.#parts = parts
-  }
-
-  /** @returns null if there is no such tool */
-  call(name: string, input: unknown): Promise<CallOutcome | null> {
-    const called = toolsFor(this.#parts.actor).find((each) => each.name === name)
-    if (this.#calls >= CALLS_MAX) return this.#refuseFlood(called)
-    this.#calls += 1
-    const run = async () => (called === undefined ? this.#refuseUnknown() : this.#run(called, input))
-    const done = this.#last.then(run).finally(() => {
-      this.#calls -= 1
-    })
-    this.#last = done.catch(() => undefined)
-    return done
-  }
-
-  /** Resolves when no call runs. */
-  async idle(): Promise<void> {
-    await this.#last
-  }
-
-  async #refuseUnknown(): Promise<null> {
-    await this.#record('unknown', {}, 'refused').catch((error) => this.#log('unknown tool', error))
-    return null
-  }
-
-  async #refuseFlood(called: Tool | undefined): Promise<CallOutcome> {
-    await this.#record(called?.name ?? 'unknown', {}, 'refused').catch(() => undefined)
-    return failure('Too many calls at a time. Wait for the results of the earlier ones.')
-  }
-
-  async #run(called: Tool, input: unknown): Promise<CallOutcome> {
-    const { organizationIds } = this.#parts.actor
-    const { showPersonalData, examineSystem } = this.#parts
-    try {
-      const result = await this.#parts.database.session(async (database) => {
-        await database.query(refuseChanges, [STATEMENT_MAX_MS])
-        return called.call({ database, organizationIds, showPersonalData, examineSystem }, input)
-      })
-      const shown = bounded(result)
-      await this.#record(called.name, input, 'answered', result)
-      return { isError: false, ...shown }
-    } catch (error) {
-      if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
-      if (!isRefusal(error)) this.#log(called.name, error)
-      const outcome = isRefusal(error) ? 'refused' : 'failed'
-      try {
-        await this.#record(called.name, input, outcome)
-      } catch (unrecorded) {
-        this.#log(called.name, unrecorded)
-      }
-      return failure(reasonOf(error))
-    }
-  }
+export function createCaller({ database, actor, logError, ...context }: CallerParts) {
+  const { organizationIds } = actor
+  let calls = 0
+  let last: Promise<unknown> = Promise.resolve()
 
   /** A message of the database may contain values, so only its code is logged. */
-  #log(name: string, error: unknown): void {
+  const log = (name: string, error: unknown) => {
     const { name: kind = 'error' } = error as Error
-    this.#parts.logError(`${name} failed (${sqlStateOf(error) ?? kind})`)
+    logError(`${name} failed (${sqlStateOf(error) ?? kind})`)
   }
 
-  #record(
+  const record = (
     tool: string,
     input: unknown,
     outcome: 'answered' | 'refused' | 'failed',
     { account, object }: Pick<ToolResult, 'account' | 'object'> = {},
-  ): Promise<void> {
-    const { actor, database, showPersonalData } = this.#parts
-    const [only = null, ...others] = actor.organizationIds ?? []
+  ) => {
+    const [only = null, ...others] = organizationIds ?? []
+    const { showPersonalData } = context
     return recordActivity(database, actor, {
       action: outcome === 'answered' ? 'assistant.called' : 'assistant.refused',
       object: object ?? (account ? { kind: 'account', id: account.id } : { kind: 'assistant', id: null }),
@@ -129,6 +75,51 @@ export class Caller {
       accountId: account?.id ?? null,
       changes: { tool, outcome, arguments: recordable(input), showPersonalData },
     })
+  }
+
+  /** A refused call returns nothing that would have to be in the activity log. */
+  const recordRefused = (tool: string, input: unknown = {}, outcome: 'refused' | 'failed' = 'refused') =>
+    record(tool, input, outcome).catch((error) => log(tool, error))
+
+  const run = async (called: Tool, input: unknown): Promise<CallOutcome> => {
+    try {
+      const result = await database.session(async (session) => {
+        await session.query(refuseChanges, [STATEMENT_MAX_MS])
+        return called.call({ database: session, organizationIds, ...context }, input)
+      })
+      const shown = bounded(result)
+      await record(called.name, input, 'answered', result)
+      return { isError: false, ...shown }
+    } catch (error) {
+      if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
+      if (!isRefusal(error)) log(called.name, error)
+      await recordRefused(called.name, input, isRefusal(error) ? 'refused' : 'failed')
+      return failure(reasonOf(error))
+    }
+  }
+
+  return {
+    /** @returns null if there is no such tool */
+    call: async (name: string, input: unknown): Promise<CallOutcome | null> => {
+      const called = toolsFor(actor).find((each) => each.name === name)
+      if (calls >= CALLS_MAX) {
+        await recordRefused(called?.name ?? 'unknown')
+        return failure('Too many calls at a time. Wait for the results of the earlier ones.')
+      }
+      calls += 1
+      const done = last
+        .then(() => (called === undefined ? recordRefused('unknown').then(() => null) : run(called, input)))
+        .finally(() => {
+          calls -= 1
+        })
+      last = done.catch(() => undefined)
+      return done
+    },
+
+    /** Resolves when no call runs. */
+    idle: async (): Promise<void> => {
+      await last
+    },
   }
 }
 

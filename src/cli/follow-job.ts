@@ -7,7 +7,6 @@ import { COMMAND_KINDS } from '../operator/jobs/kinds.ts'
 import type { Platform } from '../operator/jobs/step.ts'
 import { takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
 import { io, printError } from './io.ts'
 import { Progress } from './progress.ts'
 
@@ -18,17 +17,7 @@ const TURN_MS = 1_000
 const UNATTENDED_SECONDS = 10
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
 
-/** Starts a job and works on it. Throws a FatalError if it fails. @param platform of a job that calls LINE */
-export async function runJob(
-  database: Database,
-  unit: string | null,
-  start: (transaction: Queryable) => Promise<bigint>,
-  platform: Platform | null = null,
-): Promise<JobSummary> {
-  return finishJob(database, await database.transaction(start), unit, platform)
-}
-
-/** Works on a job that was started. Throws a FatalError if it fails. */
+/** Works on a job that was started. Throws a FatalError if it fails. @param platform of a job that calls LINE */
 export async function finishJob(
   database: Database,
   id: bigint,

@@ -45,25 +45,14 @@ export function jobsCommand(program: Command): void {
     })
 }
 
-function jobRow({
-  id,
-  kind,
-  accountId,
-  status,
-  reason,
-  done,
-  total,
-  createdAt,
-  actor,
-}: JobSummary): Printable {
+function jobRow(job: JobSummary): Printable {
+  const { id, status, reason, done, total } = job
   return {
-    id,
-    task: kind,
-    account: accountId,
+    ...{ id, task: job.kind, account: job.accountId },
     status: reason === null || reason === status ? status : `${status}: ${reason}`,
     done: total === null ? done : `${done} of ${total}`,
-    'started at': createdAt,
-    'started by': actor,
+    'started at': job.createdAt,
+    'started by': job.actor,
   }
 }
 

@@ -39,11 +39,11 @@ async function serveAssistant(database: Database, options: McpOptions): Promise<
   await requireOrganizations(database, organizationIds ?? [])
   // The SDK takes 0.15 s to load, and no other command needs it.
   const { serveStdio, StdioServerTransport } = await import('../assistant/sdk.ts')
-  const { Caller } = await import('../assistant/caller.ts')
+  const { createCaller } = await import('../assistant/caller.ts')
   const { createServer } = await import('../assistant/server.ts')
   const config = readConfig(io.env)
   const actor = { ...commandActor(), organizationIds }
-  const caller = new Caller({
+  const caller = createCaller({
     ...{ database, actor, showPersonalData },
     examineSystem: () => examineSystem(config),
     logError: (text) => printError(`oa-audience mcp: ${text}`),

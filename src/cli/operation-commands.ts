@@ -60,12 +60,9 @@ interface Running {
 async function run(database: Database, operation: Operation, { id, input, asJson }: Running): Promise<void> {
   if (operation.way === 'list') {
     const rows = await readAll(database, operation, { id, input })
-    return asJson
-      ? printJson(rows)
-      : printMany(
-          rows.map((row) => operation.row(row as never) as Printable),
-          false,
-        )
+    if (asJson) return printJson(rows)
+    const printed = rows.map((row) => operation.row(row as never) as Printable)
+    return printMany(printed, false)
   }
   const { result, job } = await performHere(database, operation, { id, input })
   if (job) await finishJob(database, job, null)

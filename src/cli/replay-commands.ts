@@ -3,13 +3,7 @@ import type { Command } from 'commander'
 import { checkFilters, toFilters } from '../audience/filters.ts'
 import { FatalError } from '../errors.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import {
-  type AskedReplay,
-  countReplay,
-  findResendable,
-  planReplay,
-  secondsOf,
-} from '../operator/endpoints/replays.ts'
+import { countReplay, findResendable, planReplay, secondsOf } from '../operator/endpoints/replays.ts'
 import { age } from '../operator/format.ts'
 import { startReplay } from '../operator/jobs/replay-events.ts'
 import { RATE_DEFAULT, RATE_MAX } from '../operator/jobs/replay-pace.ts'
@@ -20,14 +14,14 @@ import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { followJob, reportEnd } from './follow-job.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
-import { io, printError, printJson, printOne } from './io.ts'
+import { io, printError, printOne } from './io.ts'
 import { ask } from './questions.ts'
 
 interface JobOptions {
   rate: number
-  yes?: boolean
+  yes?: boolean | undefined
   wait: boolean
-  json?: boolean
+  json?: boolean | undefined
 }
 
 const withJobOptions = (command: Command, unit: string): Command =>
@@ -53,12 +47,8 @@ export function replayCommand(group: Command): void {
         id: bigint,
         { from, to, events, ...options }: JobOptions & { from: string; to: string; events?: string },
       ) => {
-        const asked: AskedReplay = {
-          from,
-          to,
-          rate: options.rate,
-          events: events?.split(',').map((kind) => kind.trim()),
-        }
+        const kinds = events?.split(',').map((kind) => kind.trim())
+        const asked = { from, to, rate: options.rate, events: kinds }
         await onDatabase(async (database) => {
           const { endpoint, request } = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
           const { events: count, isMore } = await countReplay(database, endpoint, request)
@@ -93,9 +83,11 @@ export function resendCommand(group: Command): void {
       await onDatabase(async (database) => {
         const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
         const count = await countMatching(database, scopeOfJob(endpoint), filters)
-        const options = { rate, wait, ...(yes && { yes }), ...(json && { json }) }
-        await run(database, options, { unit: 'members', count, isMore: false, range: '' }, (transaction) =>
-          startResend(transaction, commandActor(), endpoint, { filters, rate }, count),
+        await run(
+          database,
+          { rate, wait, yes, json },
+          { unit: 'members', count, isMore: false, range: '' },
+          (transaction) => startResend(transaction, commandActor(), endpoint, { filters, rate }, count),
         )
       })
     })
@@ -119,13 +111,12 @@ async function run(
   if (!json) printError(amountLine(amount, rate))
   if (!yes && !json) await confirm()
   const job = await database.transaction(start)
-  if (json) printJson({ job, [unit]: count, seconds })
-  else if (!wait) printOne({ job, [unit]: count, seconds }, false)
-  else {
-    const ended = await followJob(database, job, unit)
-    printOne({ job, status: ended?.status ?? null, ...counts(ended) }, false)
-    reportEnd(ended)
-  }
+  if (json || !wait) return printOne({ job, [unit]: count, seconds }, json === true)
+  const ended = await followJob(database, job, unit)
+  const refused = Number(ended?.tally.refused ?? 0)
+  const sent = ended && ended.done - BigInt(refused)
+  printOne({ job, status: ended?.status ?? null, sent, refused }, false)
+  reportEnd(ended)
 }
 
 /** `12,345 events from … to …, about 4 min at 50/s` */
@@ -140,11 +131,4 @@ async function confirm(): Promise<void> {
     { name: 'answer', text: 'Send them again? (yes or no)', isSecret: false },
   ])
   if (!/^y(es)?$/i.test(answer)) throw new FatalError('nothing was sent.')
-}
-
-function counts(job: { done: bigint; tally: Record<string, unknown> } | null) {
-  return {
-    sent: job === null ? null : job.done - BigInt(Number(job.tally.refused ?? 0)),
-    refused: Number(job?.tally.refused ?? 0),
-  }
 }

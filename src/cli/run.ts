@@ -105,11 +105,8 @@ function migrateCommand(program: Command): void {
       const { database } = readConfig(io.env)
       requireDatabase(database)
       const applied = await migrateDatabase(database)
-      if (json)
-        printMany(
-          applied.map((name) => ({ name })),
-          true,
-        )
+      const rows = applied.map((name) => ({ name }))
+      if (json) printMany(rows, true)
       else if (applied.length > 0) print(applied.map((name) => `applied ${name}`).join('\n'))
       else print('nothing to do')
     })
@@ -135,7 +132,6 @@ const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs'
 /** Options whose fields have other names. */
 const OPTION_OF_FIELD: Record<string, string> = {
   organizationIds: 'organization',
-  quietHours: 'quiet',
   tags: 'tag',
 }
 

@@ -22,21 +22,16 @@ export function secretsCommand(program: Command): void {
       if (json) printJson(status)
       else {
         print(`first key: ${firstKeyId ?? 'none, new secrets are plain text'}`)
-        printMany(
-          counts.map(({ column, keyId, values }) => ({ column, key: keyId ?? 'plain text', values })),
-          false,
-        )
+        const stored = counts.map(({ column, keyId, values }) => ({
+          ...{ column, key: keyId ?? 'plain text', values },
+        }))
+        printMany(stored, false)
         if (unreadable.length > 0) {
           print('\nno key reads:')
-          printMany(
-            unreadable.map(({ column, id, accountId, keyId }) => ({
-              column,
-              id,
-              account: accountId,
-              key: keyId,
-            })),
-            false,
-          )
+          const rows = unreadable.map(({ accountId: account, keyId: key, column, id }) => ({
+            ...{ column, id, account, key },
+          }))
+          printMany(rows, false)
         }
       }
       if (unreadable.length > 0) io.exitCode = 1
@@ -48,8 +43,7 @@ export function secretsCommand(program: Command): void {
       const { values, unreadable } = await onDatabase(async (database) => {
         const progress = new Progress('secrets', null)
         try {
-          const options = { onProgress: (done: number) => progress.show(done) }
-          return await rotateSecrets(database, commandActor(), options)
+          return await rotateSecrets(database, commandActor(), (done) => progress.show(done))
         } finally {
           progress.end()
         }

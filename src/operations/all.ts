@@ -1,4 +1,3 @@
-import { ACCOUNTS } from './accounts.ts'
 import { CHANNELS } from './channels.ts'
 import { CLIENTS } from './clients.ts'
 import { ENDPOINTS } from './endpoints.ts'
@@ -7,7 +6,7 @@ import { JOBS } from './jobs.ts'
 import { KEYS } from './keys.ts'
 import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
-import { ORGANIZATIONS } from './organizations.ts'
+import { ACCOUNTS, ORGANIZATIONS } from './organizations.ts'
 
 /** Every operation, in the order of docs/roles.md. */
 export const OPERATIONS = [

@@ -34,15 +34,9 @@ const FILTER = {
   ...ACCOUNT,
   failure: Type.Optional(StorableText({ minLength: 1, maxLength: 4_000 })),
 }
-const filterOf = ({
-  account,
-  failure,
-}: {
-  account?: AccountId | undefined
-  failure?: string | undefined
-}) => ({
-  accountId: account ?? null,
-  failure: failure ?? null,
+const filterOf = (given: { account?: AccountId | undefined; failure?: string | undefined }) => ({
+  accountId: given.account ?? null,
+  failure: given.failure ?? null,
 })
 
 export const EVENTS = {

@@ -68,7 +68,7 @@ export function checkerOf(fields: Fields): (input: unknown) => object {
 }
 
 /** Throws `unknown_item` for an id beyond int64. */
-function idOf(text: string): bigint {
+export function idOf(text: string): bigint {
   const id = BigInt(text)
   if (id > INT64_MAX) throw new AppError('unknown_item')
   return id

@@ -1,12 +1,19 @@
-/** The organizations that own official accounts. */
+/** Organizations, and the official accounts that they own. The console's routes of changes of accounts are in console/manage-account-routes.ts. */
 import { addOrganization } from '../accounts/provisioning.ts'
 import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
+import { listAccountDays, listDeliveryHours } from '../operator/accounts/fleet.ts'
+import { findVisibleAccount, type VisibleAccount } from '../operator/accounts/manage-accounts.ts'
 import {
   findOrganizationContents,
   listOrganizations,
   removeOrganization,
 } from '../operator/accounts/organizations.ts'
+import { findAccountContents } from '../operator/accounts/remove-account.ts'
+import { listKeyDetails } from '../operator/clients.ts'
+import { startFollowersImport } from '../operator/jobs/import-followers.ts'
+import { startRemoval } from '../operator/jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
@@ -104,7 +111,67 @@ export const ORGANIZATIONS = {
   }),
 }
 
+const HOURS_CHART_DAYS = 7
+const DAYS_CHART_DAYS = 90
+
+export const ACCOUNT: Noun<VisibleAccount> = {
+  ...{ kind: 'account', word: 'account', plural: 'accounts' },
+  find: async (database, actor, id) =>
+    requireVisible(await findVisibleAccount(database, actor, id), 'account', id),
+}
+const account = operationsOf(ACCOUNT)
+
+export const ACCOUNTS = {
+  charts: account.read({
+    name: 'account.charts',
+    does: 'see charts of an account',
+    run: async ({ database, target: { id } }) => ({
+      hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
+      days: await listAccountDays(database, id, DAYS_CHART_DAYS),
+    }),
+  }),
+
+  keys: account.list({
+    name: 'account.keys',
+    does: 'list keys of an account',
+    run: ({ database, actor, target }, { after, limit }) => {
+      const page = { afterId: after ?? INT64_MIN, limit }
+      return listKeyDetails(database, actor.organizationIds, { account: target.id }, page)
+    },
+  }),
+
+  /** The job records what it imported. */
+  followers: account.change({
+    name: 'account.followers',
+    does: 'import followers',
+    records: 'account.followers_imported',
+    run: async ({ database, actor, target }) => ({
+      ...{ job: await startFollowersImport(database, actor, target), changes: null },
+    }),
+  }),
+
+  contents: account.read({
+    name: 'account.contents',
+    role: 'manager',
+    does: 'see what a removal deletes',
+    run: async ({ database, actor, target: { id } }) =>
+      requireVisible(await findAccountContents(database, actor.organizationIds, id), 'account', id),
+  }),
+
+  /** The account is refused at once, and a job deletes its rows. */
+  remove: account.change({
+    name: 'account.remove',
+    does: 'remove an account',
+    records: 'account.removed',
+    input: { name: StorableText({ maxLength: 256 }) },
+    run: async ({ database, actor, target, input }) => {
+      requireTyped(input.name, target.name)
+      return { job: await startRemoval(database, actor, target), changes: { name: [target.name, null] } }
+    },
+  }),
+}
+
 /** Refuses a removal unless the operator typed the name. */
-export function requireTyped(typed: string, name: string): void {
+function requireTyped(typed: string, name: string): void {
   if (typed.trim() !== name.trim()) refuseInput('name', 'is not the name of what would be removed')
 }

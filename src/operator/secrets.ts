@@ -12,25 +12,17 @@ import type { Severity } from './endpoints/endpoint-health.ts'
 const PASSES_MAX = 20
 const PASS_PAUSE_MS = 500
 
-export interface RunOptions {
-  /** receives the number of changed values so far */
-  onProgress?: (values: number) => void
-  passPauseMs?: number
-}
-
-export interface RunResult {
-  /** values that were encrypted */
-  values: number
-  /** values that no key reads, and that stay as they are */
-  unreadable: number
-}
-
-/** The service keeps working meanwhile. Throws a FatalError if no key is configured, or if rows stay locked. */
+/**
+ * The service keeps working meanwhile. Throws a FatalError if no key is configured, or if rows stay locked.
+ * @param onProgress receives the number of changed values so far
+ * @returns the values that were encrypted, and those that no key reads and that stay as they are
+ */
 export async function rotateSecrets(
   database: Transactions,
   actor: Actor,
-  { onProgress, passPauseMs = PASS_PAUSE_MS }: RunOptions = {},
-): Promise<RunResult> {
+  onProgress: (values: number) => void = () => undefined,
+  passPauseMs = PASS_PAUSE_MS,
+): Promise<{ values: number; unreadable: number }> {
   const keyId = database.secretKeys.currentId
   if (keyId === null)
     throw new FatalError('SECRETS_KEYS is not set. Set it to the same value as for the service.')
@@ -38,7 +30,7 @@ export async function rotateSecrets(
   let left = 0
   for (let pass = 1; pass <= PASSES_MAX; pass += 1) {
     const before = values
-    const changed = await changeSecrets(database, 'selectPage', (done) => onProgress?.(before + done))
+    const changed = await changeSecrets(database, 'selectPage', (done) => onProgress(before + done))
     values += changed.values
     left = changed.lockedRows + changed.refusedRows
     if (left === 0) break
@@ -60,17 +52,11 @@ export async function rotateSecrets(
   return { values, unreadable }
 }
 
-export interface SecretsFinding {
-  check: 'secrets'
-  severity: Severity
-  message: string
-}
-
 /** For `doctor`. */
-export async function examineEncryption(database: Queryable): Promise<SecretsFinding[]> {
+export async function examineEncryption(database: Queryable) {
   const { firstKeyId, counts, unreadable } = await examineSecrets(database)
   const check = 'secrets'
-  const findings: SecretsFinding[] = []
+  const findings: Array<{ check: string; severity: Severity; message: string }> = []
   const countOf = (isCounted: (keyId: string | null) => boolean) =>
     counts.reduce((sum, { keyId, values }) => sum + (isCounted(keyId) ? values : 0), 0)
   const plain = countOf((keyId) => keyId === null)

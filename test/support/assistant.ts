@@ -1,6 +1,6 @@
 /** An assistant's client, connected to the tools without a process in between. */
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
-import { Caller, type CallerParts } from '../../src/assistant/caller.ts'
+import { type CallerParts, createCaller } from '../../src/assistant/caller.ts'
 import { createServer } from '../../src/assistant/server.ts'
 import { commandActor, type OrganizationIds } from '../../src/operator/actor.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
@@ -27,7 +27,7 @@ export async function connectAssistant(
 ): Promise<Assistant> {
   const actor = { ...commandActor(), organizationIds }
   const logged: string[] = []
-  const caller = new Caller({
+  const caller = createCaller({
     ...{ database, actor, showPersonalData: false, examineSystem: async () => [] },
     logError: (text) => logged.push(text),
     ...parts,

@@ -41,12 +41,9 @@ const checkObject = checkFields({
 
 type Given = ReturnType<typeof checkExport>
 
-const filterOf = ({ operator, account, action, from, to }: Given) => ({
-  operatorId: idOrNull(operator),
-  accountId: idOrNull(account),
-  action: action ?? null,
-  from: from ?? null,
-  to: to ?? null,
+const filterOf = ({ operator, account, ...given }: Given) => ({
+  ...{ operatorId: idOrNull(operator), accountId: idOrNull(account), action: given.action ?? null },
+  ...{ from: given.from ?? null, to: given.to ?? null },
 })
 
 export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void {

@@ -5,12 +5,12 @@ import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import type { Config } from '../../config/config.ts'
 import type { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
-import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
+import { parsePathId } from '../../http/path-id.ts'
 import type { Share } from '../../http/shares.ts'
 import type { Streamer } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
-import { type Fields, objectOf, ShortText } from '../../operations/fields.ts'
+import { type Fields, idOf, objectOf, ShortText } from '../../operations/fields.ts'
 import { PAGE_SIZE } from '../../operations/operation.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
@@ -76,12 +76,7 @@ export function requireId(text: string): bigint {
 }
 
 /** Throws `unknown_item` for an id beyond int64. */
-export function idOrNull(text: string | undefined): bigint | null {
-  if (text === undefined) return null
-  const id = BigInt(text)
-  if (id > INT64_MAX) throw new AppError('unknown_item')
-  return id
-}
+export const idOrNull = (text: string | undefined): bigint | null => (text === undefined ? null : idOf(text))
 
 /** Throws `unknown_item` for null. */
 export function found<T>(item: T | null | undefined): T {
