@@ -1049,6 +1049,7 @@ end $function$;
 --   is_due: due-times.sql
 --   is_newer: flush.sql
 --   is_sending_quiet: locks.sql
+--   iso: iso.sql
 --   lock_out_erasures: locks.sql
 --   lock_out_flushes: locks.sql
 --   lock_out_sending: locks.sql

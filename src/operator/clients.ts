@@ -21,7 +21,7 @@ const LATEST = '9999-12-31T23:59:59.999Z'
  * the earliest or the latest one.
  */
 export const jsonTime = (column: string) => `case when ${column} < 'infinity'
-           then to_char(greatest(least(${column}, '${LATEST}'), '${EARLIEST}') at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end`
+           then iso(greatest(least(${column}, '${LATEST}'), '${EARLIEST}')) end`
 
 const lifetimeOf = (table: string) => `${jsonTime(`${table}.expires_at`)} as "expiresAt",
            ${jsonTime(`${table}.last_used_at`)} as "lastUsedAt"`
@@ -76,7 +76,7 @@ export type ClientDetails = Lifetime & {
 const selectClientDetails = statement('select-client-details')`
     select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating",
            ${isExpired('c')} as "isExpired",
-           to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           iso(c.created_at) as "createdAt",
            (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active'
                and not ${isExpired('k')} and visible(k.organization_id, $4))::int as "activeKeys"
       from api_client c
@@ -130,7 +130,7 @@ const selectKeyDetails = statement('select-key-details')`
            a.name as "accountName", k.status,
            k.status = 'active' and c.status = 'active' and not ${isExpired('k')} and not ${isExpired('c')} as works,
            ${isExpired('k')} as "isExpired", ${lifetimeOf('k')},
-           to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
+           iso(k.created_at) as "createdAt"
       from api_key k
       join api_client c on c.id = k.api_client_id
       left join official_account a on a.id = k.channel_oa_id and a.organization_id = k.organization_id

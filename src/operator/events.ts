@@ -28,8 +28,8 @@ export type EventDetails = EventSummary & { payload: string | null }
  */
 const selectEvents = statement('select-newest-events')`
     select id, channel_oa_id as "accountId", source, kind,
-           to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure
+           iso(occurred_at) as "occurredAt",
+           iso(received_at) as "receivedAt", failure
       from stored_event
      where $1::bigint is null or channel_oa_id = $1
      order by id desc
@@ -62,8 +62,8 @@ export interface UnappliedFilter {
  */
 const selectUnapplied = statement('select-unapplied')`
     select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
-           to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", e.failure
+           iso(e.occurred_at) as "occurredAt",
+           iso(e.received_at) as "receivedAt", e.failure
       from official_account a
      cross join lateral (
        select * from event
@@ -128,8 +128,8 @@ export function listFailureReasons(
 /** $1 event id bigint; $2 organization ids bigint[], null: all */
 const selectEvent = statement('select-event')`
     select id, channel_oa_id as "accountId", source, kind,
-           to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
+           iso(occurred_at) as "occurredAt",
+           iso(received_at) as "receivedAt", failure, payload
       from stored_event e
      where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
 
@@ -262,8 +262,8 @@ export type TailEvent = {
  */
 const selectTail = statement('event-tail')`
     select e.id, e.channel_oa_id as "accountId", a.name as "accountName", a.organization_id as "organizationId", e.source, e.kind,
-           to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-           to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+           iso(e.occurred_at) as "occurredAt",
+           iso(e.received_at) as "receivedAt",
            e.user_id as "userId", e.failure
       from (select * from stored_event
              where id > (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) - $1)

@@ -29,7 +29,7 @@ export type Activity = {
 // Parameters of all lists: $1 organization ids bigint[], null: all; $2 before this id bigint; $3 maximum number of rows int.
 // Newest first.
 
-const COLUMNS = `l.id, to_char(l.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+const COLUMNS = `l.id, iso(l.occurred_at) as "occurredAt",
            l.actor_kind as "actorKind", l.operator_id as "operatorId", l.actor, p.name as "actorName", l.action,
            l.organization_id as "organizationId", o.name as "organizationName",
            l.channel_oa_id as "accountId", a.name as "accountName",

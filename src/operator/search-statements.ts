@@ -70,7 +70,7 @@ export const selectByEventKey = statement('search-by-event-key')`${NEXT_ACCOUNTS
       from next
       left join (
         select a.id as "accountId", a.name as "accountName",
-               to_char(k.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+               iso(k.received_at) as "receivedAt",
                e.id, e.kind, e.user_id as "userId", e.failure
           from visible a
          cross join lateral (

@@ -198,9 +198,9 @@ const announcePlatform = statement('announce-platform-status')`
            jsonb_build_object(
              'accounts', (select count(*) from official_account a
                            where channel.organization_id is null or a.organization_id = channel.organization_id),
-             'since', to_char(coalesce(outage_since, platform_since) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+             'since', iso(coalesce(outage_since, platform_since)))
            || case when is_platform_down then jsonb_build_object('cause', case when is_ours then 'service' else 'line' end)
-                   else jsonb_build_object('until', to_char(platform_since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) end
+                   else jsonb_build_object('until', iso(platform_since)) end
       from channel, watch, signs
      where id not in (select id from withdrawn)`
 

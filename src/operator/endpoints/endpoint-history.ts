@@ -23,7 +23,7 @@ export type DeliveryAttempt = {
  * $1 endpoint id bigint
  */
 const selectAttempts = statement('select-endpoint-attempts')`
-    select to_char(started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt", status,
+    select iso(started_at) as "startedAt", status,
            reason, response_text as "responseText", duration_ms as "durationMs", events, attempt, delivery_id as "deliveryId"
       from (select distinct on (delivery_id, attempt, duration_ms, status) *
               from endpoint_attempt where endpoint_id = $1

@@ -54,14 +54,14 @@ export interface LastResponse {
 const selectEndpoints = statement('select-endpoints')`
     select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
            p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
-           to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           iso(p.created_at) as "createdAt",
            pending.count as pending, failed.count as failed,
            extract(epoch from now() - least(pending.first_at, (
              select min(created_at)
                from (select endpoint_id, failed_at, created_at from endpoint_delivery
                       where pending.count = $2 and channel_oa_id = p.channel_oa_id order by id limit $2) d
               where endpoint_id = p.id and failed_at is null)))::float8 as "oldestPendingSeconds",
-           to_char(x.answered_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "answeredAt",
+           iso(x.answered_at) as "answeredAt",
            x.status as "answerStatus", x.answer
       from endpoint p
       join official_account a on a.id = p.channel_oa_id
@@ -154,10 +154,10 @@ export interface DeliveryPosition {
 const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when not is_due(leased_until, interval '30 seconds') then 'sending' else 'pending' end as status,
          type, member_id as "memberId", coalesce(cardinality(event_keys), cardinality(event_ids)) as events,
          job_id is not null or event_ids is not null as "isReplay", attempts,
-         to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+         iso(created_at) as "createdAt",
          case when failed_at is null
-              then to_char(due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end as "dueAt",
-         to_char(failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "failedAt",
+              then iso(due_at) end as "dueAt",
+         iso(failed_at) as "failedAt",
          status as "lastStatus", answer as "lastAnswer", (extract(epoch from due_at) * 1000000)::bigint as "dueUs"`
 
 /** $1 endpoint id bigint; $2 after this id bigint; $3 maximum number of rows int */

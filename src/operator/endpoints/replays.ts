@@ -36,7 +36,7 @@ export type ReplayableEndpoint = {
 /** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
 const selectEndpoint = statement('select-replayable-endpoint')`
     select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format, p.events,
-           to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as now
+           iso(now()) as now
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 

@@ -5,7 +5,7 @@
 import { memberJson, withTrackedActivity } from '../../audience/member.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
 
-const time = (sql: string) => `to_char(${sql} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+const time = (sql: string) => `iso(${sql})`
 const jsonTime = (sql: string) => `coalesce(to_json(${time(sql)})::text, 'null')`
 
 export interface SummaryRow extends Row {

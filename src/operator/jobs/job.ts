@@ -154,8 +154,8 @@ export type JobSummary = {
 
 const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
            j.parameters - 'filters' - 'accountIds' as parameters, j.done, j.total, j.tally, j.status, j.reason,
-           to_char(j.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-           to_char(j.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt"`
+           iso(j.created_at) as "createdAt",
+           iso(j.finished_at) as "finishedAt"`
 const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
 
 /**

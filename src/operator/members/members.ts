@@ -90,8 +90,8 @@ export interface Timeline {
  * $5 to $7 the position of the last entry of the page before: time in microseconds bigint, part int, id bigint; null: none
  */
 const selectTimeline = statement('select-timeline')`
-    select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
-           to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+    select iso(entry.at) as at,
+           iso(entry.received_at) as "receivedAt",
            entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.changes, entry.actor, entry.key_id as "keyId",
            c.client_id as "clientId", nullif(c.name, '') as "clientName", entry.event_id as "eventId",
            (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id

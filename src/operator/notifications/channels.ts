@@ -46,7 +46,7 @@ export type ChannelSummary = ChannelSettings & {
 const selectChannels = statement('list-notification-channels')`
     select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
            c.allow_private_network as "allowPrivateNetwork",
-           to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           iso(c.created_at) as "createdAt",
            counts.pending, counts.failed, last.response as "lastResponse"
       from notification_channel c
       left join lateral (select name from organization where id = c.organization_id offset 0) o on true
@@ -56,7 +56,7 @@ const selectChannels = statement('list-notification-channels')`
          from notification n where n.notification_channel_id = c.id) counts
       left join lateral (
         select jsonb_build_object(
-                 'at', to_char(coalesce(n.sent_at, n.failed_at, n.first_attempt_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+                 'at', iso(coalesce(n.sent_at, n.failed_at, n.first_attempt_at)),
                  'wasAccepted', n.sent_at is not null, 'status', n.status, 'reason', coalesce(n.answer, '')) as response
           from notification n
          where n.notification_channel_id = c.id and n.answer is not null and n.attempts > 0

@@ -94,7 +94,7 @@ const selectNotifications = statement('select-notifications')`
                 'id', account.id::text, 'name', left(account.name, 200), 'organizationId', account.organization_id::text,
                 'organizationName', left(account.organization_name, 200), 'before', account.before, 'after', account.after,
                 'problem', account.problem,
-                'since', to_char(account.since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+                'since', iso(account.since))
                 order by account.position), '[]') as accounts
          from (select a.id, a.name, a.organization_id, o.name as organization_name, t.before, t.after, t.problem, t.since,
                       row_number() over (

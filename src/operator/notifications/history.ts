@@ -39,10 +39,10 @@ export type NotificationSummary = {
 /** $1 channel id bigint; $2 before this id bigint; $3 rows int */
 const selectHistory = statement('list-notifications')`
     select id, attempts, status, answer,
-           to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-           to_char(due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt",
-           to_char(sent_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "sentAt",
-           to_char(failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "failedAt"
+           iso(created_at) as "createdAt",
+           iso(due_at) as "dueAt",
+           iso(sent_at) as "sentAt",
+           iso(failed_at) as "failedAt"
       from notification
      where notification_channel_id = $1 and id < $2
      order by id desc

@@ -24,10 +24,9 @@ export type OperatorSummary = {
 /** $1 organization ids bigint[], null: all. Somebody of some organizations sees the operators of these organizations alone. */
 const selectOperators = statement('select-operators')`
     select id, email, name, role, organization_ids as "organizationIds", status, password_hash is not null as "hasPassword",
-           to_char(case when invitation_expires_at > now() then invitation_expires_at end at time zone 'UTC',
-                   'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "invitedUntil",
-           to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-           to_char(signed_in_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "signedInAt"
+           iso(case when invitation_expires_at > now() then invitation_expires_at end) as "invitedUntil",
+           iso(created_at) as "createdAt",
+           iso(signed_in_at) as "signedInAt"
       from operator
      where $1::bigint[] is null or organization_ids <@ $1
      order by id`

@@ -28,7 +28,7 @@ const insertSession = statement('insert-operator-session')`
                                    order by expires_at desc offset $4)))
     insert into operator_session (id_hash, token_mac, expires_at, operator_id)
     values ($1, $2, now() + $3 * interval '1 second', $5)
-    returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`
+    returning iso(expires_at) as "endsAt"`
 
 export interface OpenedSession {
   /** only its browser may know it */
@@ -46,7 +46,7 @@ export async function openSession(database: Queryable, owner: SessionOwner): Pro
 
 /** $1 id_hash bytea; $2 token_mac bytea, null: there is no CONSOLE_TOKEN */
 const selectSession = statement('select-operator-session')`
-    select to_char(s.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt",
+    select iso(s.expires_at) as "endsAt",
            o.id, o.email, o.role, o.organization_ids as "organizationIds"
       from operator_session s left join operator o on o.id = s.operator_id
      where s.id_hash = $1 and s.expires_at > now() and (s.token_mac = $2 or o.status = 'active')`
