@@ -178,17 +178,9 @@ describe('a fleet', () => {
       [organizationId],
     )
     const content = `\ufeff${csv().replaceAll(/^\d+,/gm, `"${organization?.name}",`)}`
-    const child = spawn(process.execPath, [MAIN, 'accounts', 'apply', '-', '--dry-run', '--json'], {
-      env: { ...process.env, ...env },
-      stdio: ['pipe', 'pipe', 'ignore'],
-    })
-    child.stdin.end(content)
-    let output = ''
-    child.stdout.on('data', (chunk: Buffer) => {
-      output += chunk.toString()
-    })
-    await new Promise((resolve) => child.once('close', resolve))
-    expect(JSON.parse(output)).toMatchObject([{ change: 'added' }, { change: 'added' }, { change: 'added' }])
+    const args = ['accounts', 'apply', '-', '--dry-run', '--json']
+    const { stdout } = await runCommand(args, env, { input: content })
+    expect(JSON.parse(stdout)).toMatchObject([{ change: 'added' }, { change: 'added' }, { change: 'added' }])
   })
 
   it('is added once by several runs at the same time', async () => {

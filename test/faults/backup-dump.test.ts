@@ -5,8 +5,8 @@ import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant, openDatabase } from '../support/database.ts'
-import { becomesWell, runProgramAsync, spawnService, temporaryDirectory } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 
 const tools = findDebianPostgres()
 if (tools === null) {
@@ -28,13 +28,11 @@ it.runIf(tools !== null)(
     const [lost, fresh] = [await startServer(), await startServer()]
     const PATH = `${tools}:${process.env.PATH}`
     const env = { DATABASE_URL: lost.url.replace('postgres@', 'postgres:a%2Fsecret%26@'), PATH }
-    const service = await spawnService(env)
-    await becomesWell(service.url)
+    const service = await startHealthy(env)
     const database = openDatabase(lost.url)
     const tenant = await addTenant(database)
     const follow = async (url: string) => {
-      const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
-      expect((await fetch(url + path, init)).status).toBe(200)
+      expect((await sendDelivery(url, tenant, [lineEvent('follow', randomUserId())])).status).toBe(200)
     }
     const list = async (url: string, query = '') => {
       const response = await fetch(`${url}/api/audience${query}`, { headers: tenant.headers })
@@ -73,8 +71,7 @@ it.runIf(tools !== null)(
     expect(restored.status, restored.stderr).toBe(0)
     const again = await runProgramAsync(['restore', backup], into)
     expect(again.stderr).toContain('the database of DATABASE_URL is not empty')
-    const next = await spawnService(into)
-    await becomesWell(next.url)
+    const next = await startHealthy(into)
     expect((await list(next.url)).json.data.map(({ id }) => id)).toEqual(before.map(({ id }) => id))
     expect((await list(next.url, `?updatedSince=${newest?.updatedAt}`)).status).toBe(410)
     await follow(next.url)

@@ -6,18 +6,11 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { setUpDataDirectories, withServer } from '../support/data-directory.ts'
+import { connectionTo, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { NO_LIMITS } from '../support/failover-load.ts'
-import {
-  becomesWell,
-  environment,
-  MAIN,
-  runProgramAsync,
-  spawnService,
-  temporaryDirectory,
-} from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { environment, MAIN, runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
@@ -34,8 +27,7 @@ function startFollowing(url: string, tenant: Tenant) {
   const follow = async () => {
     while (!isStopped) {
       const userId = randomUserId()
-      const { path, init } = signedDelivery(tenant, [lineEvent('follow', userId)])
-      const status = await fetch(url + path, init).then(
+      const status = await sendDelivery(url, tenant, [lineEvent('follow', userId)]).then(
         (response) => response.status,
         () => 0,
       )
@@ -56,18 +48,10 @@ const userIdsIn = (dataDir: string) =>
     return new Set(rows.map(({ user_id }) => user_id))
   })
 
-const embedded = (dataDir: string) => ({
-  host: join(dataDir, 'postgres'),
-  port: 5432,
-  user: 'postgres',
-  database: 'oa_audience',
-})
-
 it('a backup of a running service has everything that was acknowledged before it, and can be restored repeatedly', async () => {
   const dataDir = createDataDirectory()
-  const service = await spawnService({ DATA_DIR: dataDir, ...NO_LIMITS })
-  await becomesWell(service.url)
-  const database = openDatabase(embedded(dataDir))
+  const service = await startHealthy({ DATA_DIR: dataDir, ...NO_LIMITS })
+  const database = openDatabase(connectionTo(dataDir))
   const tenant = await addTenant(database)
   const load = startFollowing(service.url, tenant)
   await expect.poll(() => load.acknowledged.length).toBeGreaterThan(200)
@@ -89,8 +73,7 @@ it('a backup of a running service has everything that was acknowledged before it
     const restored = join(temporaryDirectory(), 'data')
     await run(['restore', source], { DATA_DIR: restored })
     expect(readdirSync(restored)).toEqual(['postgres'])
-    const running = await spawnService({ DATA_DIR: restored })
-    await becomesWell(running.url)
+    const running = await startHealthy({ DATA_DIR: restored })
     const found = await userIdsIn(restored)
     expect(before.filter((userId) => !found.has(userId))).toEqual([])
     counts.push(found.size)
@@ -133,9 +116,8 @@ it.each(['PG_VERSION', 'postmaster.pid'])(
 it('a backup has no platform secret in plain text, not even one that was encrypted after another program inserted it', async () => {
   const dataDir = createDataDirectory()
   const env = { DATA_DIR: dataDir, SECRETS_KEYS: `a:${randomBytes(32).toString('base64')}`, ...NO_LIMITS }
-  const service = await spawnService(env)
-  await becomesWell(service.url)
-  const database = openDatabase(embedded(dataDir))
+  const service = await startHealthy(env)
+  const database = openDatabase(connectionTo(dataDir))
   const tenant = await addTenant(database)
   const secrets = Array.from({ length: 40 }, () => `plain${randomBytes(12).toString('hex')}`)
   // Its samples are in pg_statistic.

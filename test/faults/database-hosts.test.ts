@@ -1,19 +1,17 @@
 /** DATABASE_URL names several hosts, of which the one that accepts writes is used. */
-import { expect, inject, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
+import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { freePort } from '../../tools/prove/service.ts'
-import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { becomesWell, runProgramAsync, spawnService } from '../support/process.ts'
+import { runProgramAsync, startHealthy } from '../support/process.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 
 /** A host of its own in front of the test's server, and a way to cut it off. */
-async function addHost() {
-  const { host, port } = inject('postgres')
-  const proxy = new TcpProxy({ path: `${host}/.s.PGSQL.${port}` })
-  onTestFinished(() => proxy.close())
-  const address = `127.0.0.1:${await proxy.listen()}`
-  proxy.open()
-  return { proxy, address }
+async function addHost(connection: Connection) {
+  const host = await startProxy(connection)
+  host.proxy.open()
+  return host
 }
 
 const urlOf = (hosts: string[], database: string) =>
@@ -22,9 +20,8 @@ const urlOf = (hosts: string[], database: string) =>
 it('uses a host that accepts writes, wherever it is in the list', async () => {
   const { database: direct, connection } = await createTestDatabase()
   const dead = `127.0.0.1:${await freePort()}`
-  const { address } = await addHost()
-  const service = await spawnService({ DATABASE_URL: urlOf([dead, address], connection.database) })
-  await becomesWell(service.url)
+  const { address } = await addHost(connection)
+  await startHealthy({ DATABASE_URL: urlOf([dead, address], connection.database) })
   const env = { DATABASE_URL: urlOf([address, dead], connection.database) }
   const { status, stderr } = await runProgramAsync(['organizations', 'add', '--name', 'one'], env)
   expect(status, stderr).toBe(0)
@@ -33,7 +30,7 @@ it('uses a host that accepts writes, wherever it is in the list', async () => {
 
 it('moves to another host when the first one refuses or drops its packets', async () => {
   const { connection } = await createTestDatabase()
-  const [first, second] = [await addHost(), await addHost()]
+  const [first, second] = [await addHost(connection), await addHost(connection)]
   const database = new TextDatabase(
     urlOf([first.address, second.address], connection.database),
     () => undefined,
@@ -51,7 +48,7 @@ it('moves to another host when the first one refuses or drops its packets', asyn
 
 it('never uses a host that is read-only, and ends a command with one line', async () => {
   const { database: direct, connection } = await createTestDatabase()
-  const { address } = await addHost()
+  const { address } = await addHost(connection)
   await direct.session((session) =>
     session.query(`alter database ${connection.database} set default_transaction_read_only = on`),
   )

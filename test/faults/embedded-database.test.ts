@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
-import { becomesWell, environment, MAIN, runProgram, spawnService } from '../support/process.ts'
+import { environment, MAIN, runProgram, startHealthy } from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
@@ -27,8 +27,7 @@ it.each([0, 60, 120, 250, 500])(
   'leaves no server behind when the service ends %i ms after its server was killed',
   async (delayMs) => {
     const dataDir = createDataDirectory()
-    const service = await spawnService({ DATA_DIR: dataDir })
-    await becomesWell(service.url)
+    const service = await startHealthy({ DATA_DIR: dataDir })
     process.kill(serverPid(dataDir), 'SIGKILL')
     await sleep(delayMs)
     service.child.kill('SIGINT')
@@ -64,13 +63,11 @@ function copyProject(target: string): void {
 it('writes nothing to the temporary directory with a DATA_DIR whose path is too long for a unix socket', async () => {
   const dataDir = createDataDirectory('x'.repeat(150))
   const env = { DATA_DIR: dataDir, TMPDIR: temporary(0o700) }
-  const first = await spawnService(env)
-  await becomesWell(first.url)
+  const first = await startHealthy(env)
   expect(readdirSync(env.TMPDIR)).toEqual([])
   first.child.kill('SIGKILL')
   await first.exited
-  const second = await spawnService(env)
-  await becomesWell(second.url)
+  await startHealthy(env)
   expect(readdirSync(env.TMPDIR)).toEqual([])
 })
 

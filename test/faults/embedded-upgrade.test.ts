@@ -7,13 +7,7 @@ import { findBinaries } from '../../src/postgres/embedded/cluster.ts'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
-import {
-  becomesWell,
-  runProgram,
-  type ServiceProcess,
-  spawnService,
-  temporaryDirectory,
-} from '../support/process.ts'
+import { runProgram, type ServiceProcess, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 /** Where Debian installs PostgreSQL. The npm package has no pg_dump. */
@@ -83,8 +77,7 @@ it.runIf(tools !== null)('keeps members, keys of events and generated ids', asyn
   const server = ['-h', host, '-U', 'postgres']
   const connection = { host, port: 5432, user: 'postgres', database: 'oa_audience' }
   const stopOlderServer = await startOlderServer(dataDir)
-  const older = await spawnService({ DATABASE_URL: urlOf(connection) })
-  await becomesWell(older.url)
+  const older = await startHealthy({ DATABASE_URL: urlOf(connection) })
   const database = openDatabase(connection)
   const tenant = await addTenant(database)
   await database.close()
@@ -99,15 +92,13 @@ it.runIf(tools !== null)('keeps members, keys of events and generated ids', asyn
   const refused = runProgram(['serve'], { DATA_DIR: dataDir })
   expect(refused.stderr).toMatch(/^oa-audience: .+ Follow "Upgrade the embedded PostgreSQL" in .+\n$/)
   renameSync(host, `${host}-older`)
-  const first = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(first.url)
+  const first = await startHealthy({ DATA_DIR: dataDir })
   const replace = ['drop database oa_audience with (force)', 'create database oa_audience']
   runTool('psql', [...server, ...replace.flatMap((statement) => ['-c', statement])])
   runTool('pg_restore', [...server, '-d', 'oa_audience', '--single-transaction', dump])
   await stop(first)
 
-  const upgraded = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(upgraded.url)
+  const upgraded = await startHealthy({ DATA_DIR: dataDir })
   expect(await readMembers(upgraded, tenant)).toEqual(members)
   expect(await (await fetch(upgraded.url + path, init)).json()).toEqual({ accepted: 0, duplicates: 1 })
   const next = signedDelivery(tenant, [lineEvent('follow', randomUserId())])

@@ -7,47 +7,28 @@ import { expect, it, onTestFinished } from 'vitest'
 import { SecretKeys } from '../../src/config/secret-keys.ts'
 import { commandActor } from '../../src/operator/actor.ts'
 import { rotateSecrets } from '../../src/operator/secrets.ts'
-import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
 import { requireReadableSecrets } from '../../src/secrets/examine-secrets.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { simulatePlatform } from '../../tools/simulator/platform.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
 import { CONSOLE_TOKEN, Operator } from '../support/console.ts'
-import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
+import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { type Received, startReceiver } from '../support/endpoints.ts'
-import { load } from '../support/load.ts'
+import { load, readEverything } from '../support/load.ts'
 import {
-  becomesWell,
   environment,
   eventually,
   MAIN,
   runProgram,
-  spawnService,
+  startHealthy,
   temporaryDirectory,
 } from '../support/process.ts'
 import { createEncrypted, newKey, valuesByKey } from '../support/secret-keys.ts'
 import { Service } from '../support/service.ts'
 
 const createDataDirectory = setUpDataDirectories()
-
-/** Every row of every table as text, as a logical dump has it. */
-async function dump(database: TextDatabase): Promise<string> {
-  const tables = await load<{ name: string }>(
-    database,
-    `select c.oid::regclass::text as name from pg_class c
-      where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace order by 1`,
-  )
-  const texts: string[] = []
-  // One after the other: each reads in a session of its own.
-  for (const { name } of tables) {
-    const rows = await load<{ row: string }>(database, `select '${name} ' || t::text as row from ${name} t`)
-    texts.push(...rows.map(({ row }) => row))
-  }
-  return texts.join('\n')
-}
 
 function signaturesOf({ headers, body }: Received, secrets: string[]): string[] {
   const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`
@@ -76,7 +57,7 @@ it('leaves no secret in a dump, a log or a process of the database, and no key i
   const receiver = await startReceiver()
   const keys = newKey('2026a')
   const [port, consolePort] = [await freePort(), await freePort()]
-  const service = await spawnService({
+  const service = await startHealthy({
     ...{
       DATA_DIR: dataDir,
       SECRETS_KEYS: keys,
@@ -87,10 +68,7 @@ it('leaves no secret in a dump, a log or a process of the database, and no key i
     ...{ CONSOLE_PORT: String(consolePort), CONSOLE_TOKEN, LINE_API_URL: platform.url },
     NODE_OPTIONS: `--report-on-signal --report-signal=SIGUSR2 --report-directory=${reports}`,
   })
-  await becomesWell(service.url)
-  const connection = {
-    ...{ host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
-  }
+  const connection = connectionTo(dataDir)
   const env = { DATABASE_URL: urlOf(connection), SECRETS_KEYS: keys }
   const database = openDatabase(connection, null, SecretKeys.parse(keys))
   const printed = async (...args: string[]) => {
@@ -195,7 +173,7 @@ it('leaves no secret in a dump, a log or a process of the database, and no key i
     .map((path) => readFileSync(path, 'utf8'))
   const args = execFileSync('ps', ['-eo', 'args='], { encoding: 'utf8' })
   const texts = {
-    dump: await dump(database),
+    dump: await readEverything(database),
     log: readFileSync(join(dataDir, 'postgres.log'), 'utf8'),
     output: service.output(),
     statements: JSON.stringify(await load(database, 'select query from pg_stat_activity')),

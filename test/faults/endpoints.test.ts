@@ -1,14 +1,13 @@
 /** Outgoing webhooks while processes and receivers fail: nothing is missing, little is sent twice. The soak kills PostgreSQL, too. */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { Receiver } from '../../tools/load/receiver.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import { startSending } from '../support/endpoints.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
+import { serveForTest } from '../support/http-server.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
 
 /** Ten senders with a delivery of up to three events each. */
 const IN_FLIGHT_MAX = 30
@@ -42,23 +41,13 @@ async function startUnderLoad(instances: number) {
   return { database, services, start, load, receiver, addEndpoint, compare }
 }
 
-/** A receiver that answers after half a second. */
-async function startSlow(): Promise<string> {
-  const server = createServer((request, response) => {
-    request.resume()
-    setTimeout(() => response.end(), 500)
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
-}
-
 it('loses nothing when the service is killed under load, with one endpoint slow and one down', async () => {
   const { services, start, load, receiver, addEndpoint, compare } = await startUnderLoad(1)
-  await addEndpoint(await startSlow())
+  const slow = await serveForTest((request, response) => {
+    request.resume()
+    setTimeout(() => response.end(), 500)
+  })
+  await addEndpoint(`${slow}/`)
   await addEndpoint('http://127.0.0.1:9/')
   let [service] = services
   for (let kill = 0; kill < 3; kill += 1) {
@@ -88,25 +77,16 @@ it('sends nothing twice from two instances in normal operation', async () => {
 })
 
 it('sends again what a receiver took without a response', async () => {
-  const { database, env } = await createTestDatabase()
-  const tenant = await addTenant(database)
+  const { database, service, tenant, addEndpoint } = await startSending()
   let requests = 0
-  const server = createServer((request, response) => {
+  const url = await serveForTest((request, response) => {
     requests += 1
     request.resume()
     if (requests === 1) response.destroy()
     else response.end()
-  }).listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await new Promise((resolve) => server.once('listening', resolve))
-  await database.query(
-    'insert into endpoint (channel_oa_id, url, allow_private_network) values ($1, $2, true)',
-    [tenant.accountId, `http://127.0.0.1:${(server.address() as AddressInfo).port}/`],
-  )
-  const service = await spawnService(env)
-  await becomesWell(service.url)
-  const { path, init } = signedDelivery(tenant, [textMessage('U1', 'hello')])
-  await fetch(service.url + path, init)
+  })
+  await addEndpoint(`${url}/`)
+  await service.deliver(tenant, [textMessage('U1', 'hello')])
   await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
   expect(requests).toBe(2)
 })

@@ -1,13 +1,11 @@
 /** ERASURE_LEDGER while processes are killed and a disk is full. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
 import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/ledger-files.ts'
 import { reapplyErasures } from '../../src/audience/reapply-erasures.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'
 import {
   becomesWell,
@@ -23,18 +21,7 @@ const MEMBERS = 400
 /** One page of the ledger's file system, so that the second write finds no room for its lines. */
 const DISK_KIB = 4
 
-const disk = mkdtempSync(join(tmpdir(), 'oa-audience-ledger-'))
-const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_KIB}k,mode=755`, 'tmpfs', disk])
-const hasDisk = mounted.status === 0
-if (!hasDisk)
-  console.warn(
-    '\n!!! no file system can be mounted here (it takes root on Linux): a full ledger is NOT tested\n',
-  )
-
-afterAll(() => {
-  if (hasDisk) spawnSync('umount', ['-l', disk])
-  rmSync(disk, { recursive: true, force: true })
-})
+const mounted = mountDisk(`${DISK_KIB}k`, 'a full ledger is')
 
 async function recordedMembers(directory: string): Promise<Set<string>> {
   const ids = new Set<string>()
@@ -133,9 +120,10 @@ it('erasures reapply continues after it was killed', async () => {
   ])
 })
 
-it.runIf(hasDisk)(
+it.runIf(mounted !== null)(
   'a full ledger refuses erasures, and records them in a new file when there is room again',
   async () => {
+    const disk = mounted ?? ''
     const { database } = await createTestDatabase()
     const tenant = await addTenant(database)
     await loadMembers(database, tenant, 100)

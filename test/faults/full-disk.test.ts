@@ -1,14 +1,12 @@
 /** A disk that is really full, for data and WAL: a small file system in memory, which root can mount. */
-import { spawnSync } from 'node:child_process'
-import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
-import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import { expect, it } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
-import { becomesWell, type ServiceProcess, spawnService } from '../support/process.ts'
+import { connectionTo } from '../support/data-directory.ts'
+import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
+import { mountDisk } from '../support/disk.ts'
+import { type ServiceProcess, startHealthy } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 /** An empty cluster takes 40 MiB, its first WAL segment 16 MiB. */
@@ -18,19 +16,7 @@ const MESSAGE_LENGTH = 4_000
 /** Refused deliveries before there is room again: 2 s on two cores. */
 const REFUSED_MIN = 2_000
 
-const disk = mkdtempSync(join(tmpdir(), 'oa-audience-disk-'))
-const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,mode=755`, 'tmpfs', disk])
-const hasDisk = mounted.status === 0
-if (!hasDisk) {
-  console.warn(
-    '\n!!! no file system can be mounted here (it takes root on Linux): a full disk is NOT tested\n',
-  )
-}
-
-afterAll(() => {
-  if (hasDisk) spawnSync('umount', ['-l', disk])
-  rmSync(disk, { recursive: true, force: true })
-})
+const disk = mountDisk(`${DISK_MIB}m`, 'a full disk is')
 
 /** Deliveries with one message each, and a count of them. */
 function deliveriesTo(service: ServiceProcess, tenant: Tenant) {
@@ -50,21 +36,16 @@ function deliveriesTo(service: ServiceProcess, tenant: Tenant) {
   return { next, send, count: () => count }
 }
 
-it.runIf(hasDisk)(
+it.runIf(disk !== null)(
   'answers 503 while its disk is full, and loses and duplicates nothing afterwards',
   async () => {
-    const dataDir = join(disk, 'data')
-    const service = await spawnService({ DATA_DIR: dataDir, RATE_LIMIT_MAX: '0' })
-    await becomesWell(service.url)
-    const database = new TextDatabase(
-      { host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
-      () => undefined,
-    )
-    database.markReady()
+    const dataDir = join(disk ?? '', 'data')
+    const service = await startHealthy({ DATA_DIR: dataDir, RATE_LIMIT_MAX: '0' })
+    const database = openDatabase(connectionTo(dataDir))
     const { next, send, count } = deliveriesTo(service, await addTenant(database))
     expect(await send(next())).toBe(200)
 
-    const ballast = fill(join(disk, 'ballast'))
+    const ballast = fill(join(disk ?? '', 'ballast'))
     const refused: Array<ReturnType<typeof next>> = []
     while (refused.length < REFUSED_MIN) {
       const deliveries = Array.from({ length: 16 }, next)

@@ -108,21 +108,31 @@ it('starts again if the platform no longer accepts the continuation token', asyn
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
 })
 
-it('gives up if the platform never accepts a continuation token', async () => {
-  platform.misbehave(
-    (_, response) => response.writeHead(400).end('{"message":"Invalid start param"}'),
-    /start=/,
-  )
-  const { status, stderr } = await commandLine()
-  expect(status).toBe(1)
-  expect(stderr).toContain('refuses the list of followers (status 400): Invalid start param')
-})
+const sayRemoved = (status: number) => () =>
+  platform.misbehave((_, response) => response.writeHead(status).end('{"message":"This API was removed"}'))
 
-it('reports that the account may not list its followers', async () => {
-  platform.settings.isVerified = false
+it.each<[string, () => void, string]>([
+  [
+    'never accepts a continuation token',
+    () =>
+      platform.misbehave(
+        (_, response) => response.writeHead(400).end('{"message":"Invalid start param"}'),
+        /start=/,
+      ),
+    'refuses the list of followers (status 400): Invalid start param',
+  ],
+  [
+    'lists no followers of the account',
+    () => Object.assign(platform.settings, { isVerified: false }),
+    'only verified and premium accounts',
+  ],
+  ['says 401', sayRemoved(401), 'refuses the channel access token (status 401). Issue a new one'],
+  ['says 410', sayRemoved(410), 'refuses the list of followers (status 410): This API was removed'],
+])('fails with the reason if the platform %s', async (_, refuse, reason) => {
+  refuse()
   const { status, stderr } = await commandLine()
   expect(status).toBe(1)
-  expect(stderr).toContain('only verified and premium accounts')
+  expect(stderr).toContain(reason)
 })
 
 it('waits and continues if the platform limits its requests', async () => {
@@ -146,29 +156,15 @@ async function verifiableAccount(webhook: { path: string; active: boolean }): Pr
   return id
 }
 
-it('accounts verify prints its checks as a table', async () => {
+it('accounts verify prints its checks as a table, and exits with 1 if one fails', async () => {
   const id = await verifiableAccount({ path: '/api/line/:id', active: true })
   const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
   expect(stdout).toMatch(/access_token +yes/)
   expect(stdout).toMatch(/verified +true/)
   expect(status).toBe(0)
-})
-
-it('accounts verify exits with 1 if a check fails', async () => {
-  const id = await verifiableAccount({ path: '/', active: false })
-  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
-  expect(stdout).toMatch(/webhook_active +NO/)
-  expect(status).toBe(1)
-})
-
-it.each([
-  [401, 'refuses the channel access token (status 401). Issue a new one'],
-  [410, 'refuses the list of followers (status 410): This API was removed'],
-])('reports what the platform says with status %i', async (refusal, message) => {
-  platform.misbehave((_, response) => response.writeHead(refusal).end('{"message":"This API was removed"}'))
-  const { status, stderr } = await commandLine()
-  expect(status).toBe(1)
-  expect(stderr).toContain(message)
+  await verifiableAccount({ path: '/', active: false })
+  const failed = await runProgramAsync(['accounts', 'verify', id], env)
+  expect(failed).toMatchObject({ status: 1, stdout: expect.stringMatching(/webhook_active +NO/) })
 })
 
 it('accounts verify reports a platform that does not respond', async () => {

@@ -1,4 +1,4 @@
-/** Endpoints that fail, are silent, take no body or answer without an end delay neither others nor LINE, in bounded memory. */
+/** Endpoints that fail, are silent or take no body delay neither others nor LINE, in bounded memory. */
 import { execFileSync } from 'node:child_process'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,8 +10,8 @@ import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/da
 import { measureDeliveries } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { MEASURED } from '../support/measured.ts'
-import { becomesWell, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { startHealthy } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 
 const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 /** Nothing listens there. */
@@ -33,8 +33,7 @@ async function addTenants(database: TextDatabase, count: number): Promise<Tenant
 }
 
 async function deliver(serviceUrl: string, tenant: Tenant, text: string): Promise<void> {
-  const { path, init } = signedDelivery(tenant, [textMessage(randomUserId(), text)])
-  const response = await fetch(serviceUrl + path, init)
+  const response = await sendDelivery(serviceUrl, tenant, [textMessage(randomUserId(), text)])
   expect(response.status).toBe(200)
   await response.arrayBuffer()
 }
@@ -98,8 +97,7 @@ it(
     for (const [no, tenant] of tenants.entries())
       await addEndpoints(database, tenant, no % 2 === 0 ? silentUrl : REFUSING_URL, PER_ACCOUNT)
     await addEndpoints(database, healthy, receiver.url, 1)
-    const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
-    await becomesWell(service.url)
+    const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
     await storeBacklog({ database, serviceUrl: service.url }, tenants, { text: 'hello', copies: 99 })
     await measureDeliveries(service.url, other)
     const idleMs = await measureDeliveries(service.url, other)
@@ -154,8 +152,7 @@ it(
     const counter = await startCounter()
     for (const tenant of large) await addEndpoints(database, tenant, counter.url, PER_ACCOUNT)
     await resumeAll(database)
-    const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
-    await becomesWell(service.url)
+    const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
     await measureDeliveries(service.url, other, 50)
     const idleMs = await measureDeliveries(service.url, other, 50)
     const deliveries: Array<Promise<void>> = []
@@ -178,8 +175,7 @@ it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 
   const silentUrl = await startSilent(false)
   for (const tenant of large) await addEndpoints(database, tenant, silentUrl, PER_ACCOUNT)
   await addEndpoints(database, healthy, receiver.url, 1)
-  const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
-  await becomesWell(service.url)
+  const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
   const text = 'x'.repeat(1_000_000)
   await storeBacklog({ database, serviceUrl: service.url }, large, { text, copies: 19 })
   await resumeAll(database)
@@ -194,49 +190,3 @@ it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 
   expect(mebibytes).toBeLessThan(512)
   expect(medianMs).toBeLessThan(500)
 })
-
-/** A receiver that writes a piece over and over. In a thread of its own, so that only the service's time is measured. */
-async function startFlooding(head: string, unit: string): Promise<string> {
-  const worker = new Worker(FLOODING, { eval: true, workerData: { head, piece: unit.repeat(4_096) } })
-  onTestFinished(async () => {
-    await worker.terminate()
-  })
-  const port = await new Promise<number>((resolve) => worker.once('message', resolve))
-  return `http://127.0.0.1:${port}/`
-}
-
-const FLOODING = `
-  const { parentPort, workerData: { head, piece } } = require('node:worker_threads')
-  const server = require('node:net').createServer((socket) => {
-    socket.on('error', () => undefined)
-    socket.once('data', () => {
-      socket.write(head)
-      const write = () => {
-        while (!socket.destroyed && socket.write(piece));
-        if (!socket.destroyed) socket.once('drain', write)
-      }
-      write()
-    })
-  }).listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port))`
-
-it.each([['103 for ever', '', 'HTTP/1.1 103 Early Hints\r\n\r\n']])(
-  "acknowledges LINE's deliveries beside 30 endpoints that answer %s",
-  MEASURED,
-  async (_what, head, unit) => {
-    const { database, connection } = await createTestDatabase()
-    const [large, other] = [await addTenants(database, 2), await addTenant(database)]
-    const url = await startFlooding(head, unit)
-    for (const tenant of large) await addEndpoints(database, tenant, url, 15)
-    const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
-    await becomesWell(service.url)
-    await measureDeliveries(service.url, other)
-    const idleMs = await measureDeliveries(service.url, other)
-    await storeBacklog({ database, serviceUrl: service.url }, large, { text: 'hello', copies: 20 })
-    await resumeAll(database)
-    const busyMs = await measureDeliveries(service.url, other)
-    console.log(`LINE: p95 ${idleMs.toFixed(0)} ms idle, ${busyMs.toFixed(0)} ms beside hostile endpoints`)
-    const attempted = await database.query('select from endpoint_answer')
-    expect(attempted).toHaveLength(30)
-    expect(busyMs).toBeLessThan(10 * idleMs + 50)
-  },
-)

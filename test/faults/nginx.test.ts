@@ -1,60 +1,40 @@
 /** deploy/nginx.conf in front of two instances. */
-import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer, type IncomingMessage } from 'node:http'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { freePort } from '../../tools/prove/service.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { loadMembers } from '../support/load.ts'
+import { canRunNginx, startNginx } from '../support/nginx.ts'
 import { becomesWell } from '../support/process.ts'
-import { setUpService, signedDelivery } from '../support/service.ts'
+import { sendDelivery, setUpService, signedDelivery } from '../support/service.ts'
 
-const hasNginx = spawnSync('nginx', ['-v']).status === 0
-if (!hasNginx) console.warn('\n!!! nginx is not installed: deploy/nginx.conf is NOT tested\n')
-
-describe.runIf(hasNginx)('nginx with deploy/nginx.conf', async () => {
+describe.runIf(canRunNginx('nginx.conf'))('nginx with deploy/nginx.conf', async () => {
   const { database, service, tenant } = await setUpService()
-  /** Answers as an instance whose queue is full, and cuts a stream off. */
-  const full = createServer(({ url: path }, response) => {
-    if (path === '/cut') response.write('a line\n', () => response.destroy())
-    else response.writeHead(503).end()
-  })
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-nginx-'))
+  let full: Server
   let url = ''
-  let stop = () => {}
-
   beforeAll(async () => {
-    const fullPort = await listen(full)
-    const port = await freePort()
-    const config = readFileSync(new URL('../../deploy/nginx.conf', import.meta.url), 'utf8')
-      .replace('app-1:3000', `127.0.0.1:${fullPort}`)
-      .replace('app-2:3000', new URL(service.url).host)
-      .replace('listen 80;', `listen 127.0.0.1:${port};`)
-      .replace(
-        'http {',
-        `http { access_log off; ${TEMPORARY.map((name) => `${name}_temp_path ${name};`).join(' ')}`,
-      )
-    writeFileSync(join(directory, 'nginx.conf'), `pid nginx.pid; user root; ${config}`)
-    const options = ['-p', directory, '-c', 'nginx.conf', '-e', 'error.log']
-    expect(spawnSync('nginx', ['-t', ...options], { encoding: 'utf8' })).toMatchObject({ status: 0 })
-    const nginx = spawn('nginx', [...options, '-g', 'daemon off;'], { stdio: 'inherit' })
-    stop = () => nginx.kill('SIGTERM')
-    url = `http://127.0.0.1:${port}`
+    // Answers as an instance whose queue is full, and cuts a stream off.
+    full = createServer(({ url: path }, response) => {
+      if (path === '/cut') response.write('a line\n', () => response.destroy())
+      else response.writeHead(503).end()
+    }).listen(0, '127.0.0.1')
+    await once(full, 'listening')
+    const { port } = full.address() as AddressInfo
+    const nginx = await startNginx('nginx.conf', {
+      ...{ 'app-1:3000': `127.0.0.1:${port}`, 'app-2:3000': new URL(service.url).host },
+    })
+    url = nginx.url
     await becomesWell(url)
-  })
-  afterAll(() => {
-    stop()
-    full.close()
-    rmSync(directory, { recursive: true, force: true })
+    return () => {
+      nginx.stop()
+      full.close()
+    }
   })
 
   it('sends a delivery to the other instance after a 503', async () => {
     for (let i = 0; i < 4; i += 1) {
-      const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
-      expect((await fetch(url + path, init)).status).toBe(200)
+      expect((await sendDelivery(url, tenant, [lineEvent('follow', randomUserId())])).status).toBe(200)
     }
   })
 
@@ -109,11 +89,3 @@ describe.runIf(hasNginx)('nginx with deploy/nginx.conf', async () => {
     expect(await Promise.all([read(), read()])).toContain('terminated')
   })
 })
-
-const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-
-function listen(server: ReturnType<typeof createServer>): Promise<number> {
-  return new Promise((resolve) =>
-    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
-  )
-}

@@ -1,21 +1,12 @@
 /** The service as a process on an external PostgreSQL: start, outages, signals, metrics. */
-import { expect, inject, it, onTestFinished } from 'vitest'
-import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { expect, it } from 'vitest'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
-import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { holdTransaction, waitForBlocked } from '../support/locks.ts'
-import { becomesWell, eventually, spawnService } from '../support/process.ts'
+import { becomesWell, eventually, spawnService, startHealthy } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
-
-/** A proxy before a database of the test PostgreSQL, and the address of the database behind it. */
-async function proxyTo({ user, database }: Connection): Promise<{ proxy: TcpProxy; url: string }> {
-  const { host, port } = inject('postgres')
-  const proxy = new TcpProxy({ path: `${host}/.s.PGSQL.${port}` })
-  onTestFinished(() => proxy.close())
-  return { proxy, url: `postgres://${user}@127.0.0.1:${await proxy.listen()}/${database}` }
-}
+import { startProxy } from '../support/tcp-proxy.ts'
 
 const statusOf = (url: string, path: string, init?: RequestInit) =>
   fetch(url + path, init).then(({ status }) => status)
@@ -27,7 +18,7 @@ function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number
 
 it('answers 503 or 500 before its database responds and during outages, migrates, and answers 200 otherwise', async () => {
   const { database, connection } = await createTestDatabase('template0')
-  const { proxy, url } = await proxyTo(connection)
+  const { proxy, url } = await startProxy(connection)
   const service = await spawnService({ DATABASE_URL: url })
   expect(await statusOf(service.url, '/api')).toBe(200)
   expect(await statusOf(service.url, '/api/health')).toBe(503)
@@ -62,8 +53,7 @@ it('answers 503 or 500 before its database responds and during outages, migrates
 it('after SIGTERM answers health with 503, then the accepted requests, and exits with 0', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
-  const service = await spawnService({ DATABASE_URL: urlOf(connection) })
-  await becomesWell(service.url)
+  const service = await startHealthy({ DATABASE_URL: urlOf(connection) })
   await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
   const release = await holdTransaction(
     database,
@@ -94,8 +84,7 @@ it('counts, finishes an erasure that another instance left pending, marks change
     [tenant.accountId, tenant.organizationId],
   )
   const port = await freePort()
-  const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
-  await becomesWell(service.url)
+  const service = await startHealthy({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
   await expect.poll(() => database.query('select from pending_erasure')).toHaveLength(0)
   expect(await database.query('select user_id, payload from event')).toEqual([
     { user_id: null, payload: null },

@@ -11,6 +11,7 @@ import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
 import { signedIn, startConsole } from '../support/console.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { insertRow } from '../support/load.ts'
 import { eventually } from '../support/process.ts'
 import { eventsOf, startReplaying, TODAY, textsOf } from '../support/replays.ts'
 
@@ -180,57 +181,43 @@ describe('a replay', () => {
     expect(await database.query('select from endpoint_delivery where job_id is not null')).toEqual([])
   })
 
-  it('ends when it is cancelled or its endpoint is removed, and leaves nothing behind', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf, job, database } = await startReplaying()
-    await deliverMessages(3)
-    const receiver = await startReceiver()
-    receiver.answer = { status: 500 }
-    const id = await addEndpoint(receiver.url)
-    const queued = () =>
-      eventually(
-        () => database.query('select from endpoint_delivery where job_id is not null'),
-        (rows) => rows.length === 1,
-      )
-    const first = await replay(id)
-    await queued()
-    await database.transaction((transaction) => cancelJob(transaction, commandActor(), first))
-    expect(await job(first)).toMatchObject({ status: 'cancelled' })
-    expect(await database.query('select from endpoint_delivery')).toEqual([])
-    const second = await replay(id)
-    await queued()
-    await database.query('delete from endpoint where id = $1', [id])
-    expect(await endOf(second)).toMatchObject({ status: 'failed', reason: 'endpoint_removed' })
-    expect(await database.query('select from endpoint_delivery')).toEqual([])
-  })
-
-  it('ends when its operator is demoted or disabled, and leaves nothing behind', async () => {
+  it('ends when it is cancelled, its operator is demoted or disabled, or its endpoint is removed, and leaves nothing behind', async () => {
     const { addEndpoint, deliverMessages, replay, endOf, database, hurrying } = await startReplaying()
     await deliverMessages(3)
     const receiver = await startReceiver()
     receiver.answer = { status: 500 }
     const id = await addEndpoint(receiver.url)
-    const [operator] = await database.query<{ id: bigint }>(
-      `insert into operator (name, email, role) values ('Ann', 'ann@example.com', 'manager') returning id`,
-    )
-    const endsAfter = async (change: string) => {
+    const operator = await insertRow(database, 'operator', { email: 'ann@example.com', role: 'manager' })
+    const endsAfter = async (end: (job: bigint) => Promise<unknown>) => {
       const started = await replay(id)
-      await database.query(`update job set actor_kind = 'operator', operator_id = $2 where id = $1`, [
-        ...[started, operator?.id],
-      ])
       await expect
         .poll(() => database.query('select from endpoint_delivery where job_id is not null'))
         .toHaveLength(1)
-      await database.query(change)
+      await end(started)
       const { status, reason } = await hurrying(endOf(started))
       expect(await database.query('select from endpoint_delivery')).toEqual([])
       return [status, reason]
     }
-    expect(await endsAfter(`update operator set role = 'viewer'`)).toEqual(['cancelled', 'operator_demoted'])
-    await database.query(`update operator set role = 'manager'`)
-    expect(await endsAfter(`update operator set status = 'disabled'`)).toEqual([
+    const endsAfterChange = (change: string) =>
+      endsAfter(async (job) => {
+        await database.query(`update job set actor_kind = 'operator', operator_id = $2 where id = $1`, [
+          ...[job, operator],
+        ])
+        await database.query(change)
+      })
+    const cancel = (job: bigint) =>
+      database.transaction((transaction) => cancelJob(transaction, commandActor(), job))
+    expect(await endsAfter(cancel)).toEqual(['cancelled', 'cancelled'])
+    expect(await endsAfterChange(`update operator set role = 'viewer'`)).toEqual([
       'cancelled',
-      'operator_disabled',
+      'operator_demoted',
     ])
+    await database.query(`update operator set role = 'manager'`)
+    expect(await endsAfterChange(`update operator set status = 'disabled'`)).toEqual([
+      ...['cancelled', 'operator_disabled'],
+    ])
+    const remove = () => database.query('delete from endpoint where id = $1', [id])
+    expect(await endsAfter(remove)).toEqual(['failed', 'endpoint_removed'])
   })
 
   it('is continued by another instance, and sends nothing twice', async () => {

@@ -3,11 +3,11 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
+import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
 import { addTenant, openDatabase } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { NO_LIMITS } from '../support/failover-load.ts'
-import { becomesWell, runProgramAsync, spawnService, temporaryDirectory } from '../support/process.ts'
+import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { copyOfReceiver, RestoreBooks } from '../support/restore-books.ts'
 
 const createDataDirectory = setUpDataDirectories()
@@ -24,11 +24,8 @@ it('a restored database has everything from before the backup and no erased pers
     expect(status, stderr).toBe(0)
     return JSON.parse(stdout)
   }
-  const lost = await spawnService(env)
-  await becomesWell(lost.url)
-  const database = openDatabase({
-    ...{ host: join(dataDir, 'postgres'), port: 5432, user: 'postgres', database: 'oa_audience' },
-  })
+  const lost = await startHealthy(env)
+  const database = openDatabase(connectionTo(dataDir))
   const tenant = await addTenant(database)
   await database.close()
   const receiver = await startReceiver()
@@ -79,8 +76,7 @@ it('a restored database has everything from before the backup and no erased pers
   expect(refused.status).toBe(1)
   expect((await command('erasures', 'reapply')).erasures).toBeGreaterThan(0)
   receiver.received.length = 0
-  const service = await spawnService(env)
-  await becomesWell(service.url)
+  const service = await startHealthy(env)
   books.url = service.url
   await command('endpoints', 'resend', endpoint.id, '--yes', '--rate', '500')
 

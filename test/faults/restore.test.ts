@@ -1,9 +1,11 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
-import { describe, expect, inject, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
+import { copyDatabase, onServer } from '../support/copies.ts'
 import type { Tenant } from '../support/database.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
 import { load, loadMembers, readEverything } from '../support/load.ts'
@@ -20,27 +22,14 @@ async function follow(service: Service, tenant: Tenant, userId = randomUserId())
   return BigInt((await service.member(tenant, userId))?.id ?? 0)
 }
 
-/** Runs statements on the tests' server, outside of the database that they copy. */
-async function onServer(...statements: string[]): Promise<void> {
-  const admin = new TextDatabase(inject('postgres'), () => undefined)
-  await admin.session(async (session) => {
-    for (const statement of statements) await session.query(statement)
-  })
-  await admin.close()
-}
-
-/** Copies the database, as a backup does. The service loses its connections. */
-async function backUp(name: string): Promise<void> {
-  await onServer(
-    `alter database ${name} allow_connections false`,
-    `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
-    `create database ${name}_backup template ${name}`,
-    `alter database ${name} allow_connections true`,
+/** Replaces the database beneath the service by its backup. */
+const restore = ({ database: name }: Connection, backup: { connection: Connection }) =>
+  onServer(
+    ...[
+      `drop database ${name} with (force)`,
+      `create database ${name} template ${backup.connection.database}`,
+    ],
   )
-}
-
-const restore = (name: string) =>
-  onServer(`drop database ${name} with (force)`, `create database ${name} template ${name}_backup`)
 
 /** Makes the stored change numbers those of another server, and ends the connections of the service. */
 async function moveToOtherServer(database: TextDatabase): Promise<void> {
@@ -62,11 +51,10 @@ describe('after a restore', () => {
   it('gives no member an id that was given before, so a repeated DELETE erases nobody else', async () => {
     const { connection, service, tenant } = await setUpService()
     await follow(service, tenant)
-    await backUp(connection.database)
-    onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
+    const backup = await copyDatabase(connection)
     const erased = await Promise.all([1, 2, 3].map(() => follow(service, tenant)))
     for (const id of erased) expect((await service.erase(tenant, id)).status).toBe(204)
-    await restore(connection.database)
+    await restore(connection, backup)
     const given = [await follow(service, tenant), await follow(service, tenant)]
     for (const id of erased) {
       expect(given[0]).toBeGreaterThan(id)
@@ -80,11 +68,10 @@ describe('after a restore', () => {
     const ahead = String(10n ** 15n)
     await loadMembers(database, tenant, 1, { id: ahead })
     expect((await service.erase(tenant, ahead)).status).toBe(204)
-    await backUp(connection.database)
-    onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
+    const backup = await copyDatabase(connection)
     const id = await follow(service, tenant)
     expect(id).toBeGreaterThan(BigInt(ahead))
-    await restore(connection.database)
+    await restore(connection, backup)
     expect(await follow(service, tenant)).toBeGreaterThan(id)
   })
 

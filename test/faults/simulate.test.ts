@@ -5,10 +5,8 @@ import { Webhook } from 'standardwebhooks'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 import { signLine } from '../../src/intake/line/line-signature.ts'
-import { MISBEHAVIOURS } from '../../tools/simulator/misbehaviour.ts'
 import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { describeReceipt } from '../../tools/simulator/receiver.ts'
-import { randomAccount } from '../../tools/simulator/state.ts'
 import { urlOf } from '../support/database.ts'
 import { eventually, runProgramAsync, startCommand } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
@@ -64,35 +62,6 @@ describe("LINE's webhook URL", () => {
     return { status: response.status, body: (await response.json()) as Record<string, unknown> }
   }
 
-  it('is set for one account alone, and does not switch "Use webhook" on', async () => {
-    const platform = await startPlatform()
-    const other = platform.addAccount(randomAccount('Other'))
-    const endpoint = 'https://oa.example.com/api/line/1'
-    const token = other.account.channelAccessToken
-    expect(await call(platform.url, token, 'PUT', JSON.stringify({ endpoint }))).toEqual({
-      status: 200,
-      body: {},
-    })
-    expect((await call(platform.url, token, 'GET')).body).toEqual({ endpoint, active: false })
-    expect((await call(platform.url, platform.account.channelAccessToken, 'GET')).status).toBe(404)
-  })
-
-  it('is the previous one until the change has propagated', async () => {
-    const platform = await startPlatform()
-    const previous = { endpoint: 'https://chat.example.com/x', active: true }
-    platform.settings.webhook = previous
-    platform.settings.propagationMs = 300
-    const { channelAccessToken: token } = platform.account
-    const endpoint = 'https://oa.example.com/api/line/1'
-    await call(platform.url, token, 'PUT', JSON.stringify({ endpoint }))
-    expect((await call(platform.url, token, 'GET')).body).toEqual(previous)
-    const changed = await eventually(
-      () => call(platform.url, token, 'GET'),
-      ({ body }) => body.endpoint === endpoint,
-    )
-    expect(changed.body.active).toBe(true)
-  })
-
   it.each([
     ['without TLS', '{"endpoint":"http://oa.example.com/api/line/1"}'],
     ['of more than 500 characters', `{"endpoint":"https://oa.example.com/${'x'.repeat(500)}"}`],
@@ -105,13 +74,6 @@ describe("LINE's webhook URL", () => {
       status: 400,
       body: { message: 'Invalid webhook endpoint URL' },
     })
-  })
-
-  it('is served faultily to one account alone', async () => {
-    const platform = await startPlatform()
-    platform.addAccount(randomAccount('Other'))
-    platform.settings.misbehaviour = MISBEHAVIOURS.error ?? null
-    expect((await call(platform.url, platform.account.channelAccessToken, 'GET')).status).toBe(500)
   })
 })
 

@@ -9,14 +9,13 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { becomesWell, runProgram, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { serveForTest } from '../support/http-server.ts'
+import { runProgram, startHealthy } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 import { npm, packTarball, unpackTarball } from '../support/tarball.ts'
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 })
@@ -91,51 +90,28 @@ it('installs the locked versions, without warnings about engines or deprecated p
 
 it('runs serve, doctor, setup and simulate in the folder, and accepts the first signed delivery', async () => {
   const main = join(folder, 'node_modules/oa-audience/dist/src/cli/main.js')
-  const service = await spawnService({}, main, folder)
-  await becomesWell(service.url)
+  const service = await startHealthy({}, main, folder)
   const env = { PORT: new URL(service.url).port }
   const run = (...args: string[]) => runProgram(args, env, { main, cwd: folder })
 
   const channelSecret = '8c570fa6dd201bb328f1c1eac23a96d8'
   const setUp = run(
-    'setup',
-    '--organization-name',
-    'My agency',
-    '--name',
-    'Corner Coffee',
-    '--channel-id',
-    '2000000001',
-    '--channel-secret',
-    channelSecret,
+    ...['setup', '--organization-name', 'My agency', '--name', 'Corner Coffee'],
+    ...['--channel-id', '2000000001', '--channel-secret', channelSecret],
   )
   expect(setUp).toMatchObject({ status: 0, stdout: expect.stringContaining('/api/line/1') })
   const { stdout } = await npm(['--no', 'oa-audience', 'health'], folder, env, 'npx')
   expect(stdout).toContain('ok')
 
   const account = { accountId: 1n, channelSecret, botUserId: randomUserId() }
-  const { path, init } = signedDelivery(account, [lineEvent('follow', randomUserId())])
-  const response = await fetch(service.url + path, init)
+  const response = await sendDelivery(service.url, account, [lineEvent('follow', randomUserId())])
   expect(await response.json()).toEqual({ accepted: 1, duplicates: 0 })
   // The exit code is not checked: LINE's API does not accept these credentials, or cannot be reached.
   expect(run('doctor').stdout).toMatch(/PostgreSQL [\d.]+ responds/)
 
   const simulated = run(
-    'simulate',
-    '--port',
-    '0',
-    '--account',
-    '1',
-    '--people',
-    '5',
-    '--count',
-    '5',
-    '--rate',
-    '50',
-    '--repeats',
-    '0',
-    '--json',
-    '--deliver-to',
-    `${service.url}/api/line/1`,
+    ...['simulate', '--port', '0', '--account', '1', '--people', '5', '--count', '5', '--rate', '50'],
+    ...['--repeats', '0', '--json', '--deliver-to', `${service.url}/api/line/1`],
   )
   expect(JSON.parse(simulated.stdout)).toMatchObject({ deliveries: 5, answers: { 200: 5 } })
   service.child.kill('SIGTERM')
@@ -201,8 +177,8 @@ async function startRegistry(parent: string): Promise<{ url: string; trace: stri
   )
   await npm(['pack'], source)
   const tarball = readFileSync(join(source, 'oa-audience-99.0.0.tgz'))
-  const server = createServer(({ url = '', headers }, response) => {
-    if (url.endsWith('.tgz')) return response.end(tarball)
+  const url = await serveForTest(({ url: path = '', headers }, response) => {
+    if (path.endsWith('.tgz')) return response.end(tarball)
     const dist = { tarball: `http://${headers.host}/oa-audience-99.0.0.tgz` }
     const version = { ...manifest, bin: { 'oa-audience': 'program.js' }, dist }
     return response.end(
@@ -213,7 +189,5 @@ async function startRegistry(parent: string): Promise<{ url: string; trace: stri
       }),
     )
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, trace }
+  return { url: `${url}/`, trace }
 }

@@ -8,7 +8,7 @@ import { startApp } from '../support/service.ts'
 import { setUpVerification } from '../support/verification.ts'
 
 const { database, platform, addVerifiable, verify } = await setUpVerification()
-/** With a tenth of the real time limits, which test/faults/slow-platform.test.ts has. */
+/** With a tenth of the real time limits. */
 const impatient = await startApp(database, {
   lineApi: new LineApi(platform.url, { attemptMs: 300, callMs: 600 }),
 })
@@ -35,6 +35,17 @@ describe('an unavailable platform', () => {
         tenant.accountId,
       ])
       expect(stored).toEqual({ verification: null })
+    },
+  )
+
+  it.each(['silent', 'half', 'garbled'])(
+    '(%s) is answered within 10 s with the real limits',
+    async (name) => {
+      const tenant = await addVerifiable()
+      platform.misbehave(MISBEHAVIOURS[name] as Misbehaviour)
+      const startedAtMs = performance.now()
+      expect((await verify(tenant)).status).toBe(503)
+      expect(performance.now() - startedAtMs).toBeLessThan(10_000)
     },
   )
 

@@ -23,7 +23,7 @@ export async function copyDatabase({ database: name, ...server }: Connection) {
 }
 
 /** Runs statements on the tests' server, outside of the database that they copy. */
-async function onServer(...statements: string[]): Promise<void> {
+export async function onServer(...statements: string[]): Promise<void> {
   const admin = new TextDatabase(inject('postgres'), () => undefined)
   await admin.session(async (session) => {
     for (const statement of statements) await session.query(statement)

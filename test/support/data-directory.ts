@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { migrateDatabase } from '../../src/postgres/pool/open.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { temporaryDirectory } from './process.ts'
@@ -30,16 +31,17 @@ export function serverPid(dataDir: string): number {
   return Number.parseInt(readFileSync(join(dataDir, 'postgres/postmaster.pid'), 'utf8'), 10)
 }
 
+/** How a program reaches the running server of a data directory. */
+export const connectionTo = (dataDir: string): Connection => ({
+  ...{ host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
+})
+
 /** Runs `work` on a connection to the running server of a data directory. */
 export async function withServer<T>(
   dataDir: string,
   work: (database: TextDatabase) => Promise<T>,
 ): Promise<T> {
-  const host = join(dataDir, 'postgres')
-  const database = new TextDatabase(
-    { host, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
-    () => undefined,
-  )
+  const database = new TextDatabase(connectionTo(dataDir), () => undefined)
   database.markReady()
   try {
     return await work(database)
