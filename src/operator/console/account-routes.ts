@@ -5,15 +5,14 @@ import { findAccountDetails, findVerification, searchAccounts } from '../account
 import { findFleetAccount, fleetRow, listFleet, readFleetCharts } from '../accounts/fleet.ts'
 import { confirmStatus } from '../accounts/store-statuses.ts'
 import { sharedExamination } from '../reachability.ts'
-import type { ConsoleParts } from './parts.ts'
-import { found, requireId, ShortText } from './parts.ts'
+import { type ConsoleParts, checkFields, found, requireId, ShortText } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
 const CHARTS_MAX = 250
 
-const checkSearch = checker(Type.Object({ q: Type.Optional(ShortText) }, { additionalProperties: false }))
+const checkSearch = checkFields({ q: Type.Optional(ShortText) })
 const checkCharts = checker(
   Type.Object(
     { ids: Type.String({ pattern: `^-?\\d{1,19}(,-?\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },

@@ -7,7 +7,7 @@ import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import { refuseInput, StorableText } from '../../http/validate.ts'
 import { PAGE_SIZE } from '../../operations/operation.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
@@ -17,36 +17,24 @@ import { eraseMember, updateMember } from '../members/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members/members.ts'
 import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../members/memberships.ts'
 import { sendJob } from './operation-routes.ts'
-import type { ConsoleParts } from './parts.ts'
-import { found, Id, requireId } from './parts.ts'
+import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const { updatedSince: _, ...searchParameters } = filterParameters
-const checkSearch = checker(
-  Type.Object({ ...searchParameters, cursor: Type.Optional(Type.String()) }, { additionalProperties: false }),
-)
-const checkTimeline = checker(
-  Type.Object({ cursor: Type.Optional(Type.String()) }, { additionalProperties: false }),
-)
+const checkSearch = checkFields({ ...searchParameters, cursor: Type.Optional(Type.String()) })
+const checkTimeline = checkFields({ cursor: Type.Optional(Type.String()) })
 
-const checkEdit = checker(
-  Type.Object(
-    { version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() },
-    { additionalProperties: false },
-  ),
-)
+const checkEdit = checkFields({ version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() })
 
 type Of<Names extends string> = { Params: Record<Names, string> }
 
-const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperties: false }))
-const checkErasure = checker(
-  Type.Object(
-    { userId: UserId, accounts: Type.Array(Id, { minItems: 1, maxItems: MEMBERSHIPS_MAX }) },
-    { additionalProperties: false },
-  ),
-)
+const checkPerson = checkFields({ userId: UserId })
+const checkErasure = checkFields({
+  userId: UserId,
+  accounts: Type.Array(Id, { minItems: 1, maxItems: MEMBERSHIPS_MAX }),
+})
 
 async function accountOf(database: Transactions, request: FastifyRequest<Of<'account'>>) {
   const { organizationIds } = operatorOf(request)

@@ -7,7 +7,6 @@ import type { AccountId } from '../../accounts/account.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
 import { secretWarning } from '../accounts/account-fields.ts'
 import {
@@ -25,7 +24,7 @@ import { toInputError } from '../constraint-sentences.ts'
 import { findJob } from '../jobs/job.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
 import { refusal } from './manage-account-routes.ts'
-import type { ConsoleParts } from './parts.ts'
+import { type ConsoleParts, checkFields } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 /** Faults in a response, which a person reads from the first one on. */
@@ -34,8 +33,8 @@ const FAULTS_MAX = 200
 const YesOrNo = Type.Union([Type.Literal('yes'), Type.Literal('no')])
 /** adds organizations that do not exist yet */
 const organizations = Type.Optional(YesOrNo)
-const checkPreview = checker(Type.Object({ organizations }, { additionalProperties: false }))
-const checkApply = checker(Type.Object({ webhook: YesOrNo, organizations }, { additionalProperties: false }))
+const checkPreview = checkFields({ organizations })
+const checkApply = checkFields({ webhook: YesOrNo, organizations })
 
 export function fleetFileRoutes(
   api: FastifyInstance,

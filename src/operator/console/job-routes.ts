@@ -17,8 +17,7 @@ import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { countMatching } from '../members/count-members.ts'
 import { recordExport } from '../members/manage-members.ts'
 import { sendJob } from './operation-routes.ts'
-import type { ConsoleParts } from './parts.ts'
-import { Id, idOrNull, requireId, sharesOf } from './parts.ts'
+import { type ConsoleParts, checkFields, Id, idOrNull, requireId, sharesOf } from './parts.ts'
 import { sendDownload } from './send-download.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -30,30 +29,20 @@ export const FilterSchema = Type.Object(filters, { additionalProperties: false }
 const checkSearch = checker(FilterSchema)
 const FORMATS = { csv: CSV, ndjson: NDJSON }
 const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
-const checkExport = checker(Type.Object({ ...filters, format: Format }, { additionalProperties: false }))
+const checkExport = checkFields({ ...filters, format: Format })
 const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
-const checkTagging = checker(
-  Type.Object(
-    {
-      filters: FilterSchema,
-      addTags: Tags,
-      removeTags: Tags,
-      expectedCount: Type.Integer({ minimum: 0 }),
-    },
-    { additionalProperties: false },
-  ),
-)
+const checkTagging = checkFields({
+  filters: FilterSchema,
+  addTags: Tags,
+  removeTags: Tags,
+  expectedCount: Type.Integer({ minimum: 0 }),
+})
 
-const checkImport = checker(
-  Type.Object(
-    {
-      format: Format,
-      size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
-    },
-    { additionalProperties: false },
-  ),
-)
-const checkPiece = checker(Type.Object({ position: Id }, { additionalProperties: false }))
+const checkImport = checkFields({
+  format: Format,
+  size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
+})
+const checkPiece = checkFields({ position: Id })
 
 type OfId = { Params: { id: string } }
 type OfAccount = { Params: { account: string } }

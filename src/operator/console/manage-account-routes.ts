@@ -6,7 +6,7 @@ import type { NewAccount } from '../../accounts/provisioning.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
+import { Nullable, refuseInput, StorableText } from '../../http/validate.ts'
 import { callbackPath } from '../../intake/mbox/mbox-source.ts'
 import { ACCOUNT } from '../../operations/organizations.ts'
 import type { Transactions } from '../../postgres/statement.ts'
@@ -15,8 +15,7 @@ import type { Proof } from '../accounts/channels.ts'
 import { addAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
 import type { Operator } from '../actor.ts'
-import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, requireId } from './parts.ts'
+import { type ConsoleParts, checkFields, found, Id, idOrNull, requireId } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 const NAME_MAX_LENGTH = 256
@@ -37,18 +36,10 @@ const FIELDS = {
   loginChannelId: Text,
 }
 const Name = StorableText({ maxLength: NAME_MAX_LENGTH })
-const checkNew = checker(
-  Type.Object({ ...FIELDS, organization: Id, name: Name }, { additionalProperties: false }),
-)
-const checkChanges = checker(
-  Type.Object({ ...FIELDS, name: Type.Optional(Name) }, { additionalProperties: false }),
-)
-const checkVerify = checker(
-  Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
-)
-const checkReplaced = checker(
-  Type.Object({ replaces: Nullable(Type.String({ maxLength: 2_000 })) }, { additionalProperties: false }),
-)
+const checkNew = checkFields({ ...FIELDS, organization: Id, name: Name })
+const checkChanges = checkFields({ ...FIELDS, name: Type.Optional(Name) })
+const checkVerify = checkFields({ testWebhook: Type.Optional(Type.Boolean()) })
+const checkReplaced = checkFields({ replaces: Nullable(Type.String({ maxLength: 2_000 })) })
 
 type OfId = { Params: { id: string } }
 

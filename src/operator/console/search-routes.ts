@@ -1,10 +1,9 @@
 /** GET /api/search: accounts, people and events by any of their ids or by name. */
 import type { FastifyInstance } from 'fastify'
 import { Shares } from '../../http/shares.ts'
-import { Type } from '../../http/typebox.ts'
-import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import { refuseInput, StorableText } from '../../http/validate.ts'
 import { search } from '../search.ts'
-import { type ConsoleParts, refuseBusy, sharesOf } from './parts.ts'
+import { type ConsoleParts, checkFields, refuseBusy, sharesOf } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
 /** The longest id has 128 characters, and the longest name 100. */
@@ -18,9 +17,7 @@ const SEARCHES_MAX = 4
 const SEARCHES_OF_ONE_MAX = { operator: 2, organization: 3 }
 const ALL_SEARCHES = { key: 'all', max: SEARCHES_MAX, refusal: refuseBusy }
 
-const checkSearch = checker(
-  Type.Object({ q: StorableText({ maxLength: TEXT_MAX_LENGTH }) }, { additionalProperties: false }),
-)
+const checkSearch = checkFields({ q: StorableText({ maxLength: TEXT_MAX_LENGTH }) })
 
 export function searchRoutes(api: FastifyInstance, { reads }: Pick<ConsoleParts, 'reads'>): void {
   const shares = new Shares()
