@@ -164,6 +164,7 @@ function optionsOf(operation: Operation): Option[] {
     }
     const option = new Option(`--${words} <${isId ? 'id' : words}>`, description)
     if (field.enum) option.choices(field.enum)
+    if (isId) option.argParser(parseId)
     if (field.default) option.default(field.default)
     return [option.makeOptionMandatory(!Type.IsOptional(field))]
   })

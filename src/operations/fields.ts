@@ -3,7 +3,7 @@
  * describes the option --no-x, and the value of a `secret` may be read from standard input.
  */
 import { AppError } from '../errors.ts'
-import { INT64_MAX } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
 import { checker, Nullable, refuseInput, StorableText } from '../http/validate.ts'
 import type { Actor } from '../operator/actor.ts'
@@ -14,7 +14,7 @@ export const objectOf = <F extends Fields>(fields: F) => Type.Object(fields, { a
 
 /** An id, which is a text in JSON and a bigint for the operation. */
 export const Id = (description: string) =>
-  Type.Unsafe<bigint>({ type: 'string', pattern: '^\\d{1,19}$', isId: true, description })
+  Type.Unsafe<bigint>({ type: 'string', pattern: '^-?\\d{1,19}$', isId: true, description })
 export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
 export const DisplayName = StorableText({ maxLength: 256, description: 'display name' })
 /** Longer URLs are refused by common servers. */
@@ -70,6 +70,6 @@ export function checkerOf(fields: Fields): (input: unknown) => object {
 /** Throws `unknown_item` for an id beyond int64. */
 export function idOf(text: string): bigint {
   const id = BigInt(text)
-  if (id > INT64_MAX) throw new AppError('unknown_item')
+  if (id > INT64_MAX || id < INT64_MIN) throw new AppError('unknown_item')
   return id
 }

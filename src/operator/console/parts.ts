@@ -62,7 +62,7 @@ export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[];
 }
 
 /** Schema of an id in a query string or a body. */
-export const Id = Type.String({ pattern: '^\\d{1,19}$' })
+export const Id = Type.String({ pattern: '^-?\\d{1,19}$' })
 export { ShortText }
 
 /** Checks input that has these fields and no others. */
