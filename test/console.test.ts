@@ -361,7 +361,7 @@ describe('clients', () => {
 it.each([
   ['/api/events?account=x', undefined],
   ['/api/events?unknown=1', undefined],
-  ['/api/clients?after=-1', undefined],
+  ['/api/clients?after=x', undefined],
   [`${accountPath}/members?relationship=friend`, undefined],
   [`${accountPath}/members?cursor=AAAA`, undefined],
   ['/api/clients', { name: 7 }],
