@@ -61,7 +61,7 @@ async function rowsOfStrangers(): Promise<string> {
 
 /** Values that find something of the other organization if all organizations are visible, by statement. */
 async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Record<string, unknown[]>> {
-  const { accountId, organizationId } = theirs
+  const { accountId } = theirs
   await load(database, `update official_account set channel_id = '1651111111' where id = $1`, [accountId])
   const [event] = await load<{ key: string }>(
     database,
@@ -77,7 +77,6 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, 10, null, INT64_MIN, null, ids],
     'select-key-details': [null, accountId, INT64_MIN, 10, ids],
-    'select-organization-contents': [organizationId, ids],
     'search-by-event-key': [ids, INT64_MIN, 10, event?.key, 10],
     'select-accounts-of-channels': [['1651111111'], ids],
     'select-memberships': [ids, `U-${MARK}`, 10],

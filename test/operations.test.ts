@@ -61,7 +61,7 @@ async function prepare(operation: Operation) {
   if (word === 'organization') objects.organization = await emptyOrganization()
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
   const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
-  const services = { ownUrls: () => [], endpointTester, channelTester, canEmail: true }
+  const services = { now: Date.now, ownUrls: () => [], endpointTester, channelTester, canEmail: true }
   const run = ({ name, hasTarget }: Operation, on: Transactions = database) =>
     runOperation(on, operationOf(name), {
       ...{ services, input: INPUTS[name]?.(objects) ?? {} },
@@ -80,6 +80,19 @@ async function emptyOrganization(): Promise<string> {
   )
   return String(added?.id)
 }
+
+it.each(
+  OPERATIONS.filter(({ records }) => records === null).map(
+    (operation) => [operation.name, operation] as const,
+  ),
+)('%s locks and changes nothing', async (_, operation) => {
+  const { run } = await prepare(operation)
+  // PostgreSQL refuses changes and locks of rows then, as a standby does.
+  await database.session(async (session) => {
+    await session.query('set default_transaction_read_only = on')
+    await run(operation, session as never)
+  })
+})
 
 const objectIdOf = ({ hasTarget, way }: Operation, target: string) =>
   hasTarget ? target : way === 'add' ? expect.stringMatching(/^\d+$/) : null

@@ -99,7 +99,7 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
   }
 
   return {
-    /** @returns null if there is no such tool */
+    /** @returns null: no tool has this name */
     call: async (name: string, input: unknown): Promise<CallOutcome | null> => {
       const called = toolsFor(actor).find((each) => each.name === name)
       if (calls >= CALLS_MAX) {

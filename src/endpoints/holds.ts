@@ -107,7 +107,7 @@ export class Holds {
     for (const hold of toHold) {
       if (hold.state !== 'open' || held.has(hold.accountId)) continue
       hold.state = 'refused'
-      this.#holds.delete(hold.accountId)
+      if (this.#holds.get(hold.accountId) === hold) this.#holds.delete(hold.accountId)
     }
   }
 

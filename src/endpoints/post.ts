@@ -80,7 +80,7 @@ export const outcomeOf = (response: EndpointResponse) =>
 
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
-/** Resolves with null if there is no longer anything to send. */
+/** Resolves with null if nothing is left to send. */
 type Open = () => Promise<OpenMessage | null>
 
 /** Returns null if there was nothing to send. Rejects only if the message cannot be read or built. */

@@ -99,7 +99,7 @@ function readTarget(
   }
 }
 
-/** Sends a message that is no delivery of the queue, such as a test. */
+/** Sends a message apart from the queue, such as a test. */
 export async function sendNow(
   share: Share,
   row: Pick<EndpointRow, 'url' | 'allow_private_network'>,

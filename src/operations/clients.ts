@@ -5,19 +5,25 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput } from '../http/validate.ts'
 import { recordActivity } from '../operator/activity.ts'
 import type { Actor } from '../operator/actor.ts'
-import { findClient, jsonTime, listClientDetails, listKeyDetails } from '../operator/clients.ts'
+import {
+  type ClientDetails,
+  findClient,
+  jsonTime,
+  listClientDetails,
+  listKeyDetails,
+} from '../operator/clients.ts'
 import { readFutureExpiry } from '../operator/read-time.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
 import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
-const CLIENT: Noun = {
+const CLIENT: Noun<Target & { client: ClientDetails }> = {
   ...{ kind: 'client', word: 'client', plural: 'clients' },
-  find: async (database, { organizationIds }, id) => {
-    await findClient(database, organizationIds, id)
-    return { id, organizationId: null }
-  },
+  find: async (database, { organizationIds }, id) => ({
+    ...{ id, organizationId: null },
+    client: await findClient(database, organizationIds, id),
+  }),
 }
 const { read, list, add, change } = operationsOf(CLIENT)
 
@@ -104,9 +110,7 @@ export const CLIENTS = {
   show: read({
     name: 'client.show',
     does: 'see a client',
-    run: async ({ database, actor, target }) => ({
-      client: await findClient(database, actor.organizationIds, target.id),
-    }),
+    run: async ({ target: { client } }) => ({ client }),
   }),
 
   keys: list({

@@ -125,13 +125,12 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
   const define = <R>(way: Operation['way'], given: Given): Operation<R> => {
     const { name, records = null, input = {} } = given
     return {
-      ...{
-        role: way === 'read' || way === 'list' ? 'viewer' : 'manager',
-        help: null,
-        row: (item: object) => item,
-        isWhole: false,
-      },
-      ...{ ...given, way, noun, records, input, check: checkerOf(input) },
+      role: way === 'read' || way === 'list' ? 'viewer' : 'manager',
+      help: null,
+      row: (item: object) => item,
+      isWhole: false,
+      ...given,
+      ...{ way, noun, records, input, check: checkerOf(input) },
       hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
     } as Operation<R>
@@ -168,7 +167,7 @@ export interface Call {
   id?: bigint | null
   /** checked by `check` */
   input?: object
-  page?: Page
+  page?: Page | undefined
 }
 
 /** Runs an operation for an actor who has its role. Throws NotVisible for a target that the actor does not see. */

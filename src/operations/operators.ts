@@ -175,8 +175,8 @@ export const OPERATORS = {
   }),
 
   /**
-   * An operator of other organizations with this address changes nothing, so the actor does not learn of them: whoever accepts an
-   * invitation first has the address.
+   * An operator of other organizations with this address changes nothing, so the actor does not learn of them. The one who
+   * accepts an invitation first has the address.
    */
   add: add({
     name: 'operator.add',

@@ -8,6 +8,7 @@ import { findVisibleAccount, type VisibleAccount } from '../operator/accounts/ma
 import {
   findOrganizationContents,
   listOrganizations,
+  type OrganizationContents,
   removeOrganization,
 } from '../operator/accounts/organizations.ts'
 import { findAccountContents } from '../operator/accounts/remove-account.ts'
@@ -15,7 +16,7 @@ import { listKeyDetails } from '../operator/clients.ts'
 import { startFollowersImport } from '../operator/jobs/import-followers.ts'
 import { startRemoval } from '../operator/jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
-import { type Noun, operationsOf } from './operation.ts'
+import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }
 
@@ -36,7 +37,17 @@ const ORGANIZATION: Noun<Organization> = {
     return { ...requireVisible(locked, 'organization', id), id, organizationId: id }
   },
 }
-const { read, list, add, change } = operationsOf(ORGANIZATION)
+const { list, add, change } = operationsOf(ORGANIZATION)
+
+/** A read takes no lock. */
+const SHOWN: Noun<Target & { contents: OrganizationContents }> = {
+  ...ORGANIZATION,
+  find: async (database, { organizationIds }, id) => ({
+    ...{ id, organizationId: id },
+    contents: await findOrganizationContents(database, organizationIds, id),
+  }),
+}
+const { read } = operationsOf(SHOWN)
 
 const NAME = { name: StorableText({ minLength: 1, maxLength: 256, description: 'display name' }) }
 
@@ -88,8 +99,7 @@ export const ORGANIZATIONS = {
     name: 'organization.contents',
     role: 'owner',
     does: 'see what a removal deletes',
-    run: ({ database, actor, target }) =>
-      findOrganizationContents(database, actor.organizationIds, target.id),
+    run: async ({ target }) => target.contents,
   }),
 
   /** The console sends the name that the operator typed. */

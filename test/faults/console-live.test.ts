@@ -43,7 +43,7 @@ it('include an event that committed after one with a greater id', async () => {
   await expect.poll(async () => peopleIn(await read(operator))).toContain(slow)
 })
 
-it('are at most 100 of the last 500, whatever arrives', async () => {
+it('are at most 100 of the last 500', async () => {
   const operator = await signedIn(url)
   await database.query(
     `insert into event (channel_oa_id, source, kind, key, occurred_at)

@@ -29,7 +29,7 @@ export function operationRoutes(
         const { input, page } = operation.way === 'list' ? pageFrom(request.query) : inputOf(request)
         const id = operation.hasTarget ? requireId(request.params.id ?? '') : null
         const actor = operatorOf(request)
-        const call = { database, reads, actor, services, id, input: operation.check(input), ...page }
+        const call = { database, reads, actor, services, id, input: operation.check(input), page }
         const { result, job } = await perform(operation, call)
         if (job) return sendStored(request, reply, parts, job)
         if (operation.way === 'list') return listOf(operation, result as Array<{ id: bigint }>)
@@ -57,9 +57,9 @@ export async function sendJob(
   return sendStored(request, reply, parts, await parts.database.transaction(start))
 }
 
-function pageFrom({ after, ...input }: Record<string, string>): { input: object; page: { page: Page } } {
+function pageFrom({ after, ...input }: Record<string, string>): { input: object; page: Page } {
   const position = checkPage(after === undefined ? {} : { after })
-  return { input, page: { page: { after: idOrNull(position.after), limit: READ_LIMIT } } }
+  return { input, page: { after: idOrNull(position.after), limit: READ_LIMIT } }
 }
 
 function inputOf(request: FastifyRequest): { input: unknown; page?: undefined } {
