@@ -192,7 +192,7 @@ create table api_key (
 -- Revocations that are not yet in the directory of ERASURE_LEDGER. A trigger inserts them, because other programs also revoke.
 create table unrecorded_revocation (
   id bigint generated always as identity primary key,
-  -- What ended. src/operator/backups/revived.ts says what a restore brings back.
+  -- What ended. src/upkeep/backup/revived.ts says what a restore brings back.
   kind text not null,
   object_id bigint not null,
   revoked_at timestamptz not null default now()

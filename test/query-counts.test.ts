@@ -1,7 +1,7 @@
 /** The cost of each request in statements and round trips to the database. */
 
 import { describe, expect, it } from 'vitest'
-import { importEntries } from '../src/operator/members/import-entries.ts'
+import { importEntries } from '../src/audience/import/import-entries.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
 import { addTenant, createTestDatabase, markUsed, openDatabase } from './support/database.ts'

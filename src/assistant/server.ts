@@ -1,6 +1,6 @@
 /** The server of the Model Context Protocol, without a transport. */
 import { serviceName, serviceVersion } from '../config/package.ts'
-import type { Actor } from '../operator/actor.ts'
+import type { Actor } from '../operators/actor.ts'
 import { type Caller, toolsFor } from './caller.ts'
 import { ProtocolError, ProtocolErrorCode, Server } from './sdk.ts'
 

@@ -1,4 +1,4 @@
-import type { Scope } from '../access/scope.ts'
+import type { Scope } from '../accounts/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import { type SendPipeline, statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'

@@ -1,6 +1,6 @@
 /** PUT /api/audience/:id: changes the fields of a member that clients may set. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
-import { type Scope, scopeOf } from '../access/scope.ts'
+import { type Scope, scopeOf } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'

@@ -1,8 +1,4 @@
 import { type Command, Option } from 'commander'
-import { FatalError } from '../errors.ts'
-import { APPLIED } from '../intake/retry-events.ts'
-import { EVENTS } from '../operations/events.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import {
   findFailedEventIds,
   listEvents,
@@ -10,8 +6,12 @@ import {
   type RetryOutcome,
   recordRetry,
   retryEvents,
-} from '../operator/events.ts'
-import { EXPORT_SOURCES } from '../operator/exports/export-events.ts'
+} from '../audience/events.ts'
+import { EXPORT_SOURCES } from '../audience/export/export-events.ts'
+import { FatalError } from '../errors.ts'
+import { APPLIED } from '../intake/retry-events.ts'
+import { EVENTS } from '../operations/events.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type EventExportOptions, exportEvents } from './export-events-command.ts'
 import { between, collectIds, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'

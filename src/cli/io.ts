@@ -2,8 +2,8 @@
 import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
-import { toJson } from '../operator/format.ts'
-import type { TextSource } from '../operator/members/text-file.ts'
+import type { TextSource } from '../audience/import/text-file.ts'
+import { toJson } from '../http/format.ts'
 
 export interface Io {
   env: Record<string, string | undefined>

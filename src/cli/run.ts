@@ -4,7 +4,7 @@ import { describeVariables, readConfig, removeSecretsKeys } from '../config/conf
 import { serviceName, serviceVersion } from '../config/package.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '../errors.ts'
-import { constraintSentence } from '../operator/constraint-sentences.ts'
+import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { systemReason } from '../system-reason.ts'
 import { notFound, withJson } from './input.ts'
@@ -91,7 +91,7 @@ function serveCommand(program: Command): void {
       const config = readConfig(io.env)
       const secretsKeys = removeSecretsKeys(io.env)
       if (config.workers > 1 && cluster.isPrimary)
-        await (await import('../background/workers.ts')).serveWithWorkers(config, secretsKeys)
+        await (await import('../workers.ts')).serveWithWorkers(config, secretsKeys)
       else await (await import('../main.ts')).serve(config)
     })
 }
@@ -118,7 +118,7 @@ function doctorCommand(program: Command): void {
       'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
     )
     .action(async ({ json }: { json?: boolean }) => {
-      const { examineSystem } = await import('../operator/system-health.ts')
+      const { examineSystem } = await import('../watch/system-health.ts')
       const findings = await examineSystem(readConfig(io.env))
       printMany(findings, json === true)
       if (findings.some(({ severity }) => severity === 'error')) io.exitCode = 1

@@ -1,8 +1,8 @@
 /** `oa-audience secrets`: how the secrets in the database are encrypted. */
 import type { Command } from 'commander'
-import { commandActor } from '../operator/actor.ts'
-import { rotateSecrets } from '../operator/secrets.ts'
+import { commandActor } from '../operators/actor.ts'
 import { examineSecrets } from '../secrets/examine-secrets.ts'
+import { rotateSecrets } from '../upkeep/secrets.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, printOne } from './io.ts'
 import { Progress } from './progress.ts'

@@ -7,8 +7,9 @@ import { NotVisible } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput } from '../http/validate.ts'
-import { changesBetween } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
+import { changesBetween } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
+import { statement } from '../postgres/statement.ts'
 import {
   CHANNEL_FORMATS,
   type ChannelFormat,
@@ -17,9 +18,8 @@ import {
   findChannel,
   listChannels,
   recordedTarget,
-} from '../operator/notifications/channels.ts'
-import { listNotifications } from '../operator/notifications/history.ts'
-import { statement } from '../postgres/statement.ts'
+} from '../watch/notifications/channels.ts'
+import { listNotifications } from '../watch/notifications/history.ts'
 import {
   AllowPrivateNetwork,
   Default,

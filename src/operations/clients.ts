@@ -1,18 +1,19 @@
 /** API clients. Operators see the clients that have a key in one of their organizations. Only an addition and a rotation return a secret. */
-import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
-import { refuseInput } from '../http/validate.ts'
-import { recordActivity } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
+
 import {
   type ClientDetails,
   findClient,
   jsonTime,
   listClientDetails,
   listKeyDetails,
-} from '../operator/clients.ts'
-import { readFutureExpiry } from '../operator/read-time.ts'
+} from '../accounts/clients.ts'
+import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
+import { refuseInput } from '../http/validate.ts'
+import { recordActivity } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
 import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'

@@ -1,9 +1,6 @@
 /** Stored events that could not be applied to members: reasons, and retries. */
 import type { AccountId } from '../accounts/account.ts'
-import { NotVisible } from '../errors.ts'
-import { Type } from '../http/typebox.ts'
-import { StorableText } from '../http/validate.ts'
-import { findAccountDetails } from '../operator/accounts/accounts.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
 import {
   countUnapplied,
   type EventDetails,
@@ -14,8 +11,11 @@ import {
   type RetryOutcome,
   recordRetry,
   retryEvents,
-} from '../operator/events.ts'
-import { startEventRetry } from '../operator/jobs/retry-events.ts'
+} from '../audience/events.ts'
+import { NotVisible } from '../errors.ts'
+import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
+import { startEventRetry } from '../jobs/retry-events.ts'
 import { Id } from './fields.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 

@@ -5,11 +5,11 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
 import type { Static } from '../http/typebox.ts'
-import { type Action, type Changes, type ObjectKind, recordActivity } from '../operator/activity.ts'
-import type { Actor, Role } from '../operator/actor.ts'
-import type { ChannelTester } from '../operator/notifications/history.ts'
+import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
+import type { Actor, Role } from '../operators/actor.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
+import type { ChannelTester } from '../watch/notifications/history.ts'
 import { checkerOf, type Fields, type objectOf } from './fields.ts'
 
 /** What an operation is about. */

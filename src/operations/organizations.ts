@@ -1,21 +1,22 @@
 /** Organizations, and the official accounts that they own. The console's routes of changes of accounts are in console/manage-account-routes.ts. */
-import { addOrganization } from '../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
-import { refuseInput, StorableText } from '../http/validate.ts'
-import { listAccountDays, listDeliveryHours } from '../operator/accounts/fleet.ts'
-import { findVisibleAccount, type VisibleAccount } from '../operator/accounts/manage-accounts.ts'
+
+import { listKeyDetails } from '../accounts/clients.ts'
+import { findVisibleAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
   findOrganizationContents,
   listOrganizations,
   type OrganizationContents,
   removeOrganization,
-} from '../operator/accounts/organizations.ts'
-import { findAccountContents } from '../operator/accounts/remove-account.ts'
-import { listKeyDetails } from '../operator/clients.ts'
-import { startFollowersImport } from '../operator/jobs/import-followers.ts'
-import { startRemoval } from '../operator/jobs/remove-account.ts'
+} from '../accounts/organizations.ts'
+import { addOrganization } from '../accounts/provisioning.ts'
+import { findAccountContents } from '../accounts/remove-account.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { refuseInput, StorableText } from '../http/validate.ts'
+import { startFollowersImport } from '../jobs/import-followers.ts'
+import { startRemoval } from '../jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
+import { listAccountDays, listDeliveryHours } from '../watch/fleet.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }

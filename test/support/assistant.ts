@@ -2,7 +2,7 @@
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
 import { type CallerParts, createCaller } from '../../src/assistant/caller.ts'
 import { createServer } from '../../src/assistant/server.ts'
-import { commandActor, type OrganizationIds } from '../../src/operator/actor.ts'
+import { commandActor, type OrganizationIds } from '../../src/operators/actor.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { OPERATIONS } from '../../src/operations/all.ts'
 import { routeOf } from '../../src/operations/operation.ts'
-import type { Role } from '../../src/operator/actor.ts'
+import type { Role } from '../../src/operators/actor.ts'
 
 /** Ids of objects of one organization. */
 export interface Objects {

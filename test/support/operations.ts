@@ -2,7 +2,7 @@
 import { CLIENTS } from '../../src/operations/clients.ts'
 import { type Operation, type Outcome, perform, type Services } from '../../src/operations/operation.ts'
 import { OPERATORS } from '../../src/operations/operators.ts'
-import { type Actor, commandActor, type OrganizationIds, type Role } from '../../src/operator/actor.ts'
+import { type Actor, commandActor, type OrganizationIds, type Role } from '../../src/operators/actor.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
 
 interface Running {

@@ -1,15 +1,15 @@
 /** Replays and resends on a service with a sender and a runner of jobs, as an instance has them. */
 import type { Filters } from '../../src/audience/filters.ts'
-import { commandActor } from '../../src/operator/actor.ts'
 import {
   type AskedReplay,
   countReplay,
   findResendable,
   planReplay,
-} from '../../src/operator/endpoints/replays.ts'
-import { findJob, type JobSummary } from '../../src/operator/jobs/job.ts'
-import { startReplay } from '../../src/operator/jobs/replay-events.ts'
-import { startResend } from '../../src/operator/jobs/resend-members.ts'
+} from '../../src/endpoints/start-replay.ts'
+import { findJob, type JobSummary } from '../../src/jobs/job.ts'
+import { startReplay } from '../../src/jobs/replay-events.ts'
+import { startResend } from '../../src/jobs/resend-members.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { type Receiver, type Sending, startSending } from './endpoints.ts'
 import { startJobRunner } from './jobs.ts'

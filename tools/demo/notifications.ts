@@ -3,9 +3,9 @@
  * and the mailbox is paused.
  */
 import type { OrganizationId } from '../../src/accounts/account.ts'
-import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
-import type { NotificationKind } from '../../src/operator/notifications/content.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
+import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
+import type { NotificationKind } from '../../src/watch/notifications/content.ts'
 
 const HOUR_MS = 3_600_000
 

@@ -1,7 +1,7 @@
 /** Two weeks of fictitious operators in the activity log of the demo. The log itself is written with each change, so it has no past. */
 import type { OrganizationId } from '../../src/accounts/account.ts'
-import type { Action, Changes, ObjectKind } from '../../src/operator/activity.ts'
-import type { Role } from '../../src/operator/actor.ts'
+import type { Action, Changes, ObjectKind } from '../../src/operators/activity.ts'
+import type { Role } from '../../src/operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 
 const NAOMI = 'naomi.sato@example.com'

@@ -1,7 +1,7 @@
 /** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
 import { useState } from 'preact/hooks'
+import type { ClientDetails } from '../../src/accounts/clients.ts'
 import type { ClientContents } from '../../src/operations/clients.ts'
-import type { ClientDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'

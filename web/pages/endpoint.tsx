@@ -1,7 +1,7 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useMemo, useState } from 'preact/hooks'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'

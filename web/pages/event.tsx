@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { EventDetails, RetryOutcome } from '../../src/operator/events.ts'
+import type { EventDetails, RetryOutcome } from '../../src/audience/events.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { indented } from '../parts/json.ts'

@@ -1,6 +1,6 @@
 /** Events that could not be applied, by account and reason, and their retry. */
 import { useState } from 'preact/hooks'
-import type { FailureReason, UnappliedEvent } from '../../src/operator/events.ts'
+import type { FailureReason, UnappliedEvent } from '../../src/audience/events.ts'
 import { type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { Dialog, DialogButton } from '../parts/dialog.tsx'

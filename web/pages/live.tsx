@@ -1,6 +1,6 @@
 /** Events as they are committed. */
 import { useRef, useState } from 'preact/hooks'
-import type { TailEvent } from '../../src/operator/events.ts'
+import type { TailEvent } from '../../src/audience/events.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'

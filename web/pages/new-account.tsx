@@ -1,6 +1,6 @@
 /** Adds an account, then shows what to enter where. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { ApiError, type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'

@@ -1,7 +1,7 @@
 /** One notification channel: its settings, its messages, and what operators do with it. */
 import { useState } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import type { TestResult } from '../../src/operator/notifications/history.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
+import type { TestResult } from '../../src/watch/notifications/history.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'

@@ -1,5 +1,5 @@
 /** The notification channels: where messages about accounts are sent. */
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AddChannel } from '../parts/channel-form.tsx'

@@ -1,6 +1,6 @@
 /** Organizations: add, rename and remove. */
 import { useState } from 'preact/hooks'
-import type { OrganizationContents, OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationContents, OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DialogButton } from '../parts/dialog.tsx'

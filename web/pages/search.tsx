@@ -1,5 +1,5 @@
 /** What a name or an id finds in all accounts: people with their memberships, accounts and events. */
-import type { FoundAccount, FoundEvent, FoundPerson, SearchResult } from '../../src/operator/search.ts'
+import type { FoundAccount, FoundEvent, FoundPerson, SearchResult } from '../../src/operations/search.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityList } from '../parts/activity.tsx'

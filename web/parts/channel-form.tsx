@@ -1,8 +1,8 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import type { AddedChannel } from '../../src/operations/channels.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
-import type { ChannelFormat, ChannelSummary } from '../../src/operator/notifications/channels.ts'
+import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useOperator } from '../session.ts'

@@ -1,7 +1,7 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
 import { useEffect, useRef } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import type { NotificationSummary } from '../../src/operator/notifications/history.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
+import type { NotificationSummary } from '../../src/watch/notifications/history.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useList } from '../hooks.ts'

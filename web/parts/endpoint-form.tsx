@@ -1,7 +1,7 @@
 /** Adds an endpoint, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { AddedEndpoint, EndpointFormat } from '../../src/endpoints/settings.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'

@@ -1,6 +1,6 @@
 /** Endpoints with their backlog and last response. */
-import { endpointState } from '../../src/operator/endpoints/endpoint-state.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import { endpointState } from '../../src/endpoints/endpoint-state.ts'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'

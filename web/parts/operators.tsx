@@ -1,9 +1,9 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import type { Invited } from '../../src/operations/operators.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
-import type { Role } from '../../src/operator/actor.ts'
-import type { OperatorSummary } from '../../src/operator/people/operators.ts'
+import type { Role } from '../../src/operators/actor.ts'
+import type { OperatorSummary } from '../../src/operators/operators.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'

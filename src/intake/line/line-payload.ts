@@ -1,7 +1,8 @@
 /** Reads LINE's webhook events, including kinds that do not exist yet. */
-import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
+import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { LINE } from '../../line-api/line-signature.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import {
@@ -16,7 +17,6 @@ import {
   TOO_DEEP,
 } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
-import { LINE } from './line-signature.ts'
 
 type Fields = Record<string, unknown>
 

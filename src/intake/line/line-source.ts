@@ -15,6 +15,7 @@ import {
   TAGS,
 } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
+import { deliveryPaths, hasValidLineSignature, LINE } from '../../line-api/line-signature.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { cacheAccounts, type FindAdmitting, type Found, repeatWhileStale } from '../admit.ts'
@@ -22,7 +23,6 @@ import type { Admission } from '../event.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { isOwnAct, parseLineDelivery, readLineEvent } from './line-payload.ts'
-import { deliveryPaths, hasValidLineSignature, LINE } from './line-signature.ts'
 
 export const lineSource: SourceModule = {
   name: LINE,
