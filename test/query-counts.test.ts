@@ -57,6 +57,18 @@ describe('the cost of a request', () => {
     expect(await costOf(deliver)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
+  it('is the same for a delivery to a misconfigured account, after the first one for the same bot', async () => {
+    const deliverForOther = () =>
+      service.deliver({ ...tenant, botUserId: 'Uother' }, [lineEvent('message', 'U1')])
+    const deliverForThird = () =>
+      service.deliver({ ...tenant, botUserId: 'Uthird' }, [lineEvent('message', 'U1')])
+    // A lookup, the flush, and the flag.
+    expect(await costOf(deliverForOther)).toEqual({ statements: 3, roundTrips: 3 })
+    expect(await costOf(deliverForThird)).toEqual({ statements: 3, roundTrips: 3 })
+    for (const deliverAgain of [deliverForOther, deliverForThird])
+      expect(await costOf(deliverAgain)).toEqual({ statements: 1, roundTrips: 1 })
+  })
+
   it('is one lookup and one transaction for a batch of an import', async () => {
     const { accountId, organizationId } = tenant
     const entries = [

@@ -87,20 +87,31 @@ async function receiveDelivery(
   const admission = await admit(found, destination)
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
   const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
-  if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, destination)
+  if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, admission, destination)
   return reception
 }
+
+/**
+ * The admissions that were flagged. One exists for each destination of a cached account, so a misconfigured account costs one statement
+ * per destination while the account stays cached, and not one per delivery.
+ */
+const flagged = new WeakSet<Admission>()
 
 /** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
 async function flagIfForeign(
   database: Database,
   account: Account,
+  admission: Admission,
   destination: string | null,
 ): Promise<void> {
   if (!isForAnotherBot(account, destination) || destination === account.foreignDestination) return
+  if (flagged.has(admission)) return
+  flagged.add(admission)
   // The events are committed. A failure here must not cause a retry.
   const tenant = { accountId: account.id, organizationId: account.organizationId }
-  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
+  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() =>
+    flagged.delete(admission),
+  )
 }
 
 const DELIVERY = {
