@@ -70,6 +70,26 @@ create index event_account on event (channel_oa_id, received_at, id) where recei
 -- Receives the events of a week without a partition, so that none is refused. Normally empty.
 create table event_default partition of event default;
 
+-- Deliveries that the channel secret did not sign, for the bot of their account. Nobody reads them. When the secret changes, those that
+-- the new one signs are taken in; the others are deleted after 24 hours (decision 70).
+create table kept_delivery (
+  channel_oa_id bigint not null,
+  id bigint generated always as identity,
+  received_at timestamptz not null default now(),
+  -- The account's credentials_version when its secret did not sign the delivery.
+  tried_version bigint not null,
+  -- A hash of the sender's network address.
+  address_hash bigint not null,
+  -- Of the people whom it names, by person_hash().
+  person_hashes bytea[] not null,
+  signature text not null,
+  -- Base64, encrypted with SECRETS_KEYS if it is set.
+  body text not null,
+  bytes int not null,
+  primary key (channel_oa_id, id)
+);
+create index kept_delivery_tried on kept_delivery (channel_oa_id, tried_version, id);
+
 -- Tracking events apart from signed ones: anybody can send them, so they have a retention of their own, and their rows and
 -- indexes slow nobody else's events down.
 

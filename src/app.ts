@@ -103,7 +103,17 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   eraseRoute(app, database, guard, now, erasureLedger) // DELETE /api/audience/:id
   verifyRoute(
     app,
-    { database, lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE },
+    {
+      ...{
+        database,
+        lineApi,
+        publicUrl: config.publicUrl,
+        webhookPaths: deliveryPaths,
+        now,
+        channelName: LINE,
+      },
+      writeCounts: () => counts.write(),
+    },
     guard,
   ) //                                 POST   /api/line-oa/verify
 

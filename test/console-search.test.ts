@@ -43,7 +43,7 @@ beforeAll(async () => {
     basic_id: '@corner',
     channel_id: '1650000001',
   })
-  await updateAccount(database, bakery.accountId, { name: 'Old Bakery', login_channel_id: '1650000002' })
+  await updateAccount(database, bakery.accountId, { name: 'Old Bakery', login_channel_ids: ['1650000002'] })
   await service.deliver(cafe, [
     lineEvent('follow', ann),
     textMessage(ann, 'hello', { webhookEventId: eventId }),

@@ -20,7 +20,7 @@ export const COLUMNS = {
   chatInboxId: 'chat_inbox_id',
   oaHash: 'oa_hash',
   trackingKey: 'tracking_key',
-  loginChannelId: 'login_channel_id',
+  loginChannelIds: 'login_channel_ids',
 } as const satisfies { [column in keyof AccountColumns as Camel<column>]: column }
 
 type Camel<name extends string> = name extends `${infer head}_${infer tail}`
@@ -50,6 +50,11 @@ export function isChannelId(text: string): boolean {
   return /^[1-9]\d{0,19}$/.test(text)
 }
 
+/** A MINI App has three internal channels. */
+const LOGIN_CHANNELS_MAX = 20
+
+const idsOf = (text: string) => text.split(/[\s,;]+/).filter((id) => id !== '')
+
 /** Whether an `oa_hash` can be part of a URL unescaped. */
 export function isUrlSegment(text: string): boolean {
   return /^[\w.~-]*$/.test(text)
@@ -65,6 +70,10 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
   botUserId: {
     isValid: (text) => LINE_USER_ID.test(text),
     rule: 'must be U and 32 digits 0-9 a-f, as LINE writes user ids. It is compared with the destination of every delivery.',
+  },
+  loginChannelIds: {
+    isValid: (text) => idsOf(text).length <= LOGIN_CHANNELS_MAX && idsOf(text).every(isChannelId),
+    rule: `must be up to ${LOGIN_CHANNELS_MAX} ids of decimal digits, separated by commas.`,
   },
   oaHash: {
     isValid: isUrlSegment,
@@ -104,7 +113,12 @@ export function faultsOf(fields: Fields): ErrorDetail[] {
 /** Returns the columns that the given fields set. */
 export function columnsOf(fields: Fields): Partial<AccountColumns> {
   const given = FIELDS.filter((field) => fields[field] !== undefined)
-  return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
+  return Object.fromEntries(
+    given.map((field) => {
+      const value = fields[field] || null
+      return [COLUMNS[field], field === 'loginChannelIds' && value !== null ? idsOf(value) : value]
+    }),
+  )
 }
 
 /**
@@ -116,7 +130,7 @@ export function accountChanges(before: Partial<AccountColumns>, after: Partial<A
   for (const field of FIELDS) {
     const { [COLUMNS[field]]: value } = after
     const earlier = before[COLUMNS[field]] ?? null
-    if (value === undefined || value === earlier) continue
+    if (value === undefined || String(value) === String(earlier)) continue
     if (SECRET_FIELDS.includes(field)) changes[field] = value === null ? 'removed' : 'replaced'
     else changes[field] = [earlier, value]
   }

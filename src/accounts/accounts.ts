@@ -62,7 +62,7 @@ export type AccountDetails = {
   chatInboxId: string | null
   oaHash: string
   trackingKey: string
-  loginChannelId: string | null
+  loginChannelIds: string[]
   hasChannelSecret: boolean
   hasChannelAccessToken: boolean
   hasChatSecret: boolean
@@ -72,7 +72,7 @@ export type AccountDetails = {
 const selectAccountDetails = statement('select-account-details')`
     select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
            basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
-           login_channel_id as "loginChannelId",
+           coalesce(login_channel_ids, '{}') as "loginChannelIds",
            coalesce(channel_secret, '') ~ '\\S' as "hasChannelSecret",
            coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
            coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"

@@ -166,7 +166,7 @@ export async function verifyAccount(
 ): Promise<Verification> {
   const verification = await checkAccount(verifier, account, claims)
   const { verified, checks } = verification
-  const failed = checks.filter(({ ok }) => !ok).map(({ name }) => name)
+  const failed = checks.filter(({ ok }) => ok === false).map(({ name }) => name)
   await verifier.database.transaction(async (transaction) => {
     await storeOutcome(transaction, account, verification, true)
     await recordAccount(transaction, actor, {

@@ -62,7 +62,7 @@ export async function findAccountContents(
 const replaceCredentials = statement('replace-account-credentials')`
     update official_account
        set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
-           login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token(), is_being_removed = true
+           login_channel_ids = null, oa_hash = oa_hash || random_token(), tracking_key = random_token(), is_being_removed = true
      where id = $1`
 
 /** $1 account id bigint */

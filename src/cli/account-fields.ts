@@ -54,7 +54,10 @@ export function withFields(command: Command): Command {
       "identifies the account in the support chat's callback address (default: random)",
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
-    .option('--login-channel-id <id>', 'LINE Login channel whose ID tokens prove people in tracking events')
+    .option(
+      '--login-channel-ids <list>',
+      'LINE Login or MINI App channels whose ID tokens prove people in tracking events',
+    )
     .option('--unproven', 'store channel id and secret without asking LINE whether they belong together')
     .addHelpText('after', SECRETS_HELP)
 }

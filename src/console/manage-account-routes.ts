@@ -33,12 +33,15 @@ const FIELDS = {
   chatSecret: SecretText,
   chatInboxId: Text,
   trackingKey: Text,
-  loginChannelId: Text,
+  loginChannelIds: Text,
 }
 const Name = StorableText({ maxLength: NAME_MAX_LENGTH })
 const checkNew = checkFields({ ...FIELDS, organization: Id, name: Name })
 const checkChanges = checkFields({ ...FIELDS, name: Type.Optional(Name) })
-const checkVerify = checkFields({ testWebhook: Type.Optional(Type.Boolean()) })
+const checkVerify = checkFields({
+  testWebhook: Type.Optional(Type.Boolean()),
+  proveRedelivery: Type.Optional(Type.Boolean()),
+})
 const checkReplaced = checkFields({ replaces: Nullable(Type.String({ maxLength: 2_000 })) })
 
 type OfId = { Params: { id: string } }

@@ -75,7 +75,7 @@ const DEDUPLICATE = [
 const MEMBERS = ['claimed_ats', 'own_acts', 'other_events', 'other_people'] as const
 const EFFECTS = [
   ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
-  ...(['unsent_messages', 'suspensions'] as const),
+  ...(['unsent_messages', 'account_states'] as const),
 ]
 const DELIVERIES = ['deliveries', 'destinations'] as const
 const PARAMETERS = [...ADMIT, ...DEDUPLICATE, ...MEMBERS, ...EFFECTS, ...DELIVERIES]
@@ -199,7 +199,7 @@ function effectColumns(events: IntakeEvent[]) {
   const conversationStatuses = new SparseColumn<string>(events.length)
   const conversationTimes = new SparseColumn<number>(events.length)
   const unsentMessages = new SparseColumn<string>(events.length)
-  const suspensions = new SparseColumn<boolean>(events.length)
+  const accountStates = new SparseColumn<string>(events.length)
   for (const [index, { effect }] of events.entries()) {
     switch (effect.type) {
       case 'none':
@@ -215,8 +215,8 @@ function effectColumns(events: IntakeEvent[]) {
       case 'unsend':
         unsentMessages.set(index, effect.messageId)
         break
-      case 'suspension':
-        suspensions.set(index, effect.suspended)
+      case 'accountState':
+        accountStates.set(index, effect.state)
         break
       default:
         throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
@@ -228,6 +228,6 @@ function effectColumns(events: IntakeEvent[]) {
     conversation_statuses: conversationStatuses.encode(textArray),
     conversation_ats: conversationTimes.encode(timestamptzArray),
     unsent_messages: unsentMessages.encode(textArray),
-    suspensions: suspensions.encode(booleanArray),
+    account_states: accountStates.encode(textArray),
   }
 }

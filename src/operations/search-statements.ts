@@ -83,10 +83,10 @@ export const selectByEventKey = statement('search-by-event-key')`${NEXT_ACCOUNTS
 /** Reads all accounts. $2 text; $3 account id bigint or null; $4 maximum number of rows int */
 export const selectAccounts = statement('search-visible-accounts')`
     select a.id, a.name, a.basic_id as "basicId", a.channel_id as "channelId", o.name as "organizationName"
-      from (select id, organization_id, name, basic_id, channel_id, login_channel_id, bot_user_id,
+      from (select id, organization_id, name, basic_id, channel_id, login_channel_ids, bot_user_id,
                    strpos(lower(name), lower($2)) as position, strpos(lower(basic_id), lower($2)) as basic_position
               from official_account a where visible(a.organization_id, $1) offset 0) a
       join lateral (select name from organization where id = a.organization_id offset 0) o on true
-     where a.id = $3 or $2 in (a.channel_id, a.login_channel_id, a.bot_user_id) or a.position > 0 or a.basic_position > 0
+     where a.id = $3 or $2 in (a.channel_id, a.bot_user_id) or $2 = any (a.login_channel_ids) or a.position > 0 or a.basic_position > 0
      order by a.position = 0 and coalesce(a.basic_position, 0) = 0 desc, a.position = 1 desc, a.name, a.id
      limit $4`

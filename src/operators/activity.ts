@@ -5,8 +5,8 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
 
 /**
- * Everything that is recorded. The trigger record_suspension writes `account.suspended` and `account.resumed`, and the statement
- * pause-endpoint writes `endpoint.gone`.
+ * Everything that is recorded. The trigger record_suspension writes `account.suspended` and `account.resumed`, and the statements
+ * pause-endpoint and record-taken-deliveries write `endpoint.gone` and `account.deliveries_taken`.
  */
 export const ACTIONS = [
   'organization.added',
@@ -19,6 +19,7 @@ export const ACTIONS = [
   'account.followers_imported',
   'account.suspended',
   'account.resumed',
+  'account.deliveries_taken',
   'account.removed',
   'endpoint.added',
   'endpoint.updated',

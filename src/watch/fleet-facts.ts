@@ -146,7 +146,7 @@ const selectFleet = statement('select-fleet')`
                  and (r.source = 'line' and r.last_at < a.channel_secret_changed_at) is not true) as sources
           from (select h.source, sum(h.refused) as count, max(h.last_refused_at) as last_at
                   from delivery_hour h
-                 where h.channel_oa_id = a.id and h.refused > 0 and h.hour > now() - interval '7 days'
+                 where h.channel_oa_id = a.id and h.refused > 0 and h.source <> 'id_token' and h.hour > now() - interval '7 days'
                  group by h.source) r) refused on true
       cross join lateral (
         select count(*)::int as count

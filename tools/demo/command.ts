@@ -171,7 +171,7 @@ async function addDemoAccount(database: Database, simulated: SimulatedAccount): 
     channel_access_token: simulated.channelAccessToken,
     bot_user_id: simulated.botUserId,
     basic_id: simulated.basicId,
-    login_channel_id: simulated.loginChannelId,
+    login_channel_ids: [simulated.loginChannelId],
   })
   const client = await addClient(database, CLIENT)
   const added = await addKey(database, client.id, account.id)

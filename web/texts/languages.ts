@@ -13,6 +13,7 @@ export type Texts = typeof en & {
     names: Record<Check['name'], string>
     passed: Record<Check['name'], string>
     failed: Record<FailureReason, string>
+    noEvidence: string
   }
 }
 

@@ -38,6 +38,7 @@ export function describeFailure(texts: Texts, failure: string): string {
 /** Returns the service's English message if there is no table, or if a verification of an older version has no reason. */
 export function describeCheck({ checks }: Texts, check: Check): string {
   if (checks === undefined) return check.message
+  if (check.ok === null) return checks.noEvidence
   return (check.ok ? checks.passed[check.name] : failureText(checks, check)) ?? check.message
 }
 
