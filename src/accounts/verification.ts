@@ -15,12 +15,24 @@ export const ClaimsSchema = Type.Object(
 export type Claims = Static<typeof ClaimsSchema>
 
 const FAILURE_REASONS = [
-  ...(['no_credentials', 'malformed_token', 'credentials_refused', 'token_not_issued'] as const),
-  ...(['token_refused', 'call_refused', 'other_bot', 'other_basic_id'] as const),
-  ...(['no_webhook_url', 'other_webhook_url', 'webhook_off'] as const),
-  ...(['test_not_connected', 'test_timed_out', 'test_error_status', 'test_signature_refused'] as const),
-  ...(['test_failed', 'nothing_to_test'] as const),
-]
+  'no_credentials',
+  'malformed_token',
+  'credentials_refused',
+  'token_not_issued',
+  'token_refused',
+  'call_refused',
+  'other_bot',
+  'other_basic_id',
+  'no_webhook_url',
+  'other_webhook_url',
+  'webhook_off',
+  'test_not_connected',
+  'test_timed_out',
+  'test_error_status',
+  'test_signature_refused',
+  'test_failed',
+  'nothing_to_test',
+] as const
 
 /** Programs and the console's languages read the code instead of the message. */
 const FailureReasonSchema = Type.Unsafe<(typeof FAILURE_REASONS)[number]>(

@@ -193,7 +193,12 @@ export function fleetCommand(program: Command): void {
       else {
         printMany(
           fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
+            id,
+            name,
+            status,
+            lastDeliveryAt,
+            deliveries24h,
+            following,
             problem: problems[0]?.message ?? null,
           })),
           false,

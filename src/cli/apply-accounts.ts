@@ -67,7 +67,10 @@ export function applyCommand(group: Command): void {
       const wanted = { accounts, faults, addsOrganizations: addOrganizations === true }
       await onDatabase((database) => {
         const onboarding = {
-          ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
+          database,
+          publicUrl,
+          setsWebhook: webhook,
+          importsFollowers: true,
           propagationMaxMs: PROPAGATION_MAX_MS,
           lineApi: new LineApi(lineApiUrl),
           actor: commandActor(),

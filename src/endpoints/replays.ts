@@ -171,8 +171,17 @@ export async function queueReplayedEvents(
   { maxEvents, maxBytes, examined }: { maxEvents: number; maxBytes: number; examined: number },
 ): Promise<QueuedEvents> {
   const [row] = await transaction.query<Row>(queueEvents, [
-    ...[accountId, after.receivedAt, after.id, until, kinds, endpointKinds],
-    ...[maxEvents, maxBytes, examined, jobId, endpointId],
+    accountId,
+    after.receivedAt,
+    after.id,
+    until,
+    kinds,
+    endpointKinds,
+    maxEvents,
+    maxBytes,
+    examined,
+    jobId,
+    endpointId,
   ])
   const { queued, isLast, receivedAt, id } = row as {
     queued: number

@@ -123,8 +123,15 @@ export class DeliveryCounts {
 
 function nothing(): Counts {
   return {
-    ...{ deliveries: 0, accepted: 0, duplicates: 0, unapplied: 0, refused: 0, failed: 0 },
-    ...{ lastAtMs: null, lastRefusedAtMs: null, atMs: 0 },
+    deliveries: 0,
+    accepted: 0,
+    duplicates: 0,
+    unapplied: 0,
+    refused: 0,
+    failed: 0,
+    lastAtMs: null,
+    lastRefusedAtMs: null,
+    atMs: 0,
   }
 }
 

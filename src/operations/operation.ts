@@ -130,7 +130,11 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
       row: (item: object) => item,
       isWhole: false,
       ...given,
-      ...{ way, noun, records, input, check: checkerOf(input) },
+      way,
+      noun,
+      records,
+      input,
+      check: checkerOf(input),
       hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
     } as Operation<R>

@@ -37,10 +37,7 @@ export async function sendDeliveries(
   onProgress: (tally: Tally) => void,
   signal: AbortSignal,
 ): Promise<Tally> {
-  const tally: Tally = {
-    ...{ deliveries: 0, events: 0, repeatedDeliveries: 0, hiddenDeliveries: 0 },
-    answers: {},
-  }
+  const tally: Tally = { deliveries: 0, events: 0, repeatedDeliveries: 0, hiddenDeliveries: 0, answers: {} }
   const source = deliveries(platform, traffic)
   const inFlight = new Set<Promise<void>>()
   const startedAtMs = performance.now()

@@ -70,7 +70,7 @@ export function EditExpiry({
     onDone()
   }
   return (
-    <FormDialog {...{ title, onClose }} submit={t.clients.expirySubmit} onSubmit={save}>
+    <FormDialog title={title} onClose={onClose} submit={t.clients.expirySubmit} onSubmit={save}>
       <p>{t.clients.expiryText}</p>
       <ExpiryField value={value} onChange={setValue} />
     </FormDialog>

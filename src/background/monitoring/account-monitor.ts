@@ -175,7 +175,13 @@ async function storeCheckResult(
   { fault, tokenLifetimeSeconds, quota }: CheckResult,
 ): Promise<void> {
   await database.query(storeCheck, [
-    ...[id, fault, tokenLifetimeSeconds !== undefined, tokenLifetimeSeconds ?? null],
-    ...[quota !== undefined, quota?.limit ?? null, quota?.used ?? null, RETRY_MINUTES],
+    id,
+    fault,
+    tokenLifetimeSeconds !== undefined,
+    tokenLifetimeSeconds ?? null,
+    quota !== undefined,
+    quota?.limit ?? null,
+    quota?.used ?? null,
+    RETRY_MINUTES,
   ])
 }

@@ -223,8 +223,15 @@ type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
 type Time = (typeof TIMES)[number]
 
 const TIMES = [
-  ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
-  ...['countedAt', 'addedAt', 'unprovenSecretAt'],
+  'foreignDestinationAt',
+  'lastDeliveryAt',
+  'lastRefusedAt',
+  'verifiedAt',
+  'checkedAt',
+  'tokenExpiresAt',
+  'countedAt',
+  'addedAt',
+  'unprovenSecretAt',
 ] as const
 
 /** Changes the row that it receives: a copy would cost as much as the rest. */

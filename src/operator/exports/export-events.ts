@@ -139,7 +139,9 @@ export function recordEventExport(
   return recordActivity(database, actor, {
     action: 'events.exported',
     object: { kind: 'account', id: accountId },
-    ...{ organizationId, accountId, changes: { from: isoTime(fromUs), to: isoTime(toUs), source } },
+    organizationId,
+    accountId,
+    changes: { from: isoTime(fromUs), to: isoTime(toUs), source },
   })
 }
 

@@ -154,6 +154,8 @@ function recordImport(
   return recordActivity(transaction, actor, {
     action: 'members.imported',
     object: { kind: 'account', id: accountId },
-    ...{ organizationId, accountId, changes },
+    organizationId,
+    accountId,
+    changes,
   })
 }

@@ -158,7 +158,8 @@ class Turn {
     const { organizationIds } = locked
     const step: Step = {
       ...this.#parts,
-      ...{ database: this.#database, organizationIds },
+      database: this.#database,
+      organizationIds,
       commit: (work) => this.#commit(work),
       isOver: () => this.#isOver,
     }
@@ -192,7 +193,10 @@ class Turn {
       else {
         this.#isOver = resumeInMs !== null || performance.now() >= this.#endsAt
         await transaction.query(storeProgress, [
-          ...[this.#job.id, toJson(position), done, toJson(tally)],
+          this.#job.id,
+          toJson(position),
+          done,
+          toJson(tally),
           this.#isOver ? Math.ceil(resumeInMs ?? 0) : null,
         ])
       }

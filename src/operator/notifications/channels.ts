@@ -203,7 +203,10 @@ export function pauseGone(database: Transactions, id: bigint): Promise<void> {
     const changes = { status: ['active', 'paused'], response: 410 }
     const object = { kind: 'notification_channel', id } as const
     await recordActivity(transaction, SERVICE, {
-      ...{ action: 'notifications.paused', object, organizationId: paused.organizationId, changes },
+      action: 'notifications.paused',
+      object,
+      organizationId: paused.organizationId,
+      changes,
     })
   })
 }

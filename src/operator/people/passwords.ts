@@ -64,7 +64,9 @@ export async function isPassword(
 /** No password has this hash. */
 const NOBODY = [
   'scrypt',
-  ...[COST.N, COST.r, COST.p],
+  COST.N,
+  COST.r,
+  COST.p,
   Buffer.alloc(SALT_BYTES).toString('base64'),
   Buffer.alloc(HASH_BYTES).toString('base64'),
 ].join('$')
