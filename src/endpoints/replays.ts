@@ -1,6 +1,7 @@
 /**
  * The deliveries of replays and resends: jobs that put a bounded number of rows into endpoint_delivery, from where the sender sends
  * them like all others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
+ * Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array } from '../postgres/binary-array.ts'
@@ -229,7 +230,7 @@ const lockDeliveries = statement('lock-deliveries-of-job')`
 
 /**
  * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows may read
- * the deliveries of all accounts.
+ * the deliveries of all accounts, and so may `failed_at is null`.
  *
  * $1 job id bigint
  */

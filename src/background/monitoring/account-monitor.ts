@@ -1,6 +1,6 @@
 /**
  * Verifies every account with LINE and stores LINE's statistics, so that operators notice an expired token or a disabled webhook
- * before their customers do. Each account is due once an hour, in one instance.
+ * before their customers do. Each account is due once an hour, in one instance. Planner idioms: docs/planner.md.
  */
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../../accounts/verify.ts'

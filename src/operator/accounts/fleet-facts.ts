@@ -1,4 +1,4 @@
-/** One row of facts for each official account. */
+/** One row of facts for each official account. Planner idioms: docs/planner.md. */
 
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { findNamedAccounts } from '../../accounts/destinations.ts'

@@ -1,4 +1,4 @@
-/** What a replay or a resend would send, before it starts. */
+/** What a replay or a resend would send, before it starts. Planner idioms: docs/planner.md. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { beforeEventsAt, IS_REPLAYED } from '../../endpoints/replays.ts'
 import type { EndpointFormat } from '../../endpoints/settings.ts'

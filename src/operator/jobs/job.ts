@@ -1,4 +1,4 @@
-/** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. */
+/** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. See docs/planner.md. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'

@@ -3,6 +3,7 @@
  *
  * "All that match" are the members that existed when the job started and match when their page is read. The walk is by id, so each
  * member is changed at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
+ * Planner idioms: docs/planner.md.
  */
 import type { Scope } from '../../access/scope.ts'
 import type { Filters } from '../../audience/filters.ts'

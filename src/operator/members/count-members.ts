@@ -1,4 +1,4 @@
-/** The exact number of members that match filters, counted in statements that read as many as a page of a list. */
+/** The exact number of members that match filters, counted in statements that read as many as a page of a list. See docs/planner.md. */
 import type { Scope } from '../../access/scope.ts'
 import type { Filters } from '../../audience/filters.ts'
 import { ACCOUNT_IN_SCOPE, FILTERS, IN_SCOPE, SCAN_MAX } from '../../audience/list-statements.ts'

@@ -1,4 +1,4 @@
-/** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. */
+/** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. See docs/planner.md. */
 import type { OrganizationId } from '../../accounts/account.ts'
 import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'

@@ -1,4 +1,4 @@
-/** Sessions of the console, stored in the database for all instances. They end by the database's clock. */
+/** Sessions of the console, stored in the database for all instances. They end by the database's clock. Planner idioms: docs/planner.md. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import type { Secret } from '../../config/secret.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
