@@ -89,7 +89,7 @@ export async function erasePerson(
  * waits sees the erasure, and its events get greater ids. A body for an endpoint was either read before and is written completely, or
  * is read after the commit (decision 46).
  */
-export async function eraseMember(
+async function eraseMember(
   transaction: Queryable,
   scope: Scope,
   id: bigint,

@@ -118,7 +118,7 @@ function showCommand(group: Command): void {
     })
 }
 
-export function verifyCommand(group: Command): void {
+function verifyCommand(group: Command): void {
   withJson(group.command('verify'))
     .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
     .argument('<id>', 'id of the account', parseId)

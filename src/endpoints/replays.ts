@@ -148,7 +148,7 @@ const queueEvents = statement('queue-replayed-events')`
       from (select) always
       left join (select received_at, id from taken order by received_at desc, id desc limit 1) last on true`
 
-export interface EventRange {
+interface EventRange {
   accountId: AccountId
   endpointId: bigint
   jobId: bigint

@@ -161,7 +161,7 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
 
 const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
 
-export interface Call {
+interface Call {
   database: Transactions
   /** for reads without a target, which a replica may serve */
   reads?: Queryable

@@ -8,7 +8,7 @@ import { type Queryable, statement, type Transactions } from '../postgres/statem
 import { recordActivity } from './activity.ts'
 import type { Actor, OrganizationIds } from './actor.ts'
 
-export type EventSummary = {
+type EventSummary = {
   id: bigint
   accountId: AccountId
   source: string
@@ -191,7 +191,7 @@ const selectNextUnapplied = statement('select-next-unapplied')`
      order by channel_oa_id, id
      limit $5`
 
-export interface RetriedBatch {
+interface RetriedBatch {
   outcomes: RetryOutcome[]
   /** after which the next batch begins; null: all are done */
   next: RetryPosition | null

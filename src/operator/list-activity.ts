@@ -100,7 +100,7 @@ const selectActivityOfRequest = statement('list-activity-of-request')`
              where request_id = $4 and ${IS_VISIBLE}
              ${NEWEST_FIRST}`
 
-export interface ActivityPage {
+interface ActivityPage {
   beforeId: bigint
   limit: number
 }

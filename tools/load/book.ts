@@ -39,7 +39,7 @@ export interface Person {
   received: Received | null
 }
 
-export interface Received {
+interface Received {
   updatedAt: string
   relationship: string
   version: number

@@ -33,7 +33,7 @@ interface Delivery {
   init: RequestInit
 }
 
-export interface GroupOptions {
+interface GroupOptions {
   /** the id of a new event of LINE */
   eventId?: () => string
   /** receives the deliveries about erased people alone */

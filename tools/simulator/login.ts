@@ -13,7 +13,7 @@ interface SigningKey {
   publicKey: KeyObject
 }
 
-export interface IdTokenFields {
+interface IdTokenFields {
   userId: string
   loginChannelId: string
   /** Default: now. */

@@ -9,7 +9,7 @@ const IN_FLIGHT_MAX = 256
 const RESPONSE_TIMEOUT_MS = 2_000
 const TICK_MS = 20
 
-export interface SendOptions extends TrafficOptions {
+interface SendOptions extends TrafficOptions {
   /** deliveries per second */
   rate: number
   /** number of deliveries; Infinity: until the signal */

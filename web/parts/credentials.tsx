@@ -10,7 +10,7 @@ import { toField, toIso } from './time-range.tsx'
 /** Long enough for the owner of a program to plan the change. */
 const EXPIRES_SOON_MS = 30 * 86_400_000
 
-export interface Credential {
+interface Credential {
   status: string
   isExpired: boolean
   expiresAt: string | null

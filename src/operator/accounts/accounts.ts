@@ -5,7 +5,7 @@ import { requireVisible } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 
-export type AccountSummary = {
+type AccountSummary = {
   id: AccountId
   organizationId: OrganizationId
   name: string

@@ -8,7 +8,7 @@ import { type Queryable, statement } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
 
 /** The account that has a channel. */
-export type ChannelOwner = {
+type ChannelOwner = {
   id: AccountId
   channelId: string
   name: string

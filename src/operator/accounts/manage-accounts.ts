@@ -20,7 +20,7 @@ import { accountChanges, changedColumns, concernsVerification } from './account-
 import { type Proof, proveChannel, requireFreeChannel } from './channels.ts'
 
 /** What the log of changes says about an account. */
-export interface AccountActivity {
+interface AccountActivity {
   action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes
@@ -40,7 +40,7 @@ export function recordAccount(
   })
 }
 
-export const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
+const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
   organizationIds === null || organizationIds.includes(id)
 
 export interface AccountParts {
@@ -152,7 +152,7 @@ export async function updateAccountIn(
 }
 
 /** The verifier of the service, with the database of the actor. */
-export interface OperatorVerifier extends Verifier {
+interface OperatorVerifier extends Verifier {
   database: Transactions
 }
 

@@ -74,7 +74,7 @@ interface LockedUpload
   stored: bigint | null
 }
 
-export interface Upload {
+interface Upload {
   /** bytes that are stored; the next piece begins there */
   stored: bigint
   isComplete: boolean

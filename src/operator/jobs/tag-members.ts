@@ -24,7 +24,7 @@ const BATCH_MEMBERS = 250
 /** The number of matching members may differ by this part from the number that the operator confirmed, because people come and go. */
 const COUNT_TOLERANCE = 0.01
 
-export interface TagChange {
+interface TagChange {
   add: string[]
   remove: string[]
 }

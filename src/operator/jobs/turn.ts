@@ -94,7 +94,7 @@ const postponeJob = statement('postpone-job')`
 /** What the steps use. Without `platform`, no job that calls LINE can run. `onQueued` is of the sender in this process. */
 export type JobParts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
 
-export interface Turns extends Partial<JobParts> {
+interface Turns extends Partial<JobParts> {
   /** tests use shorter ones */
   turnMs?: number
   /** the kinds of one lane */

@@ -179,7 +179,7 @@ const selectCounts = statement('count-notifications')`
      where n.kind <> 'test'
      group by c.format`
 
-export interface NotificationCounts extends Row {
+interface NotificationCounts extends Row {
   format: ChannelFormat
   pending: number
   failed: number

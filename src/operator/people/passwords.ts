@@ -4,7 +4,7 @@ import { equalInConstantTime } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { refuseInput } from '../../http/validate.ts'
 
-export const PASSWORD_MIN_LENGTH = 12
+const PASSWORD_MIN_LENGTH = 12
 /** Longer than any password manager's default. A hash takes the same time for every length. */
 export const PASSWORD_MAX_LENGTH = 256
 
