@@ -1,7 +1,7 @@
 /** Official accounts as an agency has them, and requests for the first three. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Secret } from '../dist/src/config/secret.js'
-import { signLine } from '../dist/src/intake/line/line-signature.js'
+import { signLine } from '../dist/src/line-api/line-signature.js'
 import { runMaintenance } from '../dist/src/upkeep/maintenance.js'
 import { lineBody, lineEvent, textMessage } from '../dist/tools/simulator/events.js'
 

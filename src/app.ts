@@ -28,7 +28,7 @@ import { logFacts, logRequests } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
 import type { Database } from './postgres/database.ts'
 
-export type AppConfig = Pick<
+type AppConfig = Pick<
   Config,
   'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
 >

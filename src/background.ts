@@ -203,7 +203,7 @@ export class JobRunner {
 
   async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
     try {
-      return await takeTurn(this.#database, { ...this.#parts, kinds })
+      return (await takeTurn(this.#database, { ...this.#parts, kinds })) !== false
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')

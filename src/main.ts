@@ -69,7 +69,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const sender = opened && new Sender(opened.database, isOwn, resolver)
   const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
-    ...{ config, database, lineApi, log, metrics, erasureLedger },
+    config,
+    database,
+    lineApi,
+    log,
+    metrics,
+    erasureLedger,
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
@@ -78,13 +83,25 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const background =
     opened &&
     new Background({
-      ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
-      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl, erasureLedger },
+      retention: config,
+      opened,
+      verifier,
+      sender: sender as Sender,
+      metrics,
+      log: app.log,
+      notificationSender,
+      heartbeatUrl: config.heartbeatUrl,
+      erasureLedger,
     })
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, ...config.console, database, erasureLedger, verifier, now: Date.now },
+      config,
+      ...config.console,
+      database,
+      erasureLedger,
+      verifier,
+      now: Date.now,
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       channelTester: new ChannelTester(notificationSender),

@@ -4,7 +4,7 @@ import { useContext } from 'preact/hooks'
 import type { Role, Operator as SignedIn } from '../src/operators/actor.ts'
 import type { Json } from './api.ts'
 
-export type Operator = Json<Pick<SignedIn, 'name' | 'kind' | 'role' | 'organizationIds'>>
+type Operator = Json<Pick<SignedIn, 'name' | 'kind' | 'role' | 'organizationIds'>>
 
 export interface Session {
   /** null: a proxy signs the operator in with every request */

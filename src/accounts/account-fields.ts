@@ -46,7 +46,7 @@ const VERIFIED_FIELDS: readonly Field[] = [
 ]
 
 /** A channel id as LINE writes it. `08` would be a different account from `8`. */
-export function isChannelId(text: string): boolean {
+function isChannelId(text: string): boolean {
   return /^[1-9]\d{0,19}$/.test(text)
 }
 
@@ -56,7 +56,7 @@ const LOGIN_CHANNELS_MAX = 20
 const idsOf = (text: string) => text.split(/[\s,;]+/).filter((id) => id !== '')
 
 /** Whether an `oa_hash` can be part of a URL unescaped. */
-export function isUrlSegment(text: string): boolean {
+function isUrlSegment(text: string): boolean {
   return /^[\w.~-]*$/.test(text)
 }
 

@@ -1,4 +1,7 @@
-/** The rows of an official account in every table, and their deletion in batches. remove-account.ts has the order of a removal. */
+/**
+ * The rows of an official account in every table, and their deletion in batches. remove-account.ts has the order of a removal.
+ * Planner idioms: docs/planner.md.
+ */
 
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'

@@ -6,7 +6,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import type { Verification } from './verification.ts'
 
-export type AccountSummary = {
+type AccountSummary = {
   id: AccountId
   organizationId: OrganizationId
   name: string

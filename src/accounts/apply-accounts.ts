@@ -56,8 +56,8 @@ export interface ApplyOptions {
   faults?: FileFault[]
   /** adds the organizations that the file names and nobody has added */
   addsOrganizations?: boolean
-  /** runs in the transaction */
-  onApplied?: (transaction: Queryable, applied: AppliedAccount[]) => Promise<void>
+  /** starts a job in the transaction */
+  startJob?: (transaction: Queryable, applied: AppliedAccount[]) => Promise<bigint>
   /** receives the number of accounts that the transaction has stored */
   onProgress?: (stored: number) => void
 }
@@ -148,30 +148,30 @@ export async function applyAccounts(
   actor: Actor,
   wanted: WantedAccount[],
   options: ApplyOptions = {},
-): Promise<AppliedAccount[]> {
-  let line = 0
-  try {
-    return await transactionWithFreeIds(database, async (transaction) => {
-      await takeLock(transaction, APPLY_LOCK)
-      const applied: AppliedAccount[] = []
-      const added = new Map<string, OrganizationId>()
-      for (const plan of await planAccounts(transaction, actor, wanted, options)) {
-        line = plan.line
-        const organizationId =
-          plan.organizationId ??
-          added.get(plan.organization) ??
-          (await addOrganizationOf(transaction, actor, plan.organization))
-        added.set(plan.organization, organizationId)
-        const placed = { ...plan, organizationId }
-        applied.push({ ...placed, id: await store(transaction, actor, placed) })
-        options.onProgress?.(applied.length)
-      }
-      await options.onApplied?.(transaction, applied)
-      return applied
-    })
-  } catch (error) {
-    throw violatedConstraint(error) === null ? error : new RefusedLine(line, error)
-  }
+): Promise<{ accounts: AppliedAccount[]; jobId: bigint | null }> {
+  return transactionWithFreeIds(database, async (transaction) => {
+    await takeLock(transaction, APPLY_LOCK)
+    const accounts: AppliedAccount[] = []
+    const added = new Map<string, OrganizationId>()
+    const apply = async (plan: Plan): Promise<AppliedAccount> => {
+      const organizationId =
+        plan.organizationId ??
+        added.get(plan.organization) ??
+        (await addOrganizationOf(transaction, actor, plan.organization))
+      added.set(plan.organization, organizationId)
+      const placed = { ...plan, organizationId }
+      return { ...placed, id: await store(transaction, actor, placed) }
+    }
+    for (const plan of await planAccounts(transaction, actor, wanted, options)) {
+      const account = await apply(plan).catch((error) => {
+        throw violatedConstraint(error) === null ? error : new RefusedLine(plan.line, error)
+      })
+      accounts.push(account)
+      options.onProgress?.(accounts.length)
+    }
+    const jobId = (await options.startJob?.(transaction, accounts)) ?? null
+    return { accounts, jobId }
+  })
 }
 
 export function throwFaults(faults: FileFault[]): void {

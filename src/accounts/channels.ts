@@ -9,7 +9,7 @@ import type { AccountId, OrganizationId } from './account.ts'
 import type { AccountColumns } from './provisioning.ts'
 
 /** The account that has a channel. */
-export type ChannelOwner = {
+type ChannelOwner = {
   id: AccountId
   channelId: string
   name: string

@@ -31,7 +31,7 @@ const isExpired = (table: string) => `coalesce(${table}.expires_at <= now(), fal
 
 const IS_ROTATING = `c.previous_client_secret is not null`
 
-export type KeySummary = Lifetime & {
+type KeySummary = Lifetime & {
   id: bigint
   client: bigint
   account: AccountId

@@ -9,7 +9,7 @@ import { type FileFault, type Plan, throwFaults, type WantedAccount } from './ap
 import { askLine, REFUSED } from './channels.ts'
 
 /** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
-export const ACCOUNTS_MAX = 10_000
+const ACCOUNTS_MAX = 10_000
 /** The longest value of a line is an access token of some hundred characters. */
 const LINE_MAX_BYTES = 65_536
 

@@ -21,7 +21,7 @@ import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
 /** What the log of changes says about an account. */
-export interface AccountActivity {
+interface AccountActivity {
   action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes
@@ -41,7 +41,7 @@ export function recordAccount(
   })
 }
 
-export const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
+const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
   organizationIds === null || organizationIds.includes(id)
 
 export interface AccountParts {
@@ -153,7 +153,7 @@ export async function updateAccountIn(
 }
 
 /** The verifier of the service, with the database of the actor. */
-export interface OperatorVerifier extends Verifier {
+interface OperatorVerifier extends Verifier {
   database: Transactions
 }
 

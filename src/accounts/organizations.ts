@@ -77,7 +77,10 @@ export function recordAddedOrganization(
   const object = { kind: 'organization', id } as const
   const changes = { name: [null, name] }
   return recordActivity(transaction, actor, {
-    ...{ action: 'organization.added', object, organizationId: id, changes },
+    action: 'organization.added',
+    object,
+    organizationId: id,
+    changes,
   })
 }
 
@@ -112,7 +115,9 @@ export async function findOrganizations(
   const distinct = [...new Set(texts)].filter((text) => text !== '')
   const ids = distinct.filter((text) => /^[1-9]\d{0,17}$/.test(text))
   const rows = await database.query<{ id: bigint; name: string }>(selectNamedOrganizations, [
-    ...[ids, distinct, organizationIds],
+    ids,
+    distinct,
+    organizationIds,
   ])
   const organizations = new Map<string, OrganizationId | null>()
   const refused = new Map<string, string>()

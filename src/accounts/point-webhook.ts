@@ -19,7 +19,7 @@ const PROPAGATION_POLL_MS = 2_000
 /** Maximum length of a webhook URL that LINE accepts. */
 const URL_MAX_LENGTH = 500
 
-export interface WebhookParts {
+interface WebhookParts {
   database: Pick<Transactions, 'transaction'>
   lineApi: LineApi
   publicUrl: string | null
@@ -204,7 +204,7 @@ export async function previewWebhook(
     : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
 }
 
-export function webhookUrl(publicUrl: string | null, id: AccountId): string {
+function webhookUrl(publicUrl: string | null, id: AccountId): string {
   const [path = ''] = deliveryPaths(String(id))
   return (publicUrl ?? '') + path
 }

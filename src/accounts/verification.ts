@@ -16,14 +16,31 @@ export const ClaimsSchema = Type.Object(
 export type Claims = Static<typeof ClaimsSchema>
 
 const FAILURE_REASONS = [
-  ...(['no_credentials', 'malformed_token', 'credentials_refused', 'token_not_issued'] as const),
-  ...(['token_refused', 'call_refused', 'other_bot', 'other_basic_id'] as const),
-  ...(['no_webhook_url', 'other_webhook_url', 'webhook_off'] as const),
-  ...(['test_not_connected', 'test_timed_out', 'test_error_status', 'test_signature_refused'] as const),
-  ...(['test_failed', 'nothing_to_test'] as const),
-  ...(['secret_refused', 'redelivery_off', 'other_destination', 'responded_late'] as const),
-  ...(['module_detached', 'other_login_channel', 'chat_secret_refused'] as const),
-]
+  'no_credentials',
+  'malformed_token',
+  'credentials_refused',
+  'token_not_issued',
+  'token_refused',
+  'call_refused',
+  'other_bot',
+  'other_basic_id',
+  'no_webhook_url',
+  'other_webhook_url',
+  'webhook_off',
+  'test_not_connected',
+  'test_timed_out',
+  'test_error_status',
+  'test_signature_refused',
+  'test_failed',
+  'nothing_to_test',
+  'secret_refused',
+  'redelivery_off',
+  'other_destination',
+  'responded_late',
+  'module_detached',
+  'other_login_channel',
+  'chat_secret_refused',
+] as const
 
 /** Programs and the console's languages read the code instead of the message. */
 const FailureReasonSchema = Type.Unsafe<(typeof FAILURE_REASONS)[number]>(
@@ -39,9 +56,15 @@ export type FailureReason = Static<typeof FailureReasonSchema>
 const ASKED = ['access_token', 'identity', 'webhook_endpoint', 'webhook_active', 'webhook_test'] as const
 /** What deliveries prove (evidence.ts). */
 const PROVEN = [
-  ...(['channel_secret', 'redelivery', 'destination', 'response_time'] as const),
-  ...(['module', 'login_channels', 'chat_secret', 'tracking_key'] as const),
-]
+  'channel_secret',
+  'redelivery',
+  'destination',
+  'response_time',
+  'module',
+  'login_channels',
+  'chat_secret',
+  'tracking_key',
+] as const
 
 const CheckSchema = Type.Object({
   name: Type.Unsafe<(typeof ASKED)[number] | (typeof PROVEN)[number]>(

@@ -117,17 +117,18 @@ export const explainAccount = accountTool(
         verification: verification && {
           ...columnsOf(verification, 'verified', 'checkedAt'),
           checks: verification.checks.map(({ name, ok, reason = null, status = null, message }) => ({
-            ...{ name, ok, reason, status, message: untrusted(message) },
+            name,
+            ok,
+            reason,
+            status,
+            message: untrusted(message),
           })),
         },
         deliveries: {
           ...columnsOf(account, 'lastDeliveryAt', 'deliveries24h', 'events24h', 'failed24h'),
           ...columnsOf(account, 'refused', 'lastRefusedAt', 'unapplied'),
         },
-        platform: columnsOf(
-          account,
-          ...(['verifiedAt', 'checkedAt', 'tokenExpiresAt', 'quotaLimit', 'quotaUsed'] as const),
-        ),
+        platform: columnsOf(account, 'verifiedAt', 'checkedAt', 'tokenExpiresAt', 'quotaLimit', 'quotaUsed'),
         audience: columnsOf(account, 'members', 'following', 'blocked', 'countedAt'),
         endpoints: { pending: account.endpointsPending, failed: account.endpointsFailed },
       },

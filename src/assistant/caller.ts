@@ -36,7 +36,7 @@ export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'exa
   logError: (text: string) => void
 }
 
-export interface CallOutcome {
+interface CallOutcome {
   isError: boolean
   /** a JSON object */
   result: Record<string, unknown>

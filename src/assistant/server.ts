@@ -21,7 +21,9 @@ export function createServer(caller: Caller, actor: Actor): Server {
     { capabilities: { tools: {} }, instructions: INSTRUCTIONS },
   )
   const tools = toolsFor(actor).map(({ name, title, description, inputSchema }) => ({
-    ...{ name, title, description },
+    name,
+    title,
+    description,
     inputSchema: JSON.parse(JSON.stringify(inputSchema)),
     annotations: {
       title,

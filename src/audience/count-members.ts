@@ -1,4 +1,4 @@
-/** The exact number of members that match filters, counted in statements that read as many as a page of a list. */
+/** The exact number of members that match filters, counted in statements that read as many as a page of a list. See docs/planner.md. */
 import type { Scope } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'

@@ -1,4 +1,4 @@
-/** Stored events: list and show them, and retry those that could not be applied. */
+/** Stored events: list and show them, and retry those that could not be applied. Planner idioms: docs/planner.md. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
@@ -8,7 +8,7 @@ import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 
-export type EventSummary = {
+type EventSummary = {
   id: bigint
   accountId: AccountId
   source: string
@@ -58,7 +58,7 @@ export interface UnappliedFilter {
  * Each account reads its own range of event_failure. `between` finds one account by its index, and `$1 is null or` would read all.
  *
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int;
- * $5 organization ids bigint[], null: all
+ * $5 organization ids bigint[], null: all. `between` uses the index of accounts for one and for all.
  */
 const selectUnapplied = statement('select-unapplied')`
     select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
@@ -191,7 +191,7 @@ const selectNextUnapplied = statement('select-next-unapplied')`
      order by channel_oa_id, id
      limit $5`
 
-export interface RetriedBatch {
+interface RetriedBatch {
   outcomes: RetryOutcome[]
   /** after which the next batch begins; null: all are done */
   next: RetryPosition | null

@@ -31,7 +31,8 @@ export function updateMember(
     await recordActivity(transaction, actor, {
       action: 'member.updated',
       object: { kind: 'member', id },
-      ...{ organizationId: account.organizationId, accountId: account.id },
+      organizationId: account.organizationId,
+      accountId: account.id,
       changes: Object.fromEntries(Object.keys(update).map((field) => [field, 'replaced'])),
     })
     return updated
@@ -68,7 +69,8 @@ function recordErasure(actor: Actor, { id: accountId, organizationId }: Account)
     recordActivity(transaction, actor, {
       action: 'member.erased',
       object: { kind: 'member', id: memberId },
-      ...{ organizationId, accountId },
+      organizationId,
+      accountId,
     })
 }
 
@@ -82,6 +84,8 @@ export function recordExport(
   return recordActivity(transaction, actor, {
     action: 'members.exported',
     object: { kind: 'account', id: accountId },
-    ...{ organizationId, accountId, changes },
+    organizationId,
+    accountId,
+    changes,
   })
 }

@@ -60,7 +60,7 @@ export type MemberChanges = {
 }
 
 /** The client's name is null if the client of the key has none, or if the key no longer exists. */
-export type EditAuthor =
+type EditAuthor =
   | { keyId: bigint; clientId: string | null; clientName: string | null }
   /** an operator's address, `token`, or `user@host` of a command */
   | { actor: string }
@@ -73,7 +73,7 @@ export type TimelinePosition = {
   id: bigint
 }
 
-export interface Timeline {
+interface Timeline {
   entries: TimelineEntry[]
   /** null: there are no older entries */
   next: TimelinePosition | null
@@ -182,7 +182,7 @@ function authorOf({ actor, keyId, clientId, clientName }: TimelineRow): EditAuth
   return actor === null ? null : { actor }
 }
 
-export interface MemberPage {
+interface MemberPage {
   /** members as JSON texts, separated by commas */
   lines: string
   /** cursor of the next page; null at the end */

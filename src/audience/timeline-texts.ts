@@ -69,7 +69,7 @@ const fieldName = (texts: TimelineTexts, name: string): string =>
   (Object.hasOwn(texts.fields, name) ? texts.fields[name] : undefined) ?? name
 
 /** What changed in one field. */
-export interface FieldChange {
+interface FieldChange {
   field: string
   /** null: it was absent; of tags, the removed ones */
   before: string | null

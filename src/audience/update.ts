@@ -162,11 +162,18 @@ export async function updateMember(
 ): Promise<{ version: bigint; json: string }> {
   const { externalId, tags, attributes } = update
   const values = [
-    ...[scope.accountId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
-    ...[String(externalId !== undefined), externalId ?? null],
-    ...[String(tags !== undefined), tags ? textArray(tags) : null],
-    ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
-    ...[String(scope.keyId ?? ''), scope.actorName ?? ''],
+    scope.accountId,
+    scope.organizationId,
+    id,
+    allowedVersions && int8Array(allowedVersions),
+    String(externalId !== undefined),
+    externalId ?? null,
+    String(tags !== undefined),
+    tags ? textArray(tags) : null,
+    String(attributes !== undefined),
+    attributes ? JSON.stringify(attributes) : null,
+    String(scope.keyId ?? ''),
+    scope.actorName ?? '',
   ]
   try {
     const [member] = await tenant.query<{ version: bigint; json: string }>(applyUpdate, values)

@@ -94,7 +94,7 @@ export function warnIfUnproven(proof: Proof): void {
 
 // URLs of this service that an operator enters on other platforms.
 
-export interface Addresses {
+interface Addresses {
   /** for the LINE Developers Console */
   webhookUrl: string
   /** for the support chat */

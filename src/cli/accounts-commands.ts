@@ -120,7 +120,7 @@ function showCommand(group: Command): void {
     })
 }
 
-export function verifyCommand(group: Command): void {
+function verifyCommand(group: Command): void {
   withJson(group.command('verify'))
     .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
     .argument('<id>', 'id of the account', parseId)
@@ -203,7 +203,12 @@ export function fleetCommand(program: Command): void {
       else {
         printMany(
           fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
+            id,
+            name,
+            status,
+            lastDeliveryAt,
+            deliveries24h,
+            following,
             problem: problems[0]?.message ?? null,
           })),
           false,

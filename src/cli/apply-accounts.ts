@@ -67,7 +67,10 @@ export function applyCommand(group: Command): void {
       const wanted = { accounts, faults, addsOrganizations: addOrganizations === true }
       await onDatabase((database) => {
         const onboarding = {
-          ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
+          database,
+          publicUrl,
+          setsWebhook: webhook,
+          importsFollowers: true,
           propagationMaxMs: PROPAGATION_MAX_MS,
           lineApi: new LineApi(lineApiUrl),
           actor: commandActor(),
@@ -119,19 +122,17 @@ async function preview(onboarding: Onboarding, wanted: Wanted, asJson: boolean):
 async function storeAll({ database, lineApi, actor }: Onboarding, wanted: Wanted): Promise<AppliedAccount[]> {
   const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted.accounts, wanted))
   if (unproven > 0) printError(`oa-audience: warning: ${unproven} accounts: ${UNPROVEN}`)
-  let progress = null as Progress | null
-  const onProgress = (stored: number) => {
-    // Not earlier: a file with faults stores nothing.
-    progress ??= new Progress('accounts stored', wanted.accounts.length)
-    progress.show(stored)
-  }
+  // Not earlier: a file with faults stores nothing.
+  const progress = new Progress('accounts stored', wanted.accounts.length)
+  const onProgress = (stored: number) => progress.show(stored)
   try {
-    return await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
+    const { accounts } = await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
+    return accounts
   } catch (error) {
     if (!(error instanceof RefusedLine)) throw error
     throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
   } finally {
-    progress?.end()
+    progress.end()
   }
 }
 

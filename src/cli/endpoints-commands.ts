@@ -29,11 +29,9 @@ export function endpointsCommand(program: Command): void {
       printOne({ id, status: 'removed' }, json === true)
     })
   addRotateCommand(group, ENDPOINTS, {
-    ...{ description: 'print a new secret; the previous one signs, too, until --finish' },
-    ...{
-      finish: 'stop signing with the previous secret',
-      discard: 'go back: stop signing with the new secret',
-    },
+    description: 'print a new secret; the previous one signs, too, until --finish',
+    finish: 'stop signing with the previous secret',
+    discard: 'go back: stop signing with the new secret',
   })
   deliveriesCommand(group)
   retryCommand(group)

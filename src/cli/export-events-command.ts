@@ -27,7 +27,7 @@ export interface EventExportOptions {
   gzip?: boolean
 }
 
-export type EventExport = {
+type EventExport = {
   events: number
   /** exclusive: the next export may begin here */
   to: string

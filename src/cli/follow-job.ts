@@ -48,16 +48,14 @@ export async function followJob(
   for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
   try {
     for (;;) {
-      let fault = ''
-      const onPostponed = ({ message }: Error) => {
-        fault = `; ${message}`
-      }
-      const turn = { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform, onPostponed }
-      const hasWorked = await takeTurn(database, turn)
+      const turn = await takeTurn(database, { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform })
       const job = await findJob(database, commandActor(), id)
-      if (job && progress) progress.show(Number(job.done), fault || (await noteOf(database, job)))
+      if (job && progress) {
+        const note = turn instanceof Error ? `; ${turn.message}` : await noteOf(database, job)
+        progress.show(Number(job.done), note)
+      }
       if (job === null || job.finishedAt !== null) return job
-      if (!hasWorked) await sleep(POLL_MS)
+      if (turn === false) await sleep(POLL_MS)
     }
   } finally {
     for (const signal of INTERRUPTS) process.off(signal, interrupt)

@@ -48,7 +48,9 @@ export function jobsCommand(program: Command): void {
 function jobRow(job: JobSummary): Printable {
   const { id, status, reason, done, total } = job
   return {
-    ...{ id, task: job.kind, account: job.accountId },
+    id,
+    task: job.kind,
+    account: job.accountId,
     status: reason === null || reason === status ? status : `${status}: ${reason}`,
     done: total === null ? done : `${done} of ${total}`,
     'started at': job.createdAt,

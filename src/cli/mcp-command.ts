@@ -44,7 +44,9 @@ async function serveAssistant(database: Database, options: McpOptions): Promise<
   const config = readConfig(io.env)
   const actor = { ...commandActor(), organizationIds }
   const caller = createCaller({
-    ...{ database, actor, showPersonalData },
+    database,
+    actor,
+    showPersonalData,
     examineSystem: () => examineSystem(config),
     logError: (text) => printError(`oa-audience mcp: ${text}`),
   })

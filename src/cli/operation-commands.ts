@@ -46,7 +46,9 @@ export function performHere<R>(
   const ownUrls = () => ownAddresses(publicUrl, host, port)
   const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null }
   return perform(operation, {
-    ...{ database, actor: commandActor(), services: { ...own, ...services } as Services },
+    database,
+    actor: commandActor(),
+    services: { ...own, ...services } as Services,
     ...call,
   })
 }

@@ -8,7 +8,7 @@ import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { systemReason } from '../system-reason.ts'
 import { notFound, withJson } from './input.ts'
-import { type Io, io, print, printError, printMany, useIo } from './io.ts'
+import { type Io, io, print, printError, printMany, withIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
@@ -61,8 +61,9 @@ export async function createProgram(isNeeded: (group: string) => boolean): Promi
  * Runs one command. Its exit status is in `given.exitCode`, undefined for success.
  * @param args without the program's own name
  */
-export async function run(args: string[], given: Io): Promise<void> {
-  useIo(given)
+export const run = (args: string[], given: Io): Promise<void> => withIo(given, () => runCommand(args))
+
+async function runCommand(args: string[]): Promise<void> {
   // Loads only the given group, because loading all of them takes 0.2 s. The help lists all.
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'

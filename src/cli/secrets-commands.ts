@@ -23,13 +23,18 @@ export function secretsCommand(program: Command): void {
       else {
         print(`first key: ${firstKeyId ?? 'none, new secrets are plain text'}`)
         const stored = counts.map(({ column, keyId, values }) => ({
-          ...{ column, key: keyId ?? 'plain text', values },
+          column,
+          key: keyId ?? 'plain text',
+          values,
         }))
         printMany(stored, false)
         if (unreadable.length > 0) {
           print('\nno key reads:')
           const rows = unreadable.map(({ accountId: account, keyId: key, column, id }) => ({
-            ...{ column, id, account, key },
+            column,
+            id,
+            account,
+            key,
           }))
           printMany(rows, false)
         }

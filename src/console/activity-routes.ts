@@ -42,8 +42,11 @@ const checkObject = checkFields({
 type Given = ReturnType<typeof checkExport>
 
 const filterOf = ({ operator, account, ...given }: Given) => ({
-  ...{ operatorId: idOrNull(operator), accountId: idOrNull(account), action: given.action ?? null },
-  ...{ from: given.from ?? null, to: given.to ?? null },
+  operatorId: idOrNull(operator),
+  accountId: idOrNull(account),
+  action: given.action ?? null,
+  from: given.from ?? null,
+  to: given.to ?? null,
 })
 
 export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void {
@@ -65,7 +68,9 @@ export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void 
     const filter = filterOf(checkExport(request.query))
     const { organizationIds } = operatorOf(request)
     return sendDownload(reply, parts, {
-      ...{ organizationIds, fileName: 'activity.ndjson', mediaType: NDJSON.mediaType },
+      organizationIds,
+      fileName: 'activity.ndjson',
+      mediaType: NDJSON.mediaType,
       read: () => activityLines(reads, organizationIds, filter),
     })
   })

@@ -60,26 +60,24 @@ export function fleetFileRoutes(
     const addsOrganizations = mayAddOrganizations(operator, query.organizations)
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
     if (fault !== null) throw refusal(fault)
-    let jobId = 0n
-    let unproven = 0
     const outcome = await withFaults(async () => {
       const faults: FileFault[] = []
       const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)
       const options = { faults, addsOrganizations }
-      unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted, options))
-      return applyAccounts(database, operator, wanted, {
+      const unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted, options))
+      const applied = await applyAccounts(database, operator, wanted, {
         ...options,
-        onApplied: async (transaction, applied) => {
-          jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
-        },
+        startJob: (transaction, stored) => startOnboarding(transaction, operator, stored, setsWebhook),
       })
+      return { ...applied, unproven }
     })
     if (!('faults' in outcome)) {
+      const { accounts, jobId, unproven } = outcome
       onJob?.()
-      const job = await findJob(database, operator, jobId)
+      const job = await findJob(database, operator, jobId as bigint)
       return reply
         .code(202)
-        .send({ job, unproven, accounts: outcome.map((account) => rowOf(account, account.id)) })
+        .send({ job, unproven, accounts: accounts.map((account) => rowOf(account, account.id)) })
     }
     throw new AppError('invalid_input', {
       details: limited(outcome.faults).faults.map(({ line, column, message }) => ({

@@ -144,11 +144,7 @@ function requireValid<F extends Fields>(fields: F): F {
 }
 
 /** Throws `unknown_item` for an account that the operator does not see. */
-export async function findAccountOf(
-  database: Transactions,
-  operator: Operator,
-  id: string,
-): Promise<Account> {
+async function findAccountOf(database: Transactions, operator: Operator, id: string): Promise<Account> {
   const { id: visibleId } = await ACCOUNT.find(database, operator, requireId(id))
   return found(await findAccountOn(database, visibleId))
 }

@@ -24,7 +24,9 @@ export function operationRoutes(
     const { method, path: url } = routeOf(operation)
     const config = { role: operation.role }
     api.route<Route>({
-      ...{ method, url, config },
+      method,
+      url,
+      config,
       handler: async (request, reply) => {
         const { input, page } = operation.way === 'list' ? pageFrom(request.query) : inputOf(request)
         const id = operation.hasTarget ? requireId(request.params.id ?? '') : null

@@ -41,7 +41,9 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const sessions = createSessions({ ...options, database })
   const { requireRole } = sessions
   const services = {
-    ...{ now: options.now, ownUrls: options.ownUrls, channelTester: options.channelTester },
+    now: options.now,
+    ownUrls: options.ownUrls,
+    channelTester: options.channelTester,
     canEmail: options.config.smtpUrl !== null,
     endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
   }

@@ -11,7 +11,7 @@ const RESPONSE_LINE_MAX = 120
 
 export type Severity = 'ok' | 'warning' | 'error'
 
-export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
+type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
 
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)

@@ -1,7 +1,7 @@
 /** How an endpoint is doing, in one word: for the console and for `doctor`. */
 
 /** An endpoint that accepts deliveries, but more slowly than they arrive. */
-export const SLOW_SECONDS = 600
+const SLOW_SECONDS = 600
 
 interface Facts {
   status: string

@@ -37,7 +37,7 @@ export interface EndpointSummary {
   lastAnswer: LastResponse | null
 }
 
-export interface LastResponse {
+interface LastResponse {
   at: string
   /** null: there was no HTTP response */
   status: number | null
@@ -123,7 +123,7 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
 }
 
 /** `sending`: a process has leased it. */
-export type DeliveryStatus = 'pending' | 'sending' | 'failed'
+type DeliveryStatus = 'pending' | 'sending' | 'failed'
 
 export type DeliverySummary = {
   id: bigint
@@ -145,7 +145,7 @@ export type DeliverySummary = {
 }
 
 /** Where a page of deliveries begins: after this one. */
-export interface DeliveryPosition {
+interface DeliveryPosition {
   /** of pending deliveries, microseconds since 1970 */
   dueUs: bigint
   id: bigint

@@ -1,4 +1,4 @@
-/** What a replay or a resend would send, before it starts. */
+/** What a replay or a resend would send, before it starts. Planner idioms: docs/planner.md. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { readTime } from '../http/read-time.ts'
@@ -11,7 +11,7 @@ import { beforeEventsAt, IS_REPLAYED } from './replays.ts'
 import type { EndpointFormat } from './settings.ts'
 
 /** Counting more takes long and does not change what an operator decides. */
-export const COUNTED_EVENTS_MAX = 1_000_000
+const COUNTED_EVENTS_MAX = 1_000_000
 /** Events of one statement: some 3 ms, or 1 s if each is a random read of 0.5 ms on a cold disk. A statement may take 5 s. */
 const COUNTED_PER_STATEMENT = 2_000
 /** Less than a proxy in front of the console waits. */
@@ -25,7 +25,7 @@ export interface AskedReplay {
   rate?: number | undefined
 }
 
-export type ReplayableEndpoint = {
+type ReplayableEndpoint = {
   id: bigint
   accountId: AccountId
   organizationId: OrganizationId

@@ -1,6 +1,6 @@
 /**
  * Counts deliveries per account and source, for operators. Counts are kept in memory and written in batches, so no delivery costs
- * an additional disk write.
+ * an additional disk write. Planner idioms: docs/planner.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
@@ -141,8 +141,16 @@ export class DeliveryCounts {
 
 function nothing(): Counts {
   return {
-    ...{ deliveries: 0, accepted: 0, duplicates: 0, unapplied: 0, refused: 0, failed: 0, late: 0 },
-    ...{ lastAtMs: null, lastRefusedAtMs: null, atMs: 0 },
+    deliveries: 0,
+    accepted: 0,
+    duplicates: 0,
+    unapplied: 0,
+    refused: 0,
+    failed: 0,
+    late: 0,
+    lastAtMs: null,
+    lastRefusedAtMs: null,
+    atMs: 0,
   }
 }
 

@@ -65,18 +65,34 @@ function numberAdmissions() {
  * of the batch needs it.
  */
 const ADMIT = [
-  ...(['account_ids', 'credentials_versions', 'sources', 'proven'] as const),
-  ...(['path_account_ids', 'foreign_bots', 'bot_versions'] as const),
-]
+  'account_ids',
+  'credentials_versions',
+  'sources',
+  'proven',
+  'path_account_ids',
+  'foreign_bots',
+  'bot_versions',
+] as const
 const DEDUPLICATE = [
-  ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids'] as const),
-  ...(['group_ids', 'message_ids', 'payloads', 'failures'] as const),
-]
+  'admissions',
+  'kinds',
+  'keys',
+  'occurred_ats',
+  'user_ids',
+  'group_ids',
+  'message_ids',
+  'payloads',
+  'failures',
+] as const
 const MEMBERS = ['claimed_ats', 'own_acts', 'other_events', 'other_people'] as const
 const EFFECTS = [
-  ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
-  ...(['unsent_messages', 'account_states'] as const),
-]
+  'relationships',
+  'conversation_ids',
+  'conversation_statuses',
+  'conversation_ats',
+  'unsent_messages',
+  'account_states',
+] as const
 const DELIVERIES = ['deliveries', 'destinations'] as const
 const PARAMETERS = [...ADMIT, ...DEDUPLICATE, ...MEMBERS, ...EFFECTS, ...DELIVERIES]
 

@@ -91,9 +91,17 @@ function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   if (source.needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
-    ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
-    ...{ claimedAtMs: null, isOwnAct: source.isOwnActWithoutContent(kind) },
-    ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
+    kind,
+    occurredAtMs: stored.occurred_at_ms,
+    userId,
+    otherUserIds,
+    claimedAtMs: null,
+    isOwnAct: source.isOwnActWithoutContent(kind),
+    groupId,
+    messageId,
+    effect: NO_EFFECT,
+    payload: null,
+    failure: null,
   }
 }
 

@@ -30,7 +30,7 @@ import { scopeOfJob } from './tag-members.ts'
 /** Refused lines that are kept with their reasons. Further ones are only counted. */
 const REFUSALS_MAX = 100
 
-export interface ImportParameters {
+interface ImportParameters {
   format: MemberFileFormat
 }
 

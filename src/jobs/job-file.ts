@@ -74,7 +74,7 @@ interface LockedUpload
   stored: bigint | null
 }
 
-export interface Upload {
+interface Upload {
   /** bytes that are stored; the next piece begins there */
   stored: bigint
   isComplete: boolean
@@ -154,6 +154,8 @@ function recordImport(
   return recordActivity(transaction, actor, {
     action: 'members.imported',
     object: { kind: 'account', id: accountId },
-    ...{ organizationId, accountId, changes },
+    organizationId,
+    accountId,
+    changes,
   })
 }

@@ -1,4 +1,4 @@
-/** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. */
+/** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. See docs/planner.md. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
@@ -124,9 +124,19 @@ export async function startJob(
   const isLimited = actor.kind !== 'command' || REPLAY_KINDS.includes(kind)
   const limits = isLimited ? [RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX] : [INT4_MAX, INT4_MAX]
   const [added] = await transaction.query<{ id: bigint }>(insertJob, [
-    ...[kind, accountId, organizationId, actor.kind, actor.operatorId, actor.name, actor.requestId],
-    ...[toJson(parameters), position === null ? null : toJson(position), total, status],
-    ...[...limits, REPLAY_KINDS],
+    kind,
+    accountId,
+    organizationId,
+    actor.kind,
+    actor.operatorId,
+    actor.name,
+    actor.requestId,
+    toJson(parameters),
+    position === null ? null : toJson(position),
+    total,
+    status,
+    ...limits,
+    REPLAY_KINDS,
   ])
   if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
   if (activity !== null) await recordActivity(transaction, actor, { ...activity, organizationId, accountId })

@@ -199,7 +199,10 @@ function onboardingOf(job: Job, step: Step): Onboarding {
   const { lineApi, publicUrl } = platformOf(step)
   const { setsWebhook } = job.parameters as Parameters
   return {
-    ...{ lineApi, publicUrl, setsWebhook, database: step.database },
+    lineApi,
+    publicUrl,
+    setsWebhook,
+    database: step.database,
     actor: actorOf(job, step.organizationIds),
     importsFollowers: false,
     propagationMaxMs: 0,

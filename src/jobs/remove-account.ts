@@ -23,7 +23,9 @@ export async function startRemoval(
   const job = {
     kind: 'account.remove' as const,
     // It is not a job of the account, because the removal deletes those.
-    ...{ accountId: null, organizationId, total: null },
+    accountId: null,
+    organizationId,
+    total: null,
     parameters: { accountId: String(accountId), name },
   }
   const id = await startJob(transaction, actor, job, null)

@@ -105,8 +105,13 @@ async function queueNext(
   const { queued, next, isLast } = await queueReplayedEvents(
     transaction,
     {
-      ...{ accountId: job.accountId as AccountId, endpointId: BigInt(endpointId), jobId: job.id },
-      ...{ after, until: openFrom ?? to, kinds, endpointKinds: state.events },
+      accountId: job.accountId as AccountId,
+      endpointId: BigInt(endpointId),
+      jobId: job.id,
+      after,
+      until: openFrom ?? to,
+      kinds,
+      endpointKinds: state.events,
     },
     { maxEvents, maxBytes: BYTES_PER_REQUEST_MAX, examined: 2 * maxEvents + EXAMINED_MIN },
   )

@@ -86,7 +86,9 @@ async function continueResend(transaction: Queryable, job: Job): Promise<Progres
   const next = await queuePage(transaction, job, position, state)
   const added = next.queued - position.queued
   return {
-    ...{ position: next, done: doneOf(next, state.waiting + added), tally },
+    position: next,
+    done: doneOf(next, state.waiting + added),
+    tally,
     // An empty page is no reason to wait: another one follows.
     ...(added > 0 && { resumeInMs: Math.max(SHORTEST_WAIT_MS, next.nextMs - state.nowMs) }),
   }

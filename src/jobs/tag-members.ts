@@ -3,6 +3,7 @@
  *
  * "All that match" are the members that existed when the job started and match when their page is read. The walk is by id, so each
  * member is changed at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
+ * Planner idioms: docs/planner.md.
  */
 
 import type { AccountDetails } from '../accounts/accounts.ts'
@@ -24,7 +25,7 @@ const BATCH_MEMBERS = 250
 /** The number of matching members may differ by this part from the number that the operator confirmed, because people come and go. */
 const COUNT_TOLERANCE = 0.01
 
-export interface TagChange {
+interface TagChange {
   add: string[]
   remove: string[]
 }

@@ -94,25 +94,23 @@ const postponeJob = statement('postpone-job')`
 /** What the steps use. Without `platform`, no job that calls LINE can run. `onQueued` is of the sender in this process. */
 export type JobParts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
 
-export interface Turns extends Partial<JobParts> {
+interface Turns extends Partial<JobParts> {
   /** tests use shorter ones */
   turnMs?: number
   /** the kinds of one lane */
   kinds?: readonly JobKind[]
   /** null: the job of these kinds that has waited longest */
   jobId?: bigint | null
-  /** a step meets a temporary fault, and is repeated */
-  onPostponed?: (fault: AppError) => void
 }
 
 /**
- * Takes a turn of one job. Returns false if no job is waiting for one. Throws a fault that is not temporary, after it has ended the
- * job as failed, unless it is a removal.
+ * Takes a turn of one job. Returns false if no job is waiting for one, and the fault if a step met a temporary one and will be
+ * repeated. Throws a fault that is not temporary, after it has ended the job as failed, unless it is a removal.
  */
 export async function takeTurn(
   database: Database,
-  { turnMs = TURN_MS, kinds = ALL_KINDS, jobId = null, onPostponed, ...parts }: Turns = {},
-): Promise<boolean> {
+  { turnMs = TURN_MS, kinds = ALL_KINDS, jobId = null, ...parts }: Turns = {},
+): Promise<boolean | AppError> {
   if (kinds.includes('members.import')) await endAbandonedUploads(database)
   const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds, jobId])
   if (claimed === undefined) return false
@@ -124,13 +122,12 @@ export async function takeTurn(
     const postpone = (seconds: number) => database.query(postponeJob, [claimed.id, claimed.claim, seconds])
     if (error instanceof AppError) {
       await postpone(RETRY_SECONDS)
-      onPostponed?.(error)
-    } else {
-      // Half an account is of no use to anybody, so a removal never fails.
-      if (claimed.kind === 'account.remove') await postpone(LEASE_SECONDS)
-      else await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
-      throw error
+      return error
     }
+    // Half an account is of no use to anybody, so a removal never fails.
+    if (claimed.kind === 'account.remove') await postpone(LEASE_SECONDS)
+    else await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
+    throw error
   }
   return true
 }
@@ -158,7 +155,8 @@ class Turn {
     const { organizationIds } = locked
     const step: Step = {
       ...this.#parts,
-      ...{ database: this.#database, organizationIds },
+      database: this.#database,
+      organizationIds,
       commit: (work) => this.#commit(work),
       isOver: () => this.#isOver,
     }
@@ -192,7 +190,10 @@ class Turn {
       else {
         this.#isOver = resumeInMs !== null || performance.now() >= this.#endsAt
         await transaction.query(storeProgress, [
-          ...[this.#job.id, toJson(position), done, toJson(tally)],
+          this.#job.id,
+          toJson(position),
+          done,
+          toJson(tally),
           this.#isOver ? Math.ceil(resumeInMs ?? 0) : null,
         ])
       }

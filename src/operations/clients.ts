@@ -20,9 +20,12 @@ import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const CLIENT: Noun<Target & { client: ClientDetails }> = {
-  ...{ kind: 'client', word: 'client', plural: 'clients' },
+  kind: 'client',
+  word: 'client',
+  plural: 'clients',
   find: async (database, { organizationIds }, id) => ({
-    ...{ id, organizationId: null },
+    id,
+    organizationId: null,
     client: await findClient(database, organizationIds, id),
   }),
 }
@@ -146,7 +149,11 @@ export const CLIENTS = {
       const { organizationId, accountId = null } = added.target
       const object = { kind: 'key', id: key.id } as const
       await recordActivity(database, actor, {
-        ...{ action: 'key.added', object, organizationId, accountId, changes: added.changes },
+        action: 'key.added',
+        object,
+        organizationId,
+        accountId,
+        changes: added.changes,
       })
       return { result: { ...client, keyId: key.id, key: key.key }, target, changes }
     },

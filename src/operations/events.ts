@@ -20,7 +20,9 @@ import { Id } from './fields.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const EVENT: Noun<EventDetails & Target> = {
-  ...{ kind: 'event', word: 'event', plural: 'events' },
+  kind: 'event',
+  word: 'event',
+  plural: 'events',
   find: async (database, { organizationIds }, id) => {
     const event = await findEvent(database, organizationIds, id)
     const account = await findAccountDetails(database, organizationIds, event.accountId)

@@ -21,7 +21,9 @@ const selectKey = statement('select-key-of-organizations')`
       from api_key where id = $1 and visible(organization_id, $2)`
 
 const KEY: Noun<Key> = {
-  ...{ kind: 'key', word: 'key', plural: 'keys' },
+  kind: 'key',
+  word: 'key',
+  plural: 'keys',
   find: async (database, { organizationIds }, id) => {
     const [key] = await database.query<Key>(selectKey, [id, organizationIds])
     return requireVisible(key, 'key', id)
@@ -31,7 +33,8 @@ const { list, add, change } = operationsOf(KEY)
 
 export const ExpiresAt = orNull(
   StorableText({
-    ...{ minLength: 1, maxLength: 256 },
+    minLength: 1,
+    maxLength: 256,
     description:
       'ISO 8601 with an offset or Z, or a date (00:00 UTC), from which requests are refused; or `never`',
   }),

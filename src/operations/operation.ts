@@ -130,7 +130,11 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
       row: (item: object) => item,
       isWhole: false,
       ...given,
-      ...{ way, noun, records, input, check: checkerOf(input) },
+      way,
+      noun,
+      records,
+      input,
+      check: checkerOf(input),
       hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
     } as Operation<R>
@@ -157,7 +161,7 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
 
 const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
 
-export interface Call {
+interface Call {
   database: Transactions
   /** for reads without a target, which a replica may serve */
   reads?: Queryable

@@ -58,7 +58,9 @@ async function lockOperators(transaction: Queryable, actor: Actor): Promise<Acto
 }
 
 const OPERATOR: Noun<LockedOperator & Target & { by: Actor }> = {
-  ...{ kind: 'operator', word: 'operator', plural: 'operators' },
+  kind: 'operator',
+  word: 'operator',
+  plural: 'operators',
   find: async (transaction, requested, id) => {
     const by = await lockOperators(transaction, requested)
     const [locked] = await transaction.query<LockedOperator>(selectForUpdate, [id, by.organizationIds])

@@ -32,7 +32,9 @@ const updateName = statement('rename-organization')`
     update organization set name = $2 where id = $1`
 
 const ORGANIZATION: Noun<Organization> = {
-  ...{ kind: 'organization', word: 'organization', plural: 'organizations' },
+  kind: 'organization',
+  word: 'organization',
+  plural: 'organizations',
   find: async (database, { organizationIds }, id) => {
     const [locked] = await database.query<{ name: string }>(lockOrganization, [id, organizationIds])
     return { ...requireVisible(locked, 'organization', id), id, organizationId: id }
@@ -44,7 +46,8 @@ const { list, add, change } = operationsOf(ORGANIZATION)
 const SHOWN: Noun<Target & { contents: OrganizationContents }> = {
   ...ORGANIZATION,
   find: async (database, { organizationIds }, id) => ({
-    ...{ id, organizationId: id },
+    id,
+    organizationId: id,
     contents: await findOrganizationContents(database, organizationIds, id),
   }),
 }
@@ -126,7 +129,9 @@ const HOURS_CHART_DAYS = 7
 const DAYS_CHART_DAYS = 90
 
 export const ACCOUNT: Noun<VisibleAccount> = {
-  ...{ kind: 'account', word: 'account', plural: 'accounts' },
+  kind: 'account',
+  word: 'account',
+  plural: 'accounts',
   find: async (database, actor, id) =>
     requireVisible(await findVisibleAccount(database, actor, id), 'account', id),
 }
@@ -157,7 +162,8 @@ export const ACCOUNTS = {
     does: 'import followers',
     records: 'account.followers_imported',
     run: async ({ database, actor, target }) => ({
-      ...{ job: await startFollowersImport(database, actor, target), changes: null },
+      job: await startFollowersImport(database, actor, target),
+      changes: null,
     }),
   }),
 

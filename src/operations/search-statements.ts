@@ -1,6 +1,6 @@
 /**
  * The statements of a search over all accounts. $1 is always the list of organizations that the operator may see (bigint[]; null:
- * all). `offset 0` makes a join one index lookup per row.
+ * all). `offset 0` makes a join one index lookup per row. Planner idioms: docs/planner.md.
  */
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { statement } from '../postgres/statement.ts'

@@ -45,7 +45,7 @@ export type FoundAccount = {
   organizationName: string
 }
 
-export interface Membership
+interface Membership
   extends Pick<Member, 'displayName' | 'relationship' | 'externalId' | 'tags' | 'lastSeenAt'> {
   accountId: AccountId
   accountName: string
@@ -82,7 +82,7 @@ export interface SearchResult {
   isComplete: boolean
 }
 
-export interface SearchFor {
+interface SearchFor {
   /** trimmed and not empty */
   text: string
   /** null: all */

@@ -121,8 +121,16 @@ export async function recordActivity(
 ): Promise<void> {
   const objectId = object.id === null ? null : String(object.id)
   await transaction.query(insertActivity, [
-    ...[kind, operatorId, name, action, organizationId, accountId],
-    ...[object.kind, objectId, toJson(changes), requestId],
+    kind,
+    operatorId,
+    name,
+    action,
+    organizationId,
+    accountId,
+    object.kind,
+    objectId,
+    toJson(changes),
+    requestId,
   ])
 }
 

@@ -1,4 +1,4 @@
-/** Reads the log of who changed what: for its page and export, for one object, and for one request. */
+/** Reads the log of who changed what: for its page and export, for one object, and for one request. Planner idioms: docs/planner.md. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -100,7 +100,7 @@ const selectActivityOfRequest = statement('list-activity-of-request')`
              where request_id = $4 and ${IS_VISIBLE}
              ${NEWEST_FIRST}`
 
-export interface ActivityPage {
+interface ActivityPage {
   beforeId: bigint
   limit: number
 }

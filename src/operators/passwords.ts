@@ -4,7 +4,7 @@ import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { refuseInput } from '../http/validate.ts'
 
-export const PASSWORD_MIN_LENGTH = 12
+const PASSWORD_MIN_LENGTH = 12
 /** Longer than any password manager's default. A hash takes the same time for every length. */
 export const PASSWORD_MAX_LENGTH = 256
 
@@ -64,7 +64,9 @@ export async function isPassword(
 /** No password has this hash. */
 const NOBODY = [
   'scrypt',
-  ...[COST.N, COST.r, COST.p],
+  COST.N,
+  COST.r,
+  COST.p,
   Buffer.alloc(SALT_BYTES).toString('base64'),
   Buffer.alloc(HASH_BYTES).toString('base64'),
 ].join('$')

@@ -1,4 +1,4 @@
-/** Sessions of the console, stored in the database for all instances. They end by the database's clock. */
+/** Sessions of the console, stored in the database for all instances. They end by the database's clock. Planner idioms: docs/planner.md. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import type { Secret } from '../config/secret.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -18,7 +18,7 @@ const ID_BYTES = 32
 const ID = /^[\w-]{43}$/
 
 /** Who signs in: the holder of CONSOLE_TOKEN, or the operator with this id. */
-export type SessionOwner = Secret | bigint
+type SessionOwner = Secret | bigint
 
 /** $1 id_hash bytea; $2 token_mac bytea or null; $3 int: seconds; $4 int: sessions that stay beside the new one; $5 operator id or null */
 const insertSession = statement('insert-operator-session')`

@@ -86,7 +86,7 @@ const summarize = statement('summarize-brin-index')`select brin_summarize_new_va
  * until a fifth of the table is new. `autosummarize` cannot be added to the index of a partitioned table, and drops requests beyond
  * 256. Skips an index whose table a vacuum has locked.
  */
-export async function summarizeNewRanges(session: Queryable): Promise<void> {
+async function summarizeNewRanges(session: Queryable): Promise<void> {
   const indexes = await session.query<{ oid: bigint }>(selectBrinIndexes)
   for (const { oid } of indexes) await unlessLocked(session.query(summarize, [oid]))
 }
@@ -136,7 +136,7 @@ const countFollowsOfDay = statement('count-follows')`
            first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
            events_counted_at = excluded.events_counted_at`
 
-export async function countFollows(session: Queryable): Promise<void> {
+async function countFollows(session: Queryable): Promise<void> {
   const days = await session.query<{ day: string }>(selectUncountedDays)
   for (const { day } of days) await session.query(countFollowsOfDay, [day])
 }

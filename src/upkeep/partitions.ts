@@ -1,4 +1,4 @@
-/** The partitions of stored events: created before their time begins, dropped when retention ends. */
+/** The partitions of stored events: created before their time begins, dropped when retention ends. Planner idioms: docs/planner.md. */
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, type Row, statement, unnamed } from '../postgres/statement.ts'
 

@@ -1,4 +1,4 @@
-/** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. */
+/** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. See docs/planner.md. */
 import type { Config } from '../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'

@@ -1,6 +1,6 @@
 /**
  * Computes the figures that are too slow for a page of all accounts: the probability of a silence, the comparison with LINE's
- * statistics, and members by relationship.
+ * statistics, and members by relationship. Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'

@@ -1,6 +1,6 @@
 /**
  * Verifies every account with LINE and stores LINE's statistics, so that operators notice an expired token or a disabled webhook
- * before their customers do. Each account is due once an hour, in one instance.
+ * before their customers do. Each account is due once an hour, in one instance. Planner idioms: docs/planner.md.
  */
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../accounts/verify.ts'
@@ -175,7 +175,13 @@ async function storeCheckResult(
   { fault, tokenLifetimeSeconds, quota }: CheckResult,
 ): Promise<void> {
   await database.query(storeCheck, [
-    ...[id, fault, tokenLifetimeSeconds !== undefined, tokenLifetimeSeconds ?? null],
-    ...[quota !== undefined, quota?.limit ?? null, quota?.used ?? null, RETRY_MINUTES],
+    id,
+    fault,
+    tokenLifetimeSeconds !== undefined,
+    tokenLifetimeSeconds ?? null,
+    quota !== undefined,
+    quota?.limit ?? null,
+    quota?.used ?? null,
+    RETRY_MINUTES,
   ])
 }

@@ -49,7 +49,9 @@ export async function examineCredentials(
   database: Queryable,
 ): Promise<Array<{ check: string; severity: Severity; message: string }>> {
   const rows = await database.query<Credential>(selectCredentials, [
-    ...[EXPIRES_SOON_DAYS, UNUSED_DAYS, FINDINGS_MAX + 1],
+    EXPIRES_SOON_DAYS,
+    UNUSED_DAYS,
+    FINDINGS_MAX + 1,
   ])
   const findings = rows.slice(0, FINDINGS_MAX).flatMap(findingsOf)
   if (rows.length <= FINDINGS_MAX) return findings

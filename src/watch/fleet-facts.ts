@@ -1,4 +1,4 @@
-/** One row of facts for each official account. */
+/** One row of facts for each official account. Planner idioms: docs/planner.md. */
 
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findNamedAccounts } from '../accounts/destinations.ts'
@@ -223,8 +223,15 @@ type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
 type Time = (typeof TIMES)[number]
 
 const TIMES = [
-  ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
-  ...['countedAt', 'addedAt', 'unprovenSecretAt'],
+  'foreignDestinationAt',
+  'lastDeliveryAt',
+  'lastRefusedAt',
+  'verifiedAt',
+  'checkedAt',
+  'tokenExpiresAt',
+  'countedAt',
+  'addedAt',
+  'unprovenSecretAt',
 ] as const
 
 /** Changes the row that it receives: a copy would cost as much as the rest. */

@@ -14,7 +14,7 @@ export interface Formats {
   date: (day: string) => string
 }
 
-export type ProblemTexts = {
+type ProblemTexts = {
   [reason in Reason]: (facts: ReasonFacts[reason], formats: Formats) => [message: string, fix: string]
 }
 
@@ -27,7 +27,7 @@ export function describeProblem<R extends Reason>(
 }
 
 /** The fix of a failed webhook test depends on why it failed. */
-export function testFix(
+function testFix(
   check: Check | null,
   fixes: Record<'test_signature_refused' | 'test_error_status' | 'other', string>,
 ): string {

@@ -16,7 +16,7 @@ export const REACHABILITY_SEVERITIES = {
 export type ReachabilityCode = keyof typeof REACHABILITY_SEVERITIES
 
 /** @param detail the part of the sentence that varies: a host, a status or the code of a failure */
-export type ReachabilityTexts = Record<ReachabilityCode, (detail: string) => [message: string, fix: string]>
+type ReachabilityTexts = Record<ReachabilityCode, (detail: string) => [message: string, fix: string]>
 
 export const REACHABILITY_TEXTS: ReachabilityTexts = {
   not_configured: () => [

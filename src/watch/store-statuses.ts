@@ -60,7 +60,9 @@ const storePage = statement('store-account-statuses')`
 async function store(database: Queryable, pass: bigint | null, page: AccountFacts[], now: number) {
   const assessed = page.map((facts) => assessAccount(facts, now))
   await database.query(storePage, [
-    ...[pass, page.map(({ id }) => id), assessed.map(({ status }) => status)],
+    pass,
+    page.map(({ id }) => id),
+    assessed.map(({ status }) => status),
     assessed.map(({ problems }) => JSON.stringify(problems)),
   ])
 }

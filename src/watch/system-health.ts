@@ -200,7 +200,7 @@ const ONE_DISK = 'an acknowledged event exists on one disk'
 const MEBIBYTE = 1024 * 1024
 
 /** @param replication null: no standby is expected */
-export function examineReplication(replication: Replication | null): { severity: Severity; message: string } {
+function examineReplication(replication: Replication | null): { severity: Severity; message: string } {
   if (replication === null) return { severity: 'ok', message: `no standby is configured: ${ONE_DISK}` }
   const { state, waits, standbys, behindBytes } = replication
   switch (state) {

@@ -189,7 +189,7 @@ describe('a fleet', () => {
       Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted)),
     )
     expect(await stored()).toHaveLength(3)
-    const isAdded = runs.map((accounts) => accounts.map(({ storedId }) => storedId === null))
+    const isAdded = runs.map(({ accounts }) => accounts.map(({ storedId }) => storedId === null))
     expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
     expect(isAdded.filter((added) => !added.some(Boolean))).toHaveLength(3)
   })

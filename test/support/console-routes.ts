@@ -20,7 +20,7 @@ export interface Objects {
   operator: string
 }
 
-export interface RouteAccess {
+interface RouteAccess {
   role: Role
   /** for the table of SECURITY.md */
   does: string

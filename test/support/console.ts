@@ -21,7 +21,7 @@ const SESSION_COOKIE = 'oa-audience-console'
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 export const PASSWORD = 'six unrelated words of this test'
 
-export interface RunningConsole {
+interface RunningConsole {
   app: FastifyInstance
   url: string
 }

@@ -51,7 +51,7 @@ import { load } from './load.ts'
 import { eventually } from './process.ts'
 import type { Service } from './service.ts'
 
-export interface Users {
+interface Users {
   service: Service
   database: TextDatabase
   /** writes rows as other programs do */

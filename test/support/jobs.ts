@@ -25,7 +25,7 @@ export function startJobRunner(
   return runner
 }
 
-export type JobAsJson = {
+type JobAsJson = {
   [Name in keyof JobSummary]: JobSummary[Name] extends bigint ? string : JobSummary[Name]
 }
 

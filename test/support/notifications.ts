@@ -30,7 +30,7 @@ export function startOutbox(database: Transactions, sender = newSender()) {
 export const addChannel = (database: TextDatabase, columns: Record<string, unknown>): Promise<bigint> =>
   insertRow(database, 'notification_channel', { format: 'slack', allow_private_network: true, ...columns })
 
-export interface StoredAccount {
+interface StoredAccount {
   id: bigint
   before?: string
   after?: string

@@ -28,7 +28,7 @@ async function resultOf<R>(outcome: Promise<Outcome<R>>): Promise<R> {
 
 const textsOf = (ids: OrganizationIds) => ids?.map(String) ?? null
 
-export interface OperatorFields {
+interface OperatorFields {
   name: string | null
   role: Role
   organizationIds: OrganizationIds

@@ -19,7 +19,7 @@ import type { ReceivedEvent } from './receivers.ts'
 /** The range of everything that was received in a test. */
 export const TODAY = { from: '2020-01-01', to: '2100-01-01' }
 
-export interface Replaying extends Sending {
+interface Replaying extends Sending {
   /** Starts a replay as an operator does. Returns the job. */
   replay: (endpointId: bigint, asked?: Partial<AskedReplay>) => Promise<bigint>
   resend: (endpointId: bigint, filters?: Filters, rate?: number) => Promise<bigint>

@@ -11,7 +11,7 @@ const RETRY_MS = 1_000
 const TIMEOUT_MS = 5_000
 const RETRIES_MAX = 60
 
-export interface Target {
+interface Target {
   port: number
   ca: string
   path: string

@@ -23,8 +23,10 @@ export async function showIncidents(
   try {
     await addChat(database, organizationId, `${platform.url}/receive/chat`)
     const verifier = {
-      ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
-      ...{ webhookPaths: deliveryPaths, now: Date.now },
+      lineApi: new LineApi(platform.url),
+      publicUrl: 'https://audience.example.com',
+      webhookPaths: deliveryPaths,
+      now: Date.now,
     }
     if (!asJson)
       console.log(

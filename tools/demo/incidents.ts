@@ -14,12 +14,12 @@ import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { randomAccount } from '../simulator/state.ts'
 
-export const FLEET_SIZE = 8
+const FLEET_SIZE = 8
 const SECONDS = { group: GROUP_SECONDS + 1, outage: 16 * 60 }
 
 type ShopState = ReturnType<SimulatedPlatform['addAccount']>
 
-export interface IncidentParts {
+interface IncidentParts {
   database: Database
   platform: SimulatedPlatform
   verifier: Omit<Verifier, 'database'>

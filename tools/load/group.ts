@@ -33,7 +33,7 @@ interface Delivery {
   init: RequestInit
 }
 
-export interface GroupOptions {
+interface GroupOptions {
   /** the id of a new event of LINE */
   eventId?: () => string
   /** receives the deliveries about erased people alone */
@@ -142,8 +142,12 @@ export class Group {
     const { account, acknowledged } = this.#book
     const people = Array.from({ length: 3 }, () => this.#pick())
     const batch = [...people.map(({ userId }) => userId), this.#book.newUserId()].map((userId) => ({
-      ...{ type: 'track', event: 'Product Viewed', userId, messageId: randomUUID() },
-      ...{ timestamp: new Date().toISOString(), properties: { sku: 'A-1', price: 90 } },
+      type: 'track',
+      event: 'Product Viewed',
+      userId,
+      messageId: randomUUID(),
+      timestamp: new Date().toISOString(),
+      properties: { sku: 'A-1', price: 90 },
     }))
     const body = JSON.stringify({ writeKey: account.trackingKey, batch })
     await this.#client.until('tracking', '/api/tracking', { method: 'POST', body }, [200])

@@ -28,7 +28,7 @@ export function ClientPage({ id }: { id: string }) {
   if (client === undefined) {
     return (
       <Page title={`${t.clients.client} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -100,7 +100,9 @@ function Access({ client, isManager, onChange }: ClientProps & { isManager: bool
       isRotating={isRotating}
       canRotate={status === 'active'}
       changeLabel={title}
-      change={(onClose, onDone) => <EditExpiry {...{ path, title, expiresAt, onClose, onDone }} />}
+      change={(onClose, onDone) => (
+        <EditExpiry path={path} title={title} expiresAt={expiresAt} onClose={onClose} onDone={onDone} />
+      )}
       onChange={onChange}
     />
   )

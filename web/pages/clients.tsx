@@ -75,7 +75,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
         {t.clients.addKey}
       </Link>
     )
-    return <SecretDialog title={t.clients.added} {...{ secrets, onClose, next }} />
+    return <SecretDialog title={t.clients.added} secrets={secrets} onClose={onClose} next={next} />
   }
   const add = async () => {
     const given = { ...(name.trim() && { name: name.trim() }), ...(account && { account: account.id }) }

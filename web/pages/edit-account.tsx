@@ -29,7 +29,7 @@ export function EditAccountPage({ id, field }: { id: string; field: string | nul
       }
       lead={t.manage.editLead}
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ account }) => (
           <Panel title={t.manage.account}>
             <Editor account={account} field={field} />

@@ -51,7 +51,7 @@ export function EventPage({ id }: { id: string }) {
         </div>
       )}
       <ActionFailure error={action.error} />
-      <Loaded {...{ query }}>{(loaded) => <Details event={loaded.event} />}</Loaded>
+      <Loaded query={query}>{(loaded) => <Details event={loaded.event} />}</Loaded>
     </Page>
   )
 }

@@ -30,7 +30,7 @@ export function EventsPage() {
   const list = useList<Event>(`/api/events${filter}`, 'events')
   const retry = (
     <DialogButton label={t.events.retryAll} onClosed={list.reload}>
-      {(close) => <RetryAll {...{ account, failure }} onClose={close} />}
+      {(close) => <RetryAll account={account} failure={failure} onClose={close} />}
     </DialogButton>
   )
   return (

@@ -94,7 +94,8 @@ export function FleetFilePage() {
         {state.step === 'preview' && (
           <Preview
             {...state}
-            {...{ names, query }}
+            names={names}
+            query={query}
             onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
           />
         )}

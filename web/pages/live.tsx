@@ -75,7 +75,8 @@ function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind'
   const { t } = useLocalized()
   const choice = (name: 'source' | 'kind', value: string | null, options: string[], any: string) => (
     <ChoiceFilter
-      {...{ name, value }}
+      name={name}
+      value={value}
       label={t.live[name]}
       options={[['', any], ...options.map((option) => [option, option] as const)]}
     />
@@ -116,7 +117,7 @@ function EventTable({ events }: { events: Event[] }) {
         ],
         [
           t.live.person,
-          ({ accountId, userId }) => <PersonLink {...{ accountId, userId }} />,
+          ({ accountId, userId }) => <PersonLink accountId={accountId} userId={userId} />,
           'medium-only',
           'mono',
         ],

@@ -47,11 +47,11 @@ export function MemberPage({ account, user }: MemberProps) {
   )
   if (erased && accounts)
     // A separate page, so that its title takes the focus of the closed dialog.
-    return <Erased key="erased" {...erased} {...{ accounts, trail }} />
+    return <Erased key="erased" {...erased} accounts={accounts} trail={trail} />
   if (member === undefined) {
     return (
       <Page title={user} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -74,7 +74,8 @@ export function MemberPage({ account, user }: MemberProps) {
               <DialogButton label={t.member.editFields}>
                 {(close) => (
                   <MemberDialog
-                    {...{ account, member }}
+                    account={account}
+                    member={member}
                     onClose={close}
                     onSaved={() => {
                       close()
@@ -91,7 +92,8 @@ export function MemberPage({ account, user }: MemberProps) {
                 {(close) =>
                   accounts && (
                     <ErasePerson
-                      {...{ accounts, member }}
+                      accounts={accounts}
+                      member={member}
                       onClose={close}
                       onErased={(task) => setErased({ task })}
                     />

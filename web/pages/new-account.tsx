@@ -34,10 +34,13 @@ export function NewAccountPage() {
         </Link>
       }
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ organizations }) => (
           <Panel title={t.manage.account}>
-            <NewAccount {...{ organizations }} onAdded={(account, values) => setAdded({ account, values })} />
+            <NewAccount
+              organizations={organizations}
+              onAdded={(account, values) => setAdded({ account, values })}
+            />
           </Panel>
         )}
       </Loaded>

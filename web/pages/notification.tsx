@@ -32,7 +32,7 @@ export function NotificationPage({ id }: { id: string }) {
   if (channel === undefined) {
     return (
       <Page title={`${t.notifications.channel} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -139,7 +139,7 @@ function Result({ result: { wasAccepted, status, reason, ...result } }: { result
   return (
     <>
       <p class="response" role="status">
-        <ResponseTag {...{ wasAccepted, status }}>
+        <ResponseTag wasAccepted={wasAccepted} status={status}>
           {[wasAccepted ? t.notifications.accepted : reason, duration].filter(Boolean).join(' · ')}
         </ResponseTag>
       </p>

@@ -33,7 +33,7 @@ export function NotificationsPage() {
       lead={t.notifications.lead}
       actions={isManager && add}
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ channels }) =>
           channels.length === 0 ? (
             <Empty title={t.notifications.empty}>{t.notifications.emptyHelp}</Empty>
@@ -92,7 +92,7 @@ export function ChannelResponse({ channel: { lastResponse } }: { channel: Channe
   const { at, wasAccepted, status, reason } = lastResponse
   return (
     <span class="response">
-      <ResponseTag {...{ wasAccepted, status }}>
+      <ResponseTag wasAccepted={wasAccepted} status={status}>
         {!wasAccepted && <span>{reason} </span>}
         <Time at={at} />
       </ResponseTag>

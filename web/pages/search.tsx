@@ -21,7 +21,7 @@ export function SearchPage({ text }: { text: string }) {
       {text === '' ? (
         <Empty title={t.search.start}>{t.search.startHelp}</Empty>
       ) : (
-        <Loaded {...{ query }}>{(result) => !query.error && <Result text={text} result={result} />}</Loaded>
+        <Loaded query={query}>{(result) => !query.error && <Result text={text} result={result} />}</Loaded>
       )}
     </Page>
   )
@@ -176,7 +176,7 @@ function Events({ events }: { events: Array<Json<FoundEvent>> }) {
           ],
           [
             t.live.person,
-            ({ accountId, userId }) => <PersonLink {...{ accountId, userId }} />,
+            ({ accountId, userId }) => <PersonLink accountId={accountId} userId={userId} />,
             'medium-only',
             'clip',
           ],

@@ -69,7 +69,7 @@ function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
   }
   return (
     <Dialog title={t.manage.pointWebhook} onClose={onClose}>
-      <Loaded {...{ query }} title={t.manage.webhookUnknown}>
+      <Loaded query={query} title={t.manage.webhookUnknown}>
         {({ url, wantedUrl }) => (
           <Facts
             items={[

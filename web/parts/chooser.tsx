@@ -80,7 +80,11 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
       />
       {isOpen && (
         <Options
-          {...{ id, label, options, active, allLabel }}
+          id={id}
+          label={label}
+          options={options}
+          active={active}
+          allLabel={allLabel}
           isEmpty={options.length === 0 && data !== undefined}
           onChoose={choose}
         />

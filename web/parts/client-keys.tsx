@@ -81,7 +81,7 @@ function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onCh
     <>
       <DialogButton class="small" label={t.clients.expiry} describedBy={expiry}>
         {(close) => (
-          <EditExpiry {...{ path, expiresAt }} title={expiry} onClose={close} onDone={done(close)} />
+          <EditExpiry path={path} expiresAt={expiresAt} title={expiry} onClose={close} onDone={done(close)} />
         )}
       </DialogButton>{' '}
       <DialogButton class="small" label={t.clients.revoke} describedBy={revocation}>

@@ -79,7 +79,7 @@ export function LastResponse({ endpoint: { lastAnswer } }: { endpoint: Endpoint 
   const wasAccepted = status !== null && status >= 200 && status < 300
   return (
     <span class="response">
-      <ResponseTag {...{ wasAccepted, status }}>
+      <ResponseTag wasAccepted={wasAccepted} status={status}>
         <span class="muted">{relative(at)}</span> <span class="clip">{wasAccepted ? '' : text}</span>
       </ResponseTag>
     </span>

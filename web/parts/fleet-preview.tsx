@@ -10,7 +10,7 @@ import { More } from './states.tsx'
 import { Table } from './table.tsx'
 import type { Task } from './task.tsx'
 
-export interface FileAccount {
+interface FileAccount {
   line: number
   /** null: it will be added */
   id: string | null

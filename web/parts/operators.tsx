@@ -42,18 +42,25 @@ export function OperatorsPanel() {
         </button>
       }
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ operators }) =>
           operators.length === 0 ? (
             <p class="muted">{t.operators.empty}</p>
           ) : (
-            <OperatorTable {...{ operators, organizations, reload, invited }} onEdit={setEdited} />
+            <OperatorTable
+              operators={operators}
+              organizations={organizations}
+              reload={reload}
+              invited={invited}
+              onEdit={setEdited}
+            />
           )
         }
       </Loaded>
       {edited !== null && (
         <OperatorDialog
-          {...{ organizations, invited }}
+          organizations={organizations}
+          invited={invited}
           operator={edited === 'new' ? null : edited}
           onClose={() => {
             setEdited(null)
@@ -196,7 +203,7 @@ function OperatorDialog({
         hint={t.operators.roleHelp[values.role]}
         options={ROLES.map((value) => [value, t.operators.roles[value]] as const)}
       />
-      <OrganizationsField {...{ organizations, ids, setIds }} />
+      <OrganizationsField organizations={organizations} ids={ids} setIds={setIds} />
     </FormDialog>
   )
 }

@@ -23,7 +23,7 @@ export function StatusLabel({ status }: { status: AccountStatus }) {
   )
 }
 
-export interface Explained {
+interface Explained {
   label: string
   message: string
   fix: string

@@ -89,7 +89,7 @@ export async function erasePerson(
  * waits sees the erasure, and its events get greater ids. A body for an endpoint was either read before and is written completely, or
  * is read after the commit (decision 46).
  */
-export async function eraseMember(
+async function eraseMember(
   transaction: Queryable,
   scope: Scope,
   id: bigint,
@@ -125,15 +125,16 @@ export async function eraseUser(
   onErased: OnErased = async () => undefined,
 ): Promise<boolean> {
   const { accountId, organizationId } = scope
-  let wasMember = false
-  const erasure = await tenant.transaction(async (transaction) => {
+  const { wasMember, erasure } = await tenant.transaction(async (transaction) => {
     await transaction.query(lockOutSendersAndFlushes, [accountId])
     const [person] = await transaction.query<Person>(selectPerson, [accountId, organizationId, userId])
     if (person === undefined) throw new Error('the account does not exist')
-    wasMember = person.is_member
-    await onErased(transaction, wasMember ? person.member_id : null)
-    if (wasMember) return eraseMember(transaction, scope, person.member_id, now)
-    return eraseTraces(transaction, scope, person, now)
+    const { is_member: wasMember, member_id: memberId } = person
+    await onErased(transaction, wasMember ? memberId : null)
+    const erasure = wasMember
+      ? await eraseMember(transaction, scope, memberId, now)
+      : await eraseTraces(transaction, scope, person, now)
+    return { wasMember, erasure }
   })
   await ledger?.recordPerson(tenant, accountId, userId)
   if (typeof erasure === 'object') await finishErasure(tenant, erasure)

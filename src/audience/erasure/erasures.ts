@@ -87,8 +87,14 @@ function examineFiles(
     const mustReapply = unknown > 0 || (await isReapplyPending(session))
     return {
       status: {
-        ...{ ledger, database: erased, notRecorded, lost: recorded.size },
-        ...{ unknown, unreadable, missing, mustReapply },
+        ledger,
+        database: erased,
+        notRecorded,
+        lost: recorded.size,
+        unknown,
+        unreadable,
+        missing,
+        mustReapply,
       },
       damage,
     }

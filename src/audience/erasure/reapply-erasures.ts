@@ -8,7 +8,7 @@
  * 4. The locks are released.
  *
  * The database has the erasures of each committed batch. So the next run continues an interrupted one. Until a run is complete, a row
- * of pending_reapply refuses every start: erased people of the remaining accounts are still visible.
+ * of pending_reapply refuses every start: erased people of the remaining accounts are still visible. Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { FatalError } from '../../errors.ts'

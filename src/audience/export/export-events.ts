@@ -4,6 +4,7 @@
  * The time of receipt is the beginning of the transaction that stores the event. So an event may become visible after events with
  * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd). What it
  * contains never changes afterwards, except that contents are erased, events are retried, and partitions are dropped.
+ * Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
@@ -139,7 +140,9 @@ export function recordEventExport(
   return recordActivity(database, actor, {
     action: 'events.exported',
     object: { kind: 'account', id: accountId },
-    ...{ organizationId, accountId, changes: { from: isoTime(fromUs), to: isoTime(toUs), source } },
+    organizationId,
+    accountId,
+    changes: { from: isoTime(fromUs), to: isoTime(toUs), source },
   })
 }
 

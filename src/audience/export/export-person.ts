@@ -165,6 +165,7 @@ export function recordPersonExport(
   return recordActivity(database, actor, {
     action: 'member.exported',
     object: { kind: 'member', id: memberId },
-    ...{ organizationId, accountId },
+    organizationId,
+    accountId,
   })
 }

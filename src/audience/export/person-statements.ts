@@ -1,6 +1,6 @@
 /**
  * What is stored about one person of one account. Lists are read by keyset pages, in the order of their ids or of receipt. No page
- * holds a snapshot, so the download of a slow client delays no VACUUM.
+ * holds a snapshot, so the download of a slow client delays no VACUUM. Planner idioms: docs/planner.md.
  */
 
 import { type Row, statement } from '../../postgres/statement.ts'

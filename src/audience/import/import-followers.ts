@@ -201,7 +201,9 @@ async function addPage(
     NO_KEY,
   ])
   const state: ImportState = {
-    ...{ next, atMs, isRestarted: before.isRestarted },
+    next,
+    atMs,
+    isRestarted: before.isRestarted,
     seen: before.seen + userIds.length,
     added: before.added + (counts?.added ?? 0),
     skipped: before.skipped + (counts?.skipped ?? 0),

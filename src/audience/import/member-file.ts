@@ -8,7 +8,7 @@ import { COLUMNS, findColumnFault } from './member-columns.ts'
 import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'
 
 /** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
-export const LINE_MAX_BYTES = BODY_MAX_BYTES
+const LINE_MAX_BYTES = BODY_MAX_BYTES
 
 /** How far a file is read, so that another process can continue. */
 export interface FilePosition extends TextPosition {

@@ -24,7 +24,7 @@ export interface TextPosition {
 
 export const BEGINNING: TextPosition = { byte: 0, line: 0 }
 
-export interface CsvRecord {
+interface CsvRecord {
   cells: string[]
   /** number of the line on which the record ends, from 1 */
   line: number
@@ -119,7 +119,7 @@ function unreadable(file: string, maxBytes: number, from: TextPosition, fault: C
 
 const LINE_FEED = 0x0a
 
-export interface TextLine {
+interface TextLine {
   /** from 1 */
   number: number
   /** null if the line is longer than the limit */

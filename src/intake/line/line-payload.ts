@@ -187,8 +187,12 @@ const contentKey = (content: unknown) => hashKey(LINE, 'content', JSON.stringify
 
 /** Kinds that LINE itself, a module channel or an agent causes. For all others, the source is the user who acted. */
 const KINDS_OF_OTHERS = new Set<unknown>([
-  ...['activated', 'deactivated', 'delivery'],
-  ...['module', 'botSuspended', 'botResumed'],
+  'activated',
+  'deactivated',
+  'delivery',
+  'module',
+  'botSuspended',
+  'botResumed',
 ])
 
 /** The table "Acts of a person" in docs/api.md has the reasons. */

@@ -56,7 +56,7 @@ export async function insertWithFreeId<R extends Row>(
   }
 }
 
-/** Runs a transaction that inserts rows with generated ids. Each table may abort it once. */
+/** Runs a transaction that inserts rows with generated ids. Each table may abort it once. `work` may wrap the violation as a cause. */
 export async function transactionWithFreeIds<T>(
   database: Transactions,
   work: (transaction: Queryable) => Promise<T>,
@@ -75,7 +75,8 @@ export async function transactionWithFreeIds<T>(
 }
 
 function tableOfTakenId(error: unknown): ProvisionedTable | null {
-  const table = violatedConstraint(error)?.replace(/_pkey$/, '')
+  const violated = violatedConstraint(error) ?? violatedConstraint((error as Error).cause)
+  const table = violated?.replace(/_pkey$/, '')
   return table !== undefined && Object.hasOwn(SKIP_TAKEN, table) ? (table as ProvisionedTable) : null
 }
 

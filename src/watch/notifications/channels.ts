@@ -1,4 +1,4 @@
-/** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. */
+/** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. See docs/planner.md. */
 import type { OrganizationId } from '../../accounts/account.ts'
 import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
@@ -179,7 +179,7 @@ const selectCounts = statement('count-notifications')`
      where n.kind <> 'test'
      group by c.format`
 
-export interface NotificationCounts extends Row {
+interface NotificationCounts extends Row {
   format: ChannelFormat
   pending: number
   failed: number
@@ -203,7 +203,10 @@ export function pauseGone(database: Transactions, id: bigint): Promise<void> {
     const changes = { status: ['active', 'paused'], response: 410 }
     const object = { kind: 'notification_channel', id } as const
     await recordActivity(transaction, SERVICE, {
-      ...{ action: 'notifications.paused', object, organizationId: paused.organizationId, changes },
+      action: 'notifications.paused',
+      object,
+      organizationId: paused.organizationId,
+      changes,
     })
   })
 }

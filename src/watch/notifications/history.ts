@@ -71,7 +71,9 @@ export async function listNotifications(
 function described(notification: Notification) {
   const { kind, reason, accounts, accountCount } = notification
   return {
-    ...{ kind, reason, accounts: accountCount },
+    kind,
+    reason,
+    accounts: accountCount,
     accountNames: accounts.slice(0, NAMES_MAX).map(nameOf),
     text: plainText(notification),
   }

@@ -1,4 +1,4 @@
-/** Statements of outbox.ts: notifications that are due, and the results of attempts. */
+/** Statements of outbox.ts: notifications that are due, and the results of attempts. Planner idioms: docs/planner.md. */
 import { type EndpointResponse, isAccepted } from '../../endpoints/post.ts'
 import { retryDelayMs } from '../../endpoints/settlements.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'

@@ -124,7 +124,11 @@ function accountData(account: NotifiedAccount, notification: Notification, conso
     accountId: id,
     name: nameOf(account),
     organizationId,
-    ...{ before, after, reason: problem?.reason ?? null, message, fix },
+    before,
+    after,
+    reason: problem?.reason ?? null,
+    message,
+    fix,
     link: linkOf({ accounts: [account], accountCount: 1 }, consoleUrl),
   }
 }
