@@ -182,16 +182,19 @@ describe('a rotation', () => {
     ])
   })
 
-  it('waits for rows that another program has locked, and fails with one line if they stay locked', async () => {
-    const { plain, database } = await createEncrypted()
-    const tenant = await addTenant(plain)
+  it('waits for rows that another program has locked, fails with one line if they stay locked, and is continued', async () => {
+    const { plain, database, keys, withKeys } = await createEncrypted()
+    const [tenant] = [await addTenant(database), await addTenant(database)]
+    const rotating = withKeys(`${newKey('2027a')},${keys}`)
     await plain.transaction(async (transaction) => {
       await transaction.query('select from official_account where id = $1 for update', [tenant.accountId])
-      await expect(rotateSecrets(database, commandActor(), undefined, 1)).rejects.toThrow(
+      await expect(rotateSecrets(rotating, commandActor(), undefined, 1)).rejects.toThrow(
         /^1 rows were not changed: .* Run the command again\.$/,
       )
     })
-    expect(await rotateSecrets(database, commandActor())).toEqual({ values: 1, unreadable: 0 })
+    expect(await valuesByKey(rotating)).toEqual({ '2026a': 1, '2027a': 1 })
+    await requireReadableSecrets(rotating)
+    expect(await rotateSecrets(rotating, commandActor())).toEqual({ values: 1, unreadable: 0 })
   })
 })
 
