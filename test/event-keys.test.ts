@@ -94,19 +94,6 @@ describe('a duplicate', () => {
       expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 23 })
   })
-
-  it('counts once if it is delivered several times at the same moment', async () => {
-    const { database, service, tenant } = await setUpService()
-    await maintain(database)
-    const other = await service.deliver(tenant, [eventAt(Date.now())])
-    expect(other.status).toBe(200)
-    for (let i = 0; i < 5; i += 1) {
-      const event = eventAt(Date.now())
-      const answers = await Promise.all([1, 2, 3].map(() => service.deliver(tenant, [event])))
-      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
-      expect(answers.map(({ json }) => (json as { accepted: number }).accepted).sort()).toEqual([0, 0, 1])
-    }
-  })
 })
 
 it('a flush searches the partition of its own keys and no other', async () => {

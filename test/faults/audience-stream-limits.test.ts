@@ -174,22 +174,6 @@ describe('the number of streams', () => {
     await expect.poll(async () => (await exportCsv(sister.headers)).status).toBe(200)
   })
 
-  it('counts a client apart from an organization with the same id', async () => {
-    const { accountId } = await addLargeTenant(database)
-    const agency = await addCredentials(database, large.accountId, large.organizationId)
-    const { clientRowId: organizationId } = agency
-    await load(database, `insert into organization (id, name) overriding system value values ($1, 'x')`, [
-      organizationId,
-    ])
-    const sameId = await addTenant(database, { organizationId })
-    const key = (await addKey(database, agency.clientRowId, accountId))?.key ?? ''
-    const second = { headers: { ...agency.headers, 'x-api-key': key } }
-    const open = [await openStream(service, agency), await openStream(service, second)]
-    expect((await exportCsv(sameId.headers)).status).toBe(200)
-    for (const response of open) response.destroy()
-    await quiet()
-  })
-
   it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
     const open = await openAll(await fourReaders())
     const fifth = await exportCsv(tenant.headers)
