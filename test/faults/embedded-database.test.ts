@@ -89,12 +89,6 @@ describe.runIf(process.getuid?.() === 0)('as root', () => {
       ...identity,
     })
 
-  it('works with data that only root can enter', () => {
-    const dataDir = join(temporary(0o700), 'data')
-    run(SETUP, dataDir)
-    expect(run(['migrate'], dataDir)).toBe('nothing to do\n')
-  })
-
   it('runs the server as the owner of DATA_DIR, who can use the data afterwards', () => {
     const dataDir = temporary(0o700)
     chownSync(dataDir, NOBODY, NOBODY)

@@ -151,22 +151,6 @@ it('adds nothing the second time, and says what exists', async () => {
   expect(await counts()).toEqual(after)
 })
 
-it.each([
-  ['08', '--channel-id must be decimal digits'],
-  ['@abc', '--channel-id must be decimal digits'],
-])('refuses the channel id %s, which LINE would not give', async (channelId, message) => {
-  const { env, counts } = await setUp()
-  const before = await counts()
-  const { status, stderr } = await setup(env, [
-    ...OPTIONS.slice(0, 4),
-    '--channel-id',
-    channelId,
-    ...OPTIONS.slice(6),
-  ])
-  expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(message) })
-  expect(await counts()).toEqual(before)
-})
-
 it('adds all four rows or none', async () => {
   const { env, counts } = await setUp()
   const before = await counts()
