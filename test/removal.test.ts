@@ -12,7 +12,6 @@ import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'
 import { addTenant, urlOf } from './support/database.ts'
-import { eventually } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 async function setUp() {
@@ -169,11 +168,8 @@ it('stores no delivery that was admitted before the removal and is flushed after
     expect(await readContents(database)).not.toHaveProperty(table)
 
   function waits(sessions: number) {
-    return eventually(
-      () =>
-        database.query(`select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`),
-      (rows) => rows.length === sessions,
-    )
+    const locks = `select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`
+    return expect.poll(() => database.query(locks)).toHaveLength(sessions)
   }
 })
 
