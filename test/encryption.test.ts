@@ -120,15 +120,8 @@ it('the previous secret of an endpoint is decrypted with its new column after th
   const { accountId } = await addTenant(plain)
   const endpoints = async (...args: string[]) =>
     JSON.parse((await runCommand(['endpoints', ...args, '--json'], env)).stdout)
-  const account = ['--account', String(accountId)]
-  const { id, secret } = await endpoints(
-    'add',
-    ...account,
-    '--url',
-    'https://a.example/',
-    '--format',
-    'members',
-  )
+  const account = ['--account', String(accountId), '--format', 'members']
+  const { id, secret } = await endpoints('add', ...account, '--url', 'https://a.example/')
   await endpoints('rotate', id)
   await endpoints('rotate', id, '--discard')
   const [stored] = await load<{ secret: string }>(plain, 'select secret from endpoint where id = $1', [id])
@@ -229,19 +222,10 @@ describe('the command secrets', () => {
       'official_account.channel_access_token',
     )
     // The console and commands replace a value that nothing reads.
-    const stored = await runCommand(
-      [
-        'accounts',
-        'update',
-        String(tenant.accountId),
-        '--channel-secret',
-        '-',
-        '--channel-access-token',
-        '-',
-      ],
-      env,
-      { input: `${tenant.channelSecret}\na-new-token\n` },
-    )
+    const secrets = ['--channel-secret', '-', '--channel-access-token', '-']
+    const stored = await runCommand(['accounts', 'update', String(tenant.accountId), ...secrets], env, {
+      input: `${tenant.channelSecret}\na-new-token\n`,
+    })
     expect(stored.status).toBe(0)
     const rotated = await runCommand(['secrets', 'rotate', '--json'], env)
     expect(JSON.parse(rotated.stdout)).toEqual({ encrypted: 6, unreadable: 0 })

@@ -85,14 +85,8 @@ describe('endpoints add', () => {
     const account = String(own.accountId)
     const given = ['--account', account, '--url', URL_OF_TOOL]
     expect(await json('add', ...given)).toEqual({ id: expect.stringMatching(/^\d+$/), secret: null })
-    const members = await json(
-      'add',
-      ...given,
-      '--format',
-      'members',
-      '--events',
-      'member.created, member.erased',
-    )
+    const asked = ['--format', 'members', '--events', 'member.created, member.erased']
+    const members = await json('add', ...given, ...asked)
     expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
     const [line, second] = await json('list', '--account', account)
     expect(line).toEqual({

@@ -282,16 +282,8 @@ describe('an export that continues after a position', () => {
     const whole = await exported(tenant)
     for (const name of ['events.ndjson', 'events.ndjson.gz']) {
       const file = join(directory, name)
-      const part = await command(
-        tenant,
-        '--from',
-        DAY_AGO,
-        '--to',
-        String(whole[2]?.receivedAt),
-        '--output',
-        file,
-        '--json',
-      )
+      const range = ['--from', DAY_AGO, '--to', String(whole[2]?.receivedAt)]
+      const part = await command(tenant, ...range, '--output', file, '--json')
       const { events, position, to } = JSON.parse(part.stdout)
       expect({ events, position, to }).toEqual({
         events: 2,
@@ -341,15 +333,8 @@ describe('an export that continues after a position', () => {
     const tenant = await addTenant(database)
     await addEvents(tenant, [1, 2])
     const [first] = await exported(tenant)
-    const { status, stderr } = await command(
-      tenant,
-      '--from',
-      DAY_AGO,
-      '--output',
-      '/dev/full',
-      '--after',
-      String(first?.position),
-    )
+    const after = ['--from', DAY_AGO, '--after', String(first?.position)]
+    const { status, stderr } = await command(tenant, ...after, '--output', '/dev/full')
     expect([status, stderr]).toEqual([1, expect.stringContaining(`--after ${first?.position} to continue`)])
     expect(stderr).toContain('/dev/full cannot be written: no space left on device (ENOSPC)')
     const unwritable = await command(tenant, '--from', DAY_AGO, '--output', join(directory, 'none', 'file'))
