@@ -1,7 +1,6 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
 import { describe, expect, it } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { requireAccount } from '../src/cli/input.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'
@@ -14,6 +13,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { insertRow } from './support/load.ts'
+import { maintain } from './support/maintenance.ts'
 import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
@@ -312,13 +312,7 @@ describe('deliveries', () => {
       [tenant.accountId],
     )
     const left = async (retentionDays: number) => {
-      const retention = {
-        retentionDays,
-        deduplicationDays: 400,
-        trackingRetentionDays: 7,
-        auditRetentionDays: 400,
-      }
-      await database.session((session) => runMaintenance(session, retention))
+      await maintain(database, { retentionDays })
       const rows = await database.query(
         `select failed_at is not null as failed from endpoint_delivery where endpoint_id in ($1, 999999999) order by id`,
         [id],

@@ -1,20 +1,17 @@
 /** The partitions of event keys: a duplicate is found wherever its key is, and keys stay DEDUPLICATION_DAYS after their receipt. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
+import { maintain, partitionsOf } from './support/maintenance.ts'
 import { runs } from './support/runs.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const DAY_MS = 86_400_000
 const YEAR_9999_MS = 253_402_300_799_999
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
-
-const maintain = (database: PostgresDatabase) => database.session((session) => runMaintenance(session, KEEP))
 
 /** The first millisecond, in UTC, of the month so many months from now. */
 function monthStart(monthsAhead: number): number {
@@ -26,13 +23,7 @@ const partitionOf = (ms: number) => `event_key_${new Date(ms).toISOString().slic
 const boundOf = (ms: number) => ms.toString(16).padStart(12, '0').padEnd(32, '0')
 const eventAt = (timestamp: number) => lineEvent('follow', randomUserId(), { timestamp })
 
-async function partitions(database: PostgresDatabase): Promise<string[]> {
-  const rows = await load<{ name: string }>(
-    database,
-    `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event_key'::regclass order by name`,
-  )
-  return rows.map(({ name }) => name)
-}
+const partitions = (database: PostgresDatabase) => partitionsOf(database, 'event_key')
 
 async function partitionsOfKeys(database: PostgresDatabase): Promise<string[]> {
   const rows = await load<{ name: string }>(

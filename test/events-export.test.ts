@@ -1,8 +1,7 @@
 /** Exports of an account's events: complete, in order, resumable, and without what was erased. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
@@ -16,12 +15,11 @@ import {
 } from '../src/operator/exports/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
-import { environment, MAIN } from './support/process.ts'
+import { environment, MAIN, temporaryDirectory } from './support/process.ts'
 import { runs } from './support/runs.ts'
 import { setUpService } from './support/service.ts'
 
@@ -29,8 +27,7 @@ const { database, service, env } = await setUpService()
 const { url } = await startConsole(database)
 const operator = await signedIn(url)
 
-const directory = mkdtempSync(join(tmpdir(), 'oa-audience-export-'))
-atEnd(() => rmSync(directory, { recursive: true, force: true }))
+const directory = temporaryDirectory()
 
 interface Line {
   position: string

@@ -1,7 +1,9 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
+
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
+import { loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { setUpService, signedDelivery } from './support/service.ts'
 
@@ -124,11 +126,7 @@ describe('while another program writes to the same tables, a delivery', () => {
     const [sequence] = await database.query<{ next: bigint }>(
       'select last_value + 1 as next from audience_member_id_seq',
     )
-    await database.query(
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
-       select $3::bigint + i, $1, $2, 'Uloaded' || i from generate_series(0, 50) i`,
-      [account.accountId, account.organizationId, sequence?.next],
-    )
+    await loadMembers(database, account, 51, { id: `${sequence?.next} + i - 1` })
     const people = [randomUserId(), randomUserId()]
     const answers = await Promise.all(
       people.map((userId) => service.deliver(account, [lineEvent('follow', userId)])),
