@@ -5,7 +5,7 @@ import type { TestResult } from '../../src/watch/notifications/history.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
-import { EditChannel } from '../parts/channel-form.tsx'
+import { EditChannel, MESSAGE_LANGUAGES } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -123,6 +123,7 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
         items={[
           [t.endpoints.format, t.notifications.formats[format]],
           [t.notifications.targets[format], <code key="t">{channel.target}</code>],
+          [t.notifications.language, MESSAGE_LANGUAGES[channel.language]],
           [t.notifications.about, channel.organizationName ?? t.operators.allOrganizations],
           [t.endpoints.privateNetwork, channel.allowPrivateNetwork ? t.common.yes : t.common.no],
           [t.endpoints.lastResponse, <ChannelResponse key="l" channel={channel} />],

@@ -2,10 +2,10 @@
 
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
+import { describeCheck } from '../../src/watch/problem-texts.ts'
 import type { Query } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeCheck } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { Values } from './account-fields.tsx'
