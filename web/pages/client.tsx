@@ -1,10 +1,9 @@
 /** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
-import { useState } from 'preact/hooks'
 import type { ClientContents } from '../../src/operations/clients.ts'
 import type { ClientDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { ActivityLink } from '../parts/activity.tsx'
 import { Keys } from '../parts/client-keys.tsx'
 import { CredentialStatus, EditExpiry, Revoke } from '../parts/credentials.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -21,35 +20,31 @@ type Client = Json<ClientDetails>
 export function ClientPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const query = useQuery<{ client: Client }>(`/api/clients/${id}`)
-  const [round, setRound] = useState(0)
   const isManager = useRole('manager')
-  const trail = <Link href="/clients">{t.nav.clients}</Link>
   const client = query.data?.client
-  if (client === undefined) {
-    return (
-      <Page title={`${t.clients.client} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
-      </Page>
-    )
-  }
-  const onChange = () => {
-    query.reload()
-    setRound((count) => count + 1)
-  }
+  const onChange = query.reload
   return (
     <Page
-      title={client.name ?? `${t.clients.client} ${id}`}
-      trail={trail}
+      title={client?.name ?? `${t.clients.client} ${id}`}
+      trail={<Link href="/clients">{t.nav.clients}</Link>}
       lead={
-        <>
-          <CredentialStatus credential={client} /> <code>{client.clientId}</code>
-        </>
+        client && (
+          <>
+            <CredentialStatus credential={client} /> <code>{client.clientId}</code>
+          </>
+        )
       }
-      actions={isManager && <Actions client={client} onChange={onChange} />}
+      actions={client && isManager && <Actions {...{ client, onChange }} />}
     >
-      <Access client={client} isManager={isManager} onChange={onChange} />
-      <Keys client={client} isManager={isManager} />
-      <ActivityPanel key={round} kind="client" id={id} />
+      <Loaded {...{ query }}>
+        {({ client }) => (
+          <>
+            <Access {...{ client, isManager, onChange }} />
+            <Keys {...{ client, isManager }} />
+            <ActivityLink kind="client" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }

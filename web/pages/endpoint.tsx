@@ -5,7 +5,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { ActivityLink } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -32,36 +32,36 @@ export function EndpointPage({ id }: { id: string }) {
   const isManager = useRole('manager')
   const query = useQuery<{ endpoint: Endpoint }>(`/api/endpoints/${id}`, REFRESH_MS)
   const [round, setRound] = useState(0)
-  const trail = <Link href="/endpoints">{t.nav.endpoints}</Link>
   const endpoint = query.data?.endpoint
-  if (endpoint === undefined) {
-    return (
-      <Page title={`${t.endpoints.endpoint} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
-      </Page>
-    )
-  }
   const onChange = () => {
     query.reload()
     setRound((count) => count + 1)
   }
   return (
     <Page
-      title={endpoint.name || `${t.endpoints.endpoint} ${id}`}
-      trail={trail}
+      title={endpoint?.name || `${t.endpoints.endpoint} ${id}`}
+      trail={<Link href="/endpoints">{t.nav.endpoints}</Link>}
       lead={
-        <>
-          <EndpointState endpoint={endpoint} />{' '}
-          <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
-        </>
+        endpoint && (
+          <>
+            <EndpointState endpoint={endpoint} />{' '}
+            <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
+          </>
+        )
       }
-      actions={isManager && <Actions endpoint={endpoint} onChange={onChange} />}
+      actions={endpoint && isManager && <Actions {...{ endpoint, onChange }} />}
     >
-      <Settings endpoint={endpoint} onChange={onChange} />
-      <Deliveries key={`d${round}`} endpoint={endpoint} />
-      <SendAgain endpoint={endpoint} onChange={onChange} />
-      <EndpointHistory key={`h${round}`} id={id} />
-      <ActivityPanel key={`a${round}`} kind="endpoint" id={id} />
+      <Loaded {...{ query }}>
+        {({ endpoint }) => (
+          <>
+            <Settings {...{ endpoint, onChange }} />
+            <Deliveries key={`d${round}`} endpoint={endpoint} />
+            <SendAgain {...{ endpoint, onChange }} />
+            <EndpointHistory key={`h${round}`} id={id} />
+            <ActivityLink kind="endpoint" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }

@@ -4,7 +4,7 @@ import type { ChannelSummary } from '../../src/operator/notifications/channels.t
 import type { TestResult } from '../../src/operator/notifications/history.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { ActivityLink } from '../parts/activity.tsx'
 import { EditChannel } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
@@ -27,29 +27,27 @@ export function NotificationPage({ id }: { id: string }) {
   const isManager = useRole('manager')
   const query = useQuery<{ channel: Channel }>(`/api/notifications/${id}`, REFRESH_MS)
   const [round, setRound] = useState(0)
-  const trail = <Link href={LIST}>{t.notifications.title}</Link>
   const channel = query.data?.channel
-  if (channel === undefined) {
-    return (
-      <Page title={`${t.notifications.channel} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
-      </Page>
-    )
-  }
   const onChange = () => {
     query.reload()
     setRound((count) => count + 1)
   }
   return (
     <Page
-      title={channel.name || t.notifications.formats[channel.format]}
-      trail={trail}
-      lead={<ChannelState channel={channel} />}
-      actions={isManager && <Actions channel={channel} onChange={onChange} />}
+      title={channel ? channel.name || t.notifications.formats[channel.format] : t.notifications.channel}
+      trail={<Link href={LIST}>{t.notifications.title}</Link>}
+      lead={channel && <ChannelState channel={channel} />}
+      actions={channel && isManager && <Actions {...{ channel, onChange }} />}
     >
-      <Settings channel={channel} onChange={onChange} />
-      <ChannelMessages channel={channel} round={round} />
-      <ActivityPanel key={round} kind="notification_channel" id={id} />
+      <Loaded {...{ query }}>
+        {({ channel }) => (
+          <>
+            <Settings {...{ channel, onChange }} />
+            <ChannelMessages {...{ channel, round }} />
+            <ActivityLink kind="notification_channel" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }

@@ -5,7 +5,7 @@ import { useQuery } from '../hooks.ts'
 import { AddChannel } from '../parts/channel-form.tsx'
 import { ResponseTag } from '../parts/destination.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
-import { Page } from '../parts/page.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Time } from '../parts/values.tsx'
@@ -27,12 +27,7 @@ export function NotificationsPage() {
     </DialogButton>
   )
   return (
-    <Page
-      title={t.notifications.title}
-      trail={<Link href="/settings">{t.nav.settings}</Link>}
-      lead={t.notifications.lead}
-      actions={isManager && add}
-    >
+    <SettingsPage section="notifications" lead={t.notifications.lead} actions={isManager && add}>
       <Loaded {...{ query }}>
         {({ channels }) =>
           channels.length === 0 ? (
@@ -42,7 +37,7 @@ export function NotificationsPage() {
           )
         }
       </Loaded>
-    </Page>
+    </SettingsPage>
   )
 }
 

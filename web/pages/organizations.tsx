@@ -5,8 +5,8 @@ import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
-import { Page } from '../parts/page.tsx'
 import { Removal } from '../parts/removal.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Count } from '../parts/values.tsx'
@@ -46,7 +46,7 @@ export function OrganizationsPage() {
     </div>
   )
   return (
-    <Page title={t.organizations.title} lead={t.organizations.lead} actions={isOwner && seesAll && add}>
+    <SettingsPage section="organizations" lead={t.organizations.lead} actions={isOwner && seesAll && add}>
       <Loaded {...{ query }}>
         {({ organizations }) =>
           organizations.length === 0 ? (
@@ -71,7 +71,7 @@ export function OrganizationsPage() {
           )
         }
       </Loaded>
-    </Page>
+    </SettingsPage>
   )
 }
 

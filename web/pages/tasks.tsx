@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useInterval, useList, useQuery } from '../hooks.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
@@ -21,7 +22,7 @@ export function TasksPage() {
   const list = useList<Task>('/api/jobs', 'jobs')
   useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
   return (
-    <Page title={t.tasks.title} lead={t.tasks.lead}>
+    <SettingsPage section="tasks" lead={t.tasks.lead}>
       <ListView list={list} empty={<Empty title={t.tasks.empty}>{t.tasks.emptyHelp}</Empty>}>
         {(tasks) => (
           <Table
@@ -31,7 +32,7 @@ export function TasksPage() {
                 t.tasks.task,
                 (task) => (
                   <>
-                    <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
+                    <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
                     <div class="sub">{accountsOf(task)}</div>
                   </>
                 ),
@@ -56,7 +57,7 @@ export function TasksPage() {
           />
         )}
       </ListView>
-    </Page>
+    </SettingsPage>
   )
 }
 
@@ -66,7 +67,7 @@ export function TaskPage({ id }: { id: string }) {
   const { data, reload } = query
   const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (
-    <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
+    <Page title={title} trail={<Link href="/settings/tasks">{t.tasks.title}</Link>}>
       <Loaded {...{ query }}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
     </Page>
   )

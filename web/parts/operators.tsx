@@ -9,7 +9,7 @@ import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
 import { SecretDialog } from './dialog.tsx'
 import { FormDialog, SelectField, TextField, useFields } from './form.tsx'
-import { Panel } from './page.tsx'
+import { SettingsPage } from './settings-page.tsx'
 import { ActionFailure, Loaded } from './states.tsx'
 import { Table } from './table.tsx'
 import { Time } from './values.tsx'
@@ -19,7 +19,7 @@ type Organizations = Array<Json<OrganizationSummary>>
 
 const ROLES: Role[] = ['viewer', 'manager', 'owner']
 
-export function OperatorsPanel() {
+export function OperatorsPage() {
   const { t } = useLocalized()
   const query = useQuery<{ operators: Operator[] }>('/api/operators')
   const { reload } = query
@@ -34,8 +34,8 @@ export function OperatorsPanel() {
     reload()
   }
   return (
-    <Panel
-      title={t.operators.title}
+    <SettingsPage
+      section="operators"
       actions={
         <button type="button" class="primary" onClick={() => setEdited('new')}>
           {t.operators.add}
@@ -70,7 +70,7 @@ export function OperatorsPanel() {
           <p>{t.operators.invitedHelp}</p>
         </SecretDialog>
       )}
-    </Panel>
+    </SettingsPage>
   )
 }
 

@@ -7,11 +7,13 @@ import { useAction, useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
+import { Icon } from './icons.tsx'
 import { ActionFailure, Failure } from './states.tsx'
 
 export type Task = Json<JobSummary>
 
 const REFRESH_MS = 1_000
+const RUNNING_REFRESH_MS = 5_000
 const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warn' }
 
 export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
@@ -46,7 +48,8 @@ export function TaskProgress({
   return (
     <div class="task">
       <p>
-        <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link> <TaskState task={task} />
+        <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
+        <TaskState task={task} />
       </p>
       <TaskBar task={task} />
       <p role="status">
@@ -121,4 +124,31 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
     return typeof value === 'number' ? [fill(template, { count: number(value) })] : []
   })
   return <>{[progress, ...parts].join(' · ')}</>
+}
+
+/** The number of running tasks, on every page. It opens their list. */
+export function RunningTasks({ path }: { path: string }) {
+  const { t, number } = useLocalized()
+  const tasks = useQuery<{ running: Task[] }>('/api/jobs/running', RUNNING_REFRESH_MS).data?.running ?? []
+  return (
+    <>
+      <button type="button" class="plain" popovertarget="running-tasks">
+        <Icon name="tasks" />
+        <span>{t.tasks.title}</span>
+        {tasks.length > 0 && <b class="tag">{number(tasks.length)}</b>}
+      </button>
+      {/* The key closes it when a link in it is followed. */}
+      <div key={path} id="running-tasks" popover="auto">
+        {tasks.length === 0 && <p>{t.tasks.noneRuns}</p>}
+        {tasks.map((task) => (
+          <p key={task.id}>
+            <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
+            {task.accountName}
+            <TaskBar task={task} />
+          </p>
+        ))}
+        <Link href="/settings/tasks">{t.tasks.all}</Link>
+      </div>
+    </>
+  )
 }
