@@ -1,7 +1,7 @@
 /** The log of who changed what, of all objects. */
-import type { OperatorSummary } from '../../src/operator/people/operators.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
+import { queryOf } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { ActivityList, type ActivityRow, objectHref } from '../parts/activity.tsx'
 import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
@@ -61,7 +61,7 @@ export function ActivityPage() {
   }
   const path = queryOf(filter)
   const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
-  const { data } = useQuery<{ operators: Array<Json<OperatorSummary>> }>('/api/operators')
+  const { data } = useRead('operator.list', null)
   return (
     <Page
       title={t.activity.title}

@@ -1,8 +1,5 @@
 /** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
-import type { ClientContents } from '../../src/operations/clients.ts'
-import type { ClientDetails } from '../../src/operator/clients.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Keys } from '../parts/client-keys.tsx'
 import { CredentialStatus, EditExpiry, Revoke } from '../parts/credentials.tsx'
@@ -15,11 +12,11 @@ import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-type Client = Json<ClientDetails>
+type Client = Result<'client.show'>['client']
 
 export function ClientPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<{ client: Client }>(`/api/clients/${id}`)
+  const query = useRead('client.show', id)
   const isManager = useRole('manager')
   const client = query.data?.client
   const onChange = query.reload
@@ -63,7 +60,8 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
         <DialogButton class={danger} label={t.clients.revokeClient}>
           {(close) => (
             <Revoke
-              path={`/api/clients/${id}/revoke`}
+              of="client"
+              id={id}
               title={t.clients.revokeClient}
               text={t.clients.revokeClientText}
               onClose={close}
@@ -85,17 +83,15 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
 function Access({ client, isManager, onChange }: ClientProps & { isManager: boolean }) {
   const { t } = useLocalized()
   const { id, status, expiresAt, isRotating } = client
-  const path = `/api/clients/${id}`
   const title = t.clients.changeExpiry
   const actions = (
     <SettingsActions
-      path={path}
-      of="clients"
-      secretName="clientSecret"
+      of="client"
+      id={id}
       isRotating={isRotating}
       canRotate={status === 'active'}
       changeLabel={title}
-      change={(onClose, onDone) => <EditExpiry {...{ path, title, expiresAt, onClose, onDone }} />}
+      change={(onClose, onDone) => <EditExpiry of="client" {...{ id, title, expiresAt, onClose, onDone }} />}
       onChange={onChange}
     />
   )
@@ -116,9 +112,9 @@ function Access({ client, isManager, onChange }: ClientProps & { isManager: bool
 /** Says first how many keys stop working. */
 function RemoveClient({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const { data } = useQuery<Json<ClientContents>>(`/api/clients/${id}/removal`)
+  const { data } = useRead('client.removal', id)
   const remove = async () => {
-    await post(`/api/clients/${id}/remove`)
+    await perform('client.remove', id)
     navigate('/clients')
   }
   return (

@@ -1,9 +1,7 @@
 /** One notification channel: its settings, its messages, and what operators do with it. */
 import { useState } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import type { TestResult } from '../../src/operator/notifications/history.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { EditChannel } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
@@ -17,7 +15,7 @@ import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ChannelResponse, ChannelState } from './notifications.tsx'
 
-type Channel = Json<ChannelSummary>
+type Channel = Result<'channel.show'>['channel']
 
 const REFRESH_MS = 5_000
 const LIST = '/settings/notifications'
@@ -25,7 +23,7 @@ const LIST = '/settings/notifications'
 export function NotificationPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const query = useQuery<{ channel: Channel }>(`/api/notifications/${id}`, REFRESH_MS)
+  const query = useRead('channel.show', id, {}, REFRESH_MS)
   const [round, setRound] = useState(0)
   const channel = query.data?.channel
   const onChange = () => {
@@ -56,15 +54,14 @@ function Actions({ channel: { id, status }, onChange }: { channel: Channel; onCh
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
-  const path = `/api/notifications/${id}`
   const change = (action: 'pause' | 'resume') =>
     run(async () => {
-      await post(`${path}/${action}`)
+      await perform(`channel.${action}`, id)
       setMessage(action === 'pause' ? t.notifications.paused : t.notifications.resumed)
       onChange()
     })
   const remove = async () => {
-    await post(`${path}/remove`)
+    await perform('channel.remove', id)
     navigate(LIST)
   }
   return (
@@ -75,12 +72,12 @@ function Actions({ channel: { id, status }, onChange }: { channel: Channel; onCh
       <ActionFailure error={error} />
       <DialogButton label={t.notifications.test} onClosed={onChange}>
         {(close) => (
-          <TestDialog<Json<TestResult>>
+          <TestDialog
             title={t.notifications.testTitle}
-            path={`${path}/test`}
+            send={() => perform('channel.test', id)}
             onClose={close}
           >
-            {(result) => <Result result={result} />}
+            {(result) => <TestOutcome result={result} />}
           </TestDialog>
         )}
       </DialogButton>
@@ -131,7 +128,11 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
   )
 }
 
-function Result({ result: { wasAccepted, status, reason, ...result } }: { result: Json<TestResult> }) {
+function TestOutcome({
+  result: { wasAccepted, status, reason, ...result },
+}: {
+  result: Result<'channel.test'>
+}) {
   const { t, number } = useLocalized()
   const duration = fill(t.endpoints.milliseconds, { number: number(result.durationMs) })
   return (

@@ -1,9 +1,9 @@
 /** Settings that are neither a list nor a form of their own: the operator's role and password, and the public address. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { Reachability } from '../../src/operator/reachability.ts'
-import { get, type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { get, post } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { Form, TextField, useFields } from '../parts/form.tsx'
 import { Facts, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
@@ -15,9 +15,7 @@ export function OwnPage() {
   const { t } = useLocalized()
   const operator = useOperator()
   const { organizationIds } = operator
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>(
-    organizationIds === null ? null : '/api/organizations',
-  )
+  const { data } = useRead('organization.list', null)
   const nameOf = (id: string) =>
     data?.organizations.find((organization) => organization.id === id)?.name ?? id
   return (

@@ -1,6 +1,7 @@
 /** Long work of operators: what runs, and how it ended. */
 import type { ComponentChildren } from 'preact'
-import { useInterval, useList, useQuery } from '../hooks.ts'
+import { useInterval } from '../hooks.ts'
+import { useItems, useRead } from '../operations.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
@@ -19,7 +20,7 @@ export function TasksPage() {
     ['members.erase', 'accounts.onboard'].includes(kind)
       ? fill(t.tasks.accounts, { count: number(Number(total)) })
       : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
-  const list = useList<Task>('/api/jobs', 'jobs')
+  const list = useItems('job.list')
   useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
   return (
     <SettingsPage section="tasks" lead={t.tasks.lead}>
@@ -63,7 +64,7 @@ export function TasksPage() {
 
 export function TaskPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<{ job: Task }>(`/api/jobs/${id}`)
+  const query = useRead('job.show', id)
   const { data, reload } = query
   const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (

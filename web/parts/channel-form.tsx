@@ -1,10 +1,8 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
-import type { AddedChannel } from '../../src/operations/channels.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { ChannelFormat, ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import type { Json } from '../api.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { useOperator } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
@@ -49,9 +47,9 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   const [format, setFormat] = useState<ChannelFormat>('slack')
   const [organization, setOrganization] = useState<string | null>(null)
   const { values, field } = useFields(NEW)
-  const [added, setAdded] = useState<Json<AddedChannel> | null>(null)
+  const [added, setAdded] = useState<Result<'channel.add'> | null>(null)
   const seesAll = useOperator().organizationIds === null
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const { data } = useRead('organization.list', null)
   if (added !== null)
     return (
       <AddedDestination
@@ -61,7 +59,7 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
         onClose={onClose}
       />
     )
-  const add = async () => setAdded(await post('/api/notifications', { ...values, format, organization }))
+  const add = async () => setAdded(await perform('channel.add', null, { ...values, format, organization }))
   return (
     <FormDialog
       title={t.notifications.add}
@@ -112,7 +110,7 @@ export function EditChannel({
   })
   const save = async () => {
     const { target, ...changes } = values
-    await post(`/api/notifications/${id}/update`, { ...changes, ...(target === '' ? {} : { target }) })
+    await perform('channel.update', id, { ...changes, ...(target === '' ? {} : { target }) })
     onSaved()
   }
   return (

@@ -1,11 +1,8 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
-import type { Invited } from '../../src/operations/operators.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { Role } from '../../src/operator/actor.ts'
-import type { OperatorSummary } from '../../src/operator/people/operators.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { type Item, perform, type Result, useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { SecretDialog } from './dialog.tsx'
 import { FormDialog, SelectField, TextField, useFields } from './form.tsx'
@@ -14,20 +11,20 @@ import { ActionFailure, Loaded } from './states.tsx'
 import { Table } from './table.tsx'
 import { Time } from './values.tsx'
 
-type Operator = Json<OperatorSummary>
-type Organizations = Array<Json<OrganizationSummary>>
+type Operator = Item<'operator.list'>
+type Organizations = Array<Item<'organization.list'>>
+type Invited = Result<'operator.add'>
 
 const ROLES: Role[] = ['viewer', 'manager', 'owner']
 
 export function OperatorsPage() {
   const { t } = useLocalized()
-  const query = useQuery<{ operators: Operator[] }>('/api/operators')
+  const query = useRead('operator.list', null)
   const { reload } = query
-  const organizations =
-    useQuery<{ organizations: Organizations }>('/api/organizations').data?.organizations ?? []
+  const organizations = useRead('organization.list', null).data?.organizations ?? []
   const [edited, setEdited] = useState<Operator | 'new' | null>(null)
   const [link, setLink] = useState<string | null>(null)
-  const invited = ({ invitation }: Json<Invited>) => {
+  const invited = ({ invitation }: Invited) => {
     setEdited(null)
     // After #, so that no server or proxy sees it.
     setLink(`${location.origin}/invitation#${invitation}`)
@@ -85,7 +82,7 @@ function OperatorTable({
   organizations: Organizations
   onEdit: (operator: Operator) => void
   reload: () => void
-  invited: (invited: Json<Invited>) => void
+  invited: (invited: Invited) => void
 }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
@@ -96,10 +93,10 @@ function OperatorTable({
     </button>
   )
   const setStatus = (id: string, status: 'active' | 'disabled') => async () => {
-    await post(`/api/operators/${id}/${status === 'active' ? 'enable' : 'disable'}`)
+    await perform(status === 'active' ? 'operator.enable' : 'operator.disable', id)
     reload()
   }
-  const invite = (id: string) => async () => invited(await post(`/api/operators/${id}/invite`))
+  const invite = (id: string) => async () => invited(await perform('operator.invite', id))
   const stateOf = ({ status, hasPassword, name, invitedUntil }: Operator) => {
     if (status === 'disabled') return t.operators.disabled
     if (hasPassword) return name
@@ -162,7 +159,7 @@ function OperatorDialog({
   /** null: a new one */
   operator: Operator | null
   organizations: Organizations
-  invited: (invited: Json<Invited>) => void
+  invited: (invited: Invited) => void
   onClose: () => void
 }) {
   const { t } = useLocalized()
@@ -175,8 +172,8 @@ function OperatorDialog({
   const submit = async () => {
     const { email, name, role } = values
     const fields = { name: name.trim() || null, role, organizationIds: ids }
-    if (operator === null) return invited(await post('/api/operators', { email, ...fields }))
-    await post(`/api/operators/${operator.id}/update`, fields)
+    if (operator === null) return invited(await perform('operator.add', null, { email, ...fields }))
+    await perform('operator.update', operator.id, fields)
     onClose()
   }
   return (
