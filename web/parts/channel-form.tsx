@@ -1,11 +1,9 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import type { AddedChannel } from '../../src/operations/channels.ts'
 import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Language } from '../../src/watch/problem-languages.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import type { Json } from '../api.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { useOperator } from '../session.ts'
 import { LANGUAGE_NAMES } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
@@ -62,9 +60,9 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   const [format, setFormat] = useState<ChannelFormat>('slack')
   const [organization, setOrganization] = useState<string | null>(null)
   const { values, field } = useFields(NEW)
-  const [added, setAdded] = useState<Json<AddedChannel> | null>(null)
+  const [added, setAdded] = useState<Result<'channel.add'> | null>(null)
   const seesAll = useOperator().organizationIds === null
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const { data } = useRead('organization.list', null)
   if (added !== null)
     return (
       <AddedDestination
@@ -76,7 +74,7 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
     )
   const add = async () => {
     const language = format === 'webhook' ? 'en' : values.language
-    setAdded(await post('/api/notifications', { ...values, format, organization, language }))
+    setAdded(await perform('channel.add', null, { ...values, format, organization, language }))
   }
   return (
     <FormDialog
@@ -130,7 +128,7 @@ export function EditChannel({
   })
   const save = async () => {
     const { target, ...changes } = values
-    await post(`/api/notifications/${id}/update`, { ...changes, ...(target === '' ? {} : { target }) })
+    await perform('channel.update', id, { ...changes, ...(target === '' ? {} : { target }) })
     onSaved()
   }
   return (
