@@ -17,7 +17,6 @@ import { FleetPage } from './pages/fleet.tsx'
 import { FleetFilePage } from './pages/fleet-file.tsx'
 import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
-import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
 import { NotificationPage } from './pages/notification.tsx'
@@ -143,7 +142,6 @@ const NAVIGATION: Array<{
   { page: 'events', href: '/events' },
   { page: 'endpoints', href: '/endpoints' },
   { page: 'clients', href: '/clients' },
-  { page: 'live', href: '/live' },
   { page: 'tasks', href: '/tasks' },
   { page: 'activity', href: '/activity' },
   { page: 'settings', href: '/settings' },
@@ -250,7 +248,6 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/endpoints/:id', ({ id = '' }) => <EndpointPage key={id} id={id} />],
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
-  ['/live', () => <LivePage />],
   ['/tasks', () => <TasksPage />],
   ['/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
   [

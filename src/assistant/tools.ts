@@ -9,8 +9,9 @@ import {
   listEndpoints,
   pageDeliveries,
 } from '../operator/endpoints/endpoints.ts'
-import { listFailureReasons, listUnappliedEvents } from '../operator/events.ts'
+import { listFailureReasons } from '../operator/events.ts'
 import { type Activity, listActivity } from '../operator/list-activity.ts'
+import { listAllEvents } from '../operator/list-events.ts'
 import { readTime } from '../operator/read-time.ts'
 import { explainAccount, listAccounts, showPerson, showTrends } from './account-tools.ts'
 import {
@@ -129,9 +130,10 @@ const listFailedEvents = listTool(
   'events',
   {},
   {
-    read: ({ database, organizationIds }, { accountId, after, limit }) => {
-      const page = { beforeId: after ?? INT64_MAX, limit }
-      return listUnappliedEvents(database, organizationIds, { accountId, failure: null }, page)
+    read: async ({ database, organizationIds }, { accountId, after, limit }) => {
+      const filter = { status: 'failed' as const, ...(accountId !== null && { account: accountId }) }
+      const before = after === null ? null : `0.${after}`
+      return (await listAllEvents(database, organizationIds, filter, { before, limit })).events
     },
     show: (event) => ({
       ...columnsOf(event, 'id', 'accountId', 'source', 'occurredAt', 'receivedAt'),

@@ -19,14 +19,14 @@ import { LineApi } from '../../src/line-api/client.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/fleet.ts'
 import { findAccountContents } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
+import { listEventDeliveries } from '../../src/operator/endpoints/event-deliveries.ts'
 import { countReplay, findResendable, planReplay } from '../../src/operator/endpoints/replays.ts'
 import { readLedgerStatus, reapplyLedger } from '../../src/operator/erasures.ts'
 import {
   countUnapplied,
-  listEvents,
   listFailureReasons,
-  listUnappliedEvents,
-  retryNextEvents,
+  nextFailedEvents,
+  setEventsAside,
 } from '../../src/operator/events.ts'
 import { eventLines } from '../../src/operator/exports/export-events.ts'
 import { findPerson, personJson } from '../../src/operator/exports/export-person.ts'
@@ -34,12 +34,12 @@ import { startReplay } from '../../src/operator/jobs/replay-events.ts'
 import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
 import { takeTurn } from '../../src/operator/jobs/turn.ts'
+import { type EventFilter, listAllEvents } from '../../src/operator/list-events.ts'
 import { countMatching } from '../../src/operator/members/count-members.ts'
 import { importEntries } from '../../src/operator/members/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members/members.ts'
 import { type Membership, selectMemberships } from '../../src/operator/members/memberships.ts'
 import { searchPeople } from '../../src/operator/search.ts'
-import { selectByEventKey } from '../../src/operator/search-statements.ts'
 import { removeAccount } from '../../tools/remove-account.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
@@ -258,10 +258,11 @@ async function useCommands(users: Users): Promise<string[]> {
   )
   await retryEvent(database, event?.id ?? 0n)
   const unapplied = { accountId: tenant.accountId, failure: null }
-  const failed = await listUnappliedEvents(database, null, unapplied, { limit: 10 })
+  const listed = await listEverything(users)
   const reasons = await listFailureReasons(database, null, tenant.accountId)
   await listFailureReasons(database, [tenant.organizationId], tenant.accountId)
-  await retryNextEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
+  const { ids } = await nextFailedEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
+  await setEventsAside(database, ids, 'for once')
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')
@@ -280,7 +281,7 @@ async function useCommands(users: Users): Promise<string[]> {
     ...(await searchEverywhere(users)),
     ...(await exportEverything(users)),
     ...(await exportPeople(users)),
-    ...failed.map(({ accountId }) => `account ${accountId}`),
+    ...listed,
     `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
@@ -328,8 +329,38 @@ async function exportPeople({ database, tenant }: Users): Promise<string[]> {
   return found
 }
 
-/** What an operator of the tenant's organization finds in all accounts: the ids of members, and the accounts of events. */
-async function searchEverywhere({ database, direct, tenant }: Users): Promise<string[]> {
+/** The accounts of all events that an operator of the tenant's organization sees, by each filter, and the endpoints of one of them. */
+async function listEverything({ database, tenant }: Users): Promise<string[]> {
+  const organizationIds = [tenant.organizationId]
+  const key = '01ARZ3NDEKTSV4RRFFQ69G5FAV'
+  const filters: EventFilter[] = [
+    {},
+    { kind: 'follow' },
+    { status: 'failed' },
+    { status: 'set-aside' },
+    { user: 'U1' },
+    { key },
+  ]
+  const found: string[] = []
+  for (const filter of filters) {
+    const { events } = await listAllEvents(database, organizationIds, filter, { before: null, limit: 50 })
+    found.push(...events.map(({ accountId }) => `account ${accountId}`))
+    await listAllEvents(database, ALL_ORGANIZATIONS, filter, { before: null, limit: 50 })
+  }
+  // Beyond the newest ids, and in a gap.
+  await listAllEvents(
+    database,
+    ALL_ORGANIZATIONS,
+    { to: '2020-01-01' },
+    { before: '0.9000000000', limit: 50 },
+  )
+  const { events } = await listAllEvents(database, organizationIds, {}, { before: null, limit: 1 })
+  for (const { accountId, id } of events) await listEventDeliveries(database, accountId, id)
+  return found
+}
+
+/** What an operator of the tenant's organization finds in all accounts: the ids of members. */
+async function searchEverywhere({ database, tenant }: Users): Promise<string[]> {
   const organizationIds = [tenant.organizationId]
   const found: string[] = []
   for (const text of ['U2', 'E2', 'Ann']) {
@@ -340,14 +371,6 @@ async function searchEverywhere({ database, direct, tenant }: Users): Promise<st
   }
   const memberships = await database.query<Membership>(selectMemberships, [organizationIds, 'U2', 10])
   found.push(...memberships.map(({ memberId }) => `${memberId},`))
-  const keys = await load<{ key: string }>(direct, 'select key from event_key limit 10')
-  for (const { key } of keys) {
-    const rows = await database.query<{ accountId: bigint | null }>(selectByEventKey, [
-      ...[organizationIds, 0n, 500],
-      ...[key, 10],
-    ])
-    for (const { accountId } of rows) if (accountId !== null) found.push(`account ${accountId}`)
-  }
   return found
 }
 
@@ -355,9 +378,7 @@ async function searchEverywhere({ database, direct, tenant }: Users): Promise<st
 export async function useUpAccount({
   database,
   tenant: { accountId },
-}: Pick<Users, 'database' | 'tenant'>): Promise<string[]> {
-  const events = await listEvents(database, accountId, 100)
+}: Pick<Users, 'database' | 'tenant'>): Promise<void> {
   await findAccountContents(database, null, accountId)
   await removeAccount(database, accountId)
-  return events.map((event) => `account ${event.accountId}`)
 }
