@@ -72,23 +72,19 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     [accountId],
   )
   // More are examined than there are, so no row has a position alone.
-  const listed = (
-    ids: bigint[] | null,
-    own: unknown[] = [],
-    { user = null as string | null, isSetAside = null as false | null } = {},
-  ) => [
-    ...[1_000_000, ids, null, user, null, isSetAside, 10],
+  const listed = (ids: bigint[] | null, user: string | null, failure: string | null, own: unknown[] = []) => [
+    ...[1_000_000, ids, null, user, failure, failure === null ? null : false, 10],
     ...[0n, LATEST_US, LATEST_US, 1_000_000n, ...own],
   ]
   return (ids) => ({
     'cancel-job': [ids, null, foreign.job],
     'count-unapplied': [accountId, null, 10, ids],
-    'events-by-key': listed(ids, [[accountId], event?.key]),
-    'events-in-window': listed(ids),
-    'events-of-accounts': listed(ids, [[accountId]]),
-    'events-of-person': listed(ids, [null], { user: `U-${MARK}` }),
-    'failed-events': listed(ids),
-    'failed-events-of-accounts': listed(ids, [[accountId]], { isSetAside: false }),
+    'events-by-key': listed(ids, null, null, [[accountId], event?.key]),
+    'events-in-window': listed(ids, `U-${MARK}`, null),
+    'events-of-accounts': listed(ids, null, null, [[accountId]]),
+    'events-of-person': listed(ids, `U-${MARK}`, null, [null]),
+    'failed-events': listed(ids, null, MARK),
+    'failed-events-of-accounts': listed(ids, null, MARK, [[accountId]]),
     'list-activity-of-object': [ids, INT64_MAX, 10, 'account', String(accountId), accountId],
     'list-activity-of-operator': [ids, INT64_MAX, 10, null, null, null, foreign.operator],
     'list-activity-of-request': [ids, INT64_MAX, 10, REQUEST_ID],

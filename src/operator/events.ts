@@ -155,7 +155,7 @@ export async function nextFailedEvents(
   return { ids: batch.map(({ id }) => id), next: batch.length < limit ? null : (batch.at(-1) ?? null) }
 }
 
-/** $1 event ids bigint[]; $2 reason text, null: they count as failed again */
+/** Driven by event_failure_id. $1 event ids bigint[]; $2 reason text, null: they count as failed again */
 const updateSetAside = statement('set-events-aside')`
     update event set set_aside = $2 where id = any ($1) and failure >= '' returning id`
 

@@ -86,8 +86,11 @@ export const selectFailed = statement('failed-events')`
 export const selectByKey = statement('events-by-key')`
     with examined as materialized (
       select e.*, a.id as channel_oa_id, $10::bigint as us, a.id as position
-        from (select id from official_account
-               where id < $11 and ($12::bigint[] is null or id = any ($12)) order by id desc limit $1) a
+        from (select id
+                from (select unnest($12::bigint[]) as id
+                       union all
+                      (select id from official_account where $12 is null and id < $11 order by id desc limit $1)) account
+               where id < $11 order by id desc limit $1) a
         left join lateral (
           select received_at from event_key where channel_oa_id = a.id and key = $13 offset 0) k on true
         left join lateral (

@@ -49,10 +49,9 @@ const selectDeliveries = statement('select-deliveries-of-event')`
            d.attempts, iso(d.last_attempt_at) as "lastAttemptAt", d.status as "lastStatus",
            p.created_at > e.received_at or not e.is_forwarded as "isLater", e.kind <> all (p.events) as "isOtherType",
            e.payload is null or (select count(*) from examined) = $3 as "isUnknown"
-      from endpoint p
+      from (select * from endpoint where channel_oa_id = $1 offset 0) p
       left join sent e on true
       left join examined d on d.endpoint_id = p.id and (d.event_keys @> array[e.key] or d.event_ids @> array[$2::bigint])
-     where p.channel_oa_id = $1
      order by p.id, d.id`
 
 type Row = Omit<EventDelivery, 'outcome'> & {
