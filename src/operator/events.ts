@@ -87,9 +87,9 @@ export async function findEvent(
   return requireVisible(event, 'event', id)
 }
 
-/** $1 event ids bigint[], null: all failed events that nobody set aside */
+/** Driven by event_failure_id, whose condition it repeats. $1 event ids bigint[], null: all failed events that nobody set aside */
 const selectFailedEventIds = statement('select-failed-event-ids')`
-    select id from event where failure is not null and ($1::bigint[] is null and set_aside is null or id = any ($1)) order by id`
+    select id from event where failure >= '' and ($1::bigint[] is null and set_aside is null or id = any ($1)) order by id`
 
 /** Returns the given ids whose events could not be applied. Null selects all such events that nobody set aside. */
 export async function findFailedEventIds(database: Queryable, ids: bigint[] | null): Promise<bigint[]> {
