@@ -360,13 +360,16 @@ create table event (
   message_id text,
   payload text,
   failure text,
+  set_aside text,
   is_forwarded boolean default false not null
 ) partition by range (received_at);
-CREATE INDEX event_id ON ONLY event USING brin (id);
+CREATE INDEX event_id ON ONLY event USING brin (id, received_at) WITH (autosummarize='on');
 CREATE INDEX event_user ON ONLY event USING btree (user_id, channel_oa_id) WHERE user_id IS NOT NULL;
 CREATE INDEX event_other_users ON ONLY event USING gin (other_user_ids) WHERE other_user_ids IS NOT NULL;
 CREATE INDEX event_message ON ONLY event USING btree (message_id, channel_oa_id) WHERE message_id IS NOT NULL;
-CREATE INDEX event_failure ON ONLY event USING btree (channel_oa_id, id) WHERE failure IS NOT NULL;
+CREATE INDEX event_failure ON ONLY event USING btree (channel_oa_id, id) WHERE failure IS NOT NULL AND set_aside IS NULL;
+CREATE INDEX event_set_aside ON ONLY event USING btree (channel_oa_id, id) WHERE set_aside IS NOT NULL;
+CREATE INDEX event_failure_id ON ONLY event USING btree (id) WHERE failure >= ''::text;
 CREATE INDEX event_forwarded ON ONLY event USING btree (channel_oa_id, key) WHERE is_forwarded;
 CREATE INDEX event_account ON ONLY event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
 
@@ -395,7 +398,7 @@ create table tracking_event (
   user_id text,
   payload text not null
 ) partition by range (received_at);
-CREATE INDEX tracking_event_id ON ONLY tracking_event USING brin (id) WITH (autosummarize='on');
+CREATE INDEX tracking_event_id ON ONLY tracking_event USING brin (id, received_at) WITH (autosummarize='on');
 CREATE INDEX tracking_event_user ON ONLY tracking_event USING btree (user_id, channel_oa_id) WHERE user_id IS NOT NULL;
 CREATE INDEX tracking_event_account ON ONLY tracking_event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
 
@@ -682,7 +685,8 @@ create view stored_event as
     event.user_id,
     event.other_user_ids,
     event.payload,
-    event.failure
+    event.failure,
+    event.set_aside
    FROM event
 UNION ALL
  SELECT tracking_event.id,
@@ -694,7 +698,8 @@ UNION ALL
     tracking_event.user_id,
     NULL::text[] AS other_user_ids,
     tracking_event.payload,
-    NULL::text AS failure
+    NULL::text AS failure,
+    NULL::text AS set_aside
    FROM tracking_event;
 
 CREATE OR REPLACE FUNCTION attribute_changes(before jsonb, after jsonb)

@@ -49,18 +49,24 @@ create table event (
   payload text,
   -- Why the event could not be applied to members. Null: it was applied.
   failure text,
+  -- Why an operator set the failed event aside: it no longer degrades its account. Null: nobody did.
+  set_aside text,
   -- Whether the account had a `line` endpoint. Finds the events of a delivery: only such accounts pay for the index.
   is_forwarded boolean not null default false
 ) partition by range (received_at);
 
--- No primary key: nothing references events, and a B-tree costs a twentieth of a flush. Ids grow with the table, so a
--- BRIN index finds one.
-create index event_id on event using brin (id);
+-- No primary key: nothing references events, and a B-tree costs a twentieth of a flush. Ids and times grow with the table, so a
+-- BRIN index finds them. A read examines all ranges without a summary, so they get one before VACUUM comes.
+create index event_id on event using brin (id, received_at) with (autosummarize = on);
 create index event_user on event (user_id, channel_oa_id) where user_id is not null;
 create index event_other_users on event using gin (other_user_ids) where other_user_ids is not null;
 -- Message ids grow with time, so new ones go to the right edge.
 create index event_message on event (message_id, channel_oa_id) where message_id is not null;
-create index event_failure on event (channel_oa_id, id) where failure is not null;
+-- Failed events. Other events cost nothing here.
+create index event_failure on event (channel_oa_id, id) where failure is not null and set_aside is null;
+create index event_set_aside on event (channel_oa_id, id) where set_aside is not null;
+-- Those of all accounts. The condition is true for every failure, and keeps statements about one account from this index.
+create index event_failure_id on event (id) where failure >= '';
 create index event_forwarded on event (channel_oa_id, key) where is_forwarded;
 -- The events of one account in order of receipt. The condition is true for every event. PostgreSQL uses a partial index only for
 -- statements that have its condition. Without it, a plan that is made while a partition is empty may use this index to find one person
@@ -106,7 +112,7 @@ create table tracking_event (
   payload text not null
 ) partition by range (received_at);
 
-create index tracking_event_id on tracking_event using brin (id) with (autosummarize = on);
+create index tracking_event_id on tracking_event using brin (id, received_at) with (autosummarize = on);
 create index tracking_event_user on tracking_event (user_id, channel_oa_id) where user_id is not null;
 create index tracking_event_account on tracking_event (channel_oa_id, received_at, id) where received_at > '-infinity';
 
@@ -115,10 +121,10 @@ create table tracking_event_default partition of tracking_event default;
 
 -- Every stored event, for operators.
 create view stored_event as
-select id, channel_oa_id, source, kind, occurred_at, received_at, user_id, other_user_ids, payload, failure
+select id, channel_oa_id, source, kind, occurred_at, received_at, user_id, other_user_ids, payload, failure, set_aside
   from event
  union all
-select id, channel_oa_id, 'tracking', kind, occurred_at, received_at, user_id, null, payload, null
+select id, channel_oa_id, 'tracking', kind, occurred_at, received_at, user_id, null, payload, null, null
   from tracking_event;
 
 -- Messages that their senders took back. A message that arrives after its unsend is kept without its content.

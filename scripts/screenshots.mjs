@@ -95,9 +95,6 @@ async function takePictures() {
   await takeAccounts(page)
   await takeAudience(page, light)
   await takeOthers(page)
-  await light.goto(`${demo.url}/live`)
-  await light.locator('table.live tbody tr').nth(11).waitFor({ timeout: START_TIMEOUT_MS })
-  await take(light, 'live')
 
   const dark = await signIn({ viewport: DESKTOP, colorScheme: 'dark' })
   await dark.getByRole('link', { name: ACCOUNT }).waitFor()
@@ -146,7 +143,7 @@ async function takeAudience(page, light) {
   await take(page, 'audience')
   await page.getByRole('dialog').getByRole('button', { name: 'Change 70 members' }).click()
   await page.getByRole('dialog').getByText('70 changed').waitFor()
-  await page.goto(`${demo.url}/events`)
+  await page.goto(`${demo.url}/events?status=failed`)
   await page.getByRole('button', { name: 'Retry all matching events' }).first().click()
   await page.getByRole('dialog').getByRole('button', { name: 'Retry', exact: true }).click()
   await page.getByRole('dialog').getByText('failed again').waitFor()

@@ -75,7 +75,7 @@ it('returns the facts as an object and as the same JSON text', async () => {
       account: { id: accountId },
       problems: expect.arrayContaining([
         expect.objectContaining({
-          fix: expect.stringContaining(`oa-audience events list --account ${accountId}`),
+          fix: expect.stringContaining(`oa-audience events list --status failed --account ${accountId}`),
         }),
       ]),
     },

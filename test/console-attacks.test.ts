@@ -119,8 +119,8 @@ describe.runIf(canRunChromium('attacks on the console from other pages are'))(
         async (answer) => answer.type + (await answer.text()).length, () => 'refused')
       const post = { method: 'POST', body: '{"name":"forged"}' }
       const closed = (target) => new Promise((resolve) => { target.onopen = () => resolve('open'); target.onerror = () => resolve('refused') })
-      const stream = closed(new EventSource('${url}/api/live', { withCredentials: true }))
-      const socket = closed(new WebSocket('${url.replace('http', 'ws')}/api/live'))
+      const stream = closed(new EventSource('${url}/api/events', { withCredentials: true }))
+      const socket = closed(new WebSocket('${url.replace('http', 'ws')}/api/events'))
       const form = Object.assign(document.createElement('form'), { method: 'post', enctype: 'text/plain', action: '${url}/api/clients', target: 'frame' })
       const frame = Object.assign(document.createElement('iframe'), { name: 'frame', src: '${url}/' })
       document.body.append(form, frame)

@@ -132,6 +132,8 @@ const PLACES: Record<string, Place> = {
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },
+  'events set-aside': { page: '/events/:id', route: ['POST', '/api/events/:id/set-aside'] },
+  'events set-aside-all': { page: '/events', route: ['POST', '/api/events/set-aside-all'] },
   'events export': { page: '/accounts/:id', route: ['GET', '/api/accounts/:account/events/export'] },
   'events retry': { page: '/events', route: ['POST', '/api/events/:id/retry'] },
 }

@@ -126,20 +126,16 @@ describe('a person', () => {
       expect(await findFor(own, q)).toMatchObject({ accounts: [], people: [], isComplete: true })
     expect((await findFor(null, 'f-1')).people).toHaveLength(1)
     for (const q of [ann, 'Annie', 'crm-7', 'Corner', '@corner', '1650000001', eventId])
-      expect(await findFor([], q)).toMatchObject({ accounts: [], people: [], events: [], isComplete: true })
+      expect(await findFor([], q)).toMatchObject({ accounts: [], people: [], isComplete: true })
   })
 
-  it('is absent after an erasure, and the event shows nobody', async () => {
+  it('is absent after an erasure', async () => {
     const gone = randomUserId()
-    const id = ulid(Date.now())
-    await service.deliver(cafe, [lineEvent('follow', gone, { webhookEventId: id })])
+    await service.deliver(cafe, [lineEvent('follow', gone)])
     await describeMember(cafe, gone, { name: 'Gone Girl', externalId: 'gone-1' })
     expect((await find('Gone Girl')).people).toHaveLength(1)
     await service.eraseUser(cafe, gone)
     for (const q of [gone, 'Gone Girl', 'gone-1']) expect((await find(q)).people).toEqual([])
-    const { text, json } = await call(id)
-    expect(json.events[0]).toMatchObject({ kind: 'follow', userId: null })
-    expect(text).not.toContain(gone)
   })
 })
 
@@ -156,46 +152,6 @@ describe('an account', () => {
     expect((await find('1650000002')).accounts).toMatchObject([{ name: 'Old Bakery' }])
     for (const q of [cafe.channelSecret, cafe.oaHash, cafe.trackingKey])
       expect((await find(q)).accounts).toEqual([])
-  })
-})
-
-describe('an event', () => {
-  it('is found by its webhook event id, with its account and person', async () => {
-    const { events, people } = await find(eventId)
-    expect(people).toEqual([])
-    expect(events).toMatchObject([
-      { accountName: 'Corner Café', kind: 'message', userId: ann, failure: null },
-    ])
-    const shown = await operator.get(`/api/events/${events[0].id}`)
-    expect(shown.json.event.payload).toContain(eventId)
-    // The position of the walk may be an account that the operator does not see.
-    expect(events[0]).not.toHaveProperty('next')
-  })
-
-  it('is found among many that were received before and after it', async () => {
-    const add = (count: number) =>
-      load(
-        database,
-        `insert into event (channel_oa_id, source, kind, key, occurred_at)
-         select $1, 'line', 'message', gen_random_uuid(), now() from generate_series(1, $2::int)`,
-        [foreign.accountId, count],
-      )
-    await add(30_000)
-    const id = ulid(Date.now() - 3_600_000)
-    await service.deliver(bakery, [textMessage(ben, 'late', { webhookEventId: id })])
-    await add(30_000)
-    expect((await find(id)).events).toMatchObject([{ accountName: 'Old Bakery', userId: ben }])
-  })
-
-  it('whose retention has ended is found by its key, without a content', async () => {
-    const id = ulid(Date.now())
-    await service.deliver(cafe, [textMessage(ann, 'old', { webhookEventId: id })])
-    await load(database, 'delete from event where payload like $1', [`%${id}%`])
-    expect((await find(id)).events).toMatchObject([{ accountName: 'Corner Café', id: null, kind: null }])
-  })
-
-  it('that nobody received is not found', async () => {
-    expect((await find(ulid(Date.now()))).events).toEqual([])
   })
 })
 

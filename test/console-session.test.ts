@@ -73,7 +73,7 @@ describe('sign-in', () => {
 describe('a session', () => {
   it('is required for all data', async () => {
     for (const path of `
-      /api/fleet /api/accounts/1 /api/events /api/clients /api/live /api/nothing
+      /api/fleet /api/accounts/1 /api/events /api/clients /api/nothing
     `
       .trim()
       .split(/\s+/)) {

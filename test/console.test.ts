@@ -196,10 +196,12 @@ describe('events that could not be applied', () => {
     const curable = await addUnapplied('was broken once', other.accountId, payload)
     await addUnapplied('reason "a" <b>')
 
-    const { json } = await operator.get(`/api/events?account=${other.accountId}`)
+    const { json } = await operator.get(`/api/events?status=failed&account=${other.accountId}`)
     expect(json.events).toHaveLength(50)
     expect(json.events[0]).toMatchObject({ id: curable, failure: 'was broken once', accountName: 'test' })
-    const second = await operator.get(`/api/events?account=${other.accountId}&after=${json.next}`)
+    const second = await operator.get(
+      `/api/events?status=failed&account=${other.accountId}&before=${json.next}`,
+    )
     expect(second.json.events).toHaveLength(21)
     expect(second.json.next).toBeNull()
     const failure = encodeURIComponent('reason "a" <b>')
@@ -361,6 +363,10 @@ describe('clients', () => {
 it.each([
   ['/api/events?account=x', undefined],
   ['/api/events?unknown=1', undefined],
+  ['/api/events?before=1', undefined],
+  ['/api/events?before=1.9223372036854775808', undefined],
+  ['/api/events?from=yesterday', undefined],
+  ['/api/events?key=1', undefined],
   ['/api/clients?after=x', undefined],
   [`${accountPath}/members?relationship=friend`, undefined],
   [`${accountPath}/members?cursor=AAAA`, undefined],

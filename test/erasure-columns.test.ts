@@ -25,6 +25,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
     'keys and kinds of events say nothing about a person, and let no duplicate take effect',
     'event.key event.kind event.source event.failure event_key.key endpoint_delivery.event_keys endpoint_delivery.type',
   ],
+  ['what an operator writes about a failed event', 'event.set_aside'],
   ['deleted when the last event is scrubbed', 'pending_erasure.user_id'],
   ['ids of messages that were taken back, without a person', 'unsent_message.message_id'],
   ['members appear as their ids', 'activity.object_id activity.changes notification.facts'],

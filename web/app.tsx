@@ -16,7 +16,6 @@ import { FleetPage } from './pages/fleet.tsx'
 import { FleetFilePage } from './pages/fleet-file.tsx'
 import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
-import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
 import { NotificationPage } from './pages/notification.tsx'
@@ -248,7 +247,6 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/endpoints/:id', ({ id = '' }) => <EndpointPage key={id} id={id} />],
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
-  ['/live', () => <LivePage />],
   [
     '/accounts/:account/import',
     ({ account = '' }) => <ImportPage key={account} account={account} />,

@@ -1,7 +1,8 @@
 /** All tools of the assistant, each of which only reads. Here: those of deliveries, events, activity and the installation. */
 
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { listFailureReasons, listUnappliedEvents } from '../audience/events.ts'
+import { listFailureReasons } from '../audience/events.ts'
+import { listAllEvents } from '../audience/list-events.ts'
 import { listAttempts } from '../endpoints/endpoint-history.ts'
 import { type EndpointSummary, findEndpoint, listEndpoints, pageDeliveries } from '../endpoints/endpoints.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
@@ -125,9 +126,10 @@ const listFailedEvents = listTool(
   'events',
   {},
   {
-    read: ({ database, organizationIds }, { accountId, after, limit }) => {
-      const page = { beforeId: after ?? INT64_MAX, limit }
-      return listUnappliedEvents(database, organizationIds, { accountId, failure: null }, page)
+    read: async ({ database, organizationIds }, { accountId, after, limit }) => {
+      const filter = { status: 'failed' as const, ...(accountId !== null && { account: accountId }) }
+      const before = after === null ? null : `0.${after}`
+      return (await listAllEvents(database, organizationIds, filter, { before, limit })).events
     },
     show: (event) => ({
       ...columnsOf(event, 'id', 'accountId', 'source', 'occurredAt', 'receivedAt'),

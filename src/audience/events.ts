@@ -1,14 +1,13 @@
-/** Stored events: list and show them, and retry those that could not be applied. Planner idioms: docs/planner.md. */
+/** Stored events: show them, and retry those that could not be applied or set them aside. list-events.ts lists them. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { requireVisible } from '../errors.ts'
-import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
-import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 
-type EventSummary = {
+export type EventSummary = {
   id: bigint
   accountId: AccountId
   source: string
@@ -17,35 +16,12 @@ type EventSummary = {
   receivedAt: string
   /** why the event could not be applied; null: it was applied */
   failure: string | null
+  /** why an operator set the failed event aside; null: nobody did */
+  setAside: string | null
 }
 
 /** `payload` is the event as received; null: its content was erased. */
 export type EventDetails = EventSummary & { payload: string | null }
-
-/**
- * $1 account id bigint, null: all accounts
- * $2 maximum number of rows int
- */
-const selectEvents = statement('select-newest-events')`
-    select id, channel_oa_id as "accountId", source, kind,
-           iso(occurred_at) as "occurredAt",
-           iso(received_at) as "receivedAt", failure
-      from stored_event
-     where $1::bigint is null or channel_oa_id = $1
-     order by id desc
-     limit $2`
-
-/**
- * The newest events first, applied or not. No index has this order, so this scans all events in a separate session. For commands
- * only.
- */
-export function listEvents(
-  database: Database,
-  accountId: AccountId | null,
-  limit: number,
-): Promise<EventSummary[]> {
-  return database.session((session) => session.query(selectEvents, [accountId, limit]))
-}
 
 export interface UnappliedFilter {
   /** null: all accounts */
@@ -54,45 +30,13 @@ export interface UnappliedFilter {
   failure: string | null
 }
 
-/**
- * Each account reads its own range of event_failure. `between` finds one account by its index, and `$1 is null or` would read all.
- *
- * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int;
- * $5 organization ids bigint[], null: all. `between` uses the index of accounts for one and for all.
- */
-const selectUnapplied = statement('select-unapplied')`
-    select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
-           iso(e.occurred_at) as "occurredAt",
-           iso(e.received_at) as "receivedAt", e.failure
-      from official_account a
-     cross join lateral (
-       select * from event
-        where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
-        order by id desc limit $4) e
-     where a.id between coalesce($1::bigint, '-9223372036854775808') and coalesce($1, 9223372036854775807)
-       and visible(a.organization_id, $5)
-     order by e.id desc
-     limit $4`
-
-export type UnappliedEvent = EventSummary & { accountName: string }
-
-/** Events that could not be applied, the newest first. */
-export function listUnappliedEvents(
-  database: Queryable,
-  organizationIds: OrganizationIds,
-  { accountId, failure }: UnappliedFilter,
-  { beforeId = INT64_MAX, limit }: { beforeId?: bigint; limit: number },
-): Promise<UnappliedEvent[]> {
-  return database.query(selectUnapplied, [accountId, failure, beforeId, limit, organizationIds])
-}
-
 const COUNTED_MAX = 10_000
 
 /** $1 account id bigint, null: all accounts; $2 maximum number of events int */
 const selectReasons = statement('select-failure-reasons')`
     select failure, count(*)::int as count
       from (select failure from event
-             where failure is not null and ($1::bigint is null or channel_oa_id = $1) limit $2) e
+             where failure is not null and set_aside is null and ($1::bigint is null or channel_oa_id = $1) limit $2) e
      group by failure
      order by count(*) desc, failure`
 
@@ -107,7 +51,7 @@ const selectReasonsOfOrganizations = statement('select-failure-reasons-of-organi
       from (select e.failure
               from official_account a
              cross join lateral (
-               select failure from event where channel_oa_id = a.id and failure is not null limit $2) e
+               select failure from event where channel_oa_id = a.id and failure is not null and set_aside is null limit $2) e
              where a.organization_id = any ($3) and ($1::bigint is null or a.id = $1)
              limit $2) e
      group by failure
@@ -129,7 +73,7 @@ export function listFailureReasons(
 const selectEvent = statement('select-event')`
     select id, channel_oa_id as "accountId", source, kind,
            iso(occurred_at) as "occurredAt",
-           iso(received_at) as "receivedAt", failure, payload
+           iso(received_at) as "receivedAt", failure, set_aside as "setAside", payload
       from stored_event e
      where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
 
@@ -143,11 +87,11 @@ export async function findEvent(
   return requireVisible(event, 'event', id)
 }
 
-/** $1 event ids bigint[], null: all events that could not be applied */
+/** Driven by event_failure_id, whose condition it repeats. $1 event ids bigint[], null: all failed events that nobody set aside */
 const selectFailedEventIds = statement('select-failed-event-ids')`
-    select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`
+    select id from event where failure >= '' and ($1::bigint[] is null and set_aside is null or id = any ($1)) order by id`
 
-/** Returns the given ids whose events could not be applied. Null selects all such events. */
+/** Returns the given ids whose events could not be applied. Null selects all such events that nobody set aside. */
 export async function findFailedEventIds(database: Queryable, ids: bigint[] | null): Promise<bigint[]> {
   const failed = await database.query<{ id: bigint }>(selectFailedEventIds, [ids])
   return failed.map(({ id }) => id)
@@ -157,7 +101,7 @@ export async function findFailedEventIds(database: Queryable, ids: bigint[] | nu
 const countUnappliedEvents = statement('count-unapplied')`
     select count(*)::int as count
       from (select 1 from event
-             where failure is not null and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
+             where failure is not null and set_aside is null and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
                and visible((select organization_id from official_account where id = channel_oa_id), $4)
              limit $3) e`
 
@@ -185,34 +129,44 @@ export type RetryPosition = {
 const selectNextUnapplied = statement('select-next-unapplied')`
     select channel_oa_id as "accountId", id
       from event
-     where failure is not null and (channel_oa_id, id) > ($3, $4)
+     where failure is not null and set_aside is null and (channel_oa_id, id) > ($3, $4)
        and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
        and visible((select organization_id from official_account where id = channel_oa_id), $6)
      order by channel_oa_id, id
      limit $5`
 
-interface RetriedBatch {
-  outcomes: RetryOutcome[]
-  /** after which the next batch begins; null: all are done */
+export interface FailedBatch {
+  ids: bigint[]
+  /** after which the next batch begins; null: this is the last one */
   next: RetryPosition | null
 }
 
-/** Retries the next events of a filter. Events that fail again keep their ids, so the position moves past them. */
-export async function retryNextEvents(
-  database: Transactions,
+/** The next failed events of a filter. Events that fail again keep their ids, so the position moves past them. */
+export async function nextFailedEvents(
+  database: Queryable,
   organizationIds: OrganizationIds,
   { accountId, failure }: UnappliedFilter,
   after: RetryPosition | null,
   limit: number,
-): Promise<RetriedBatch> {
+): Promise<FailedBatch> {
   const from = [after?.accountId ?? INT64_MIN, after?.id ?? INT64_MIN]
   const values = [accountId, failure, ...from, limit, organizationIds]
   const batch = await database.query<RetryPosition>(selectNextUnapplied, values)
-  const outcomes = await retryEvents(
-    database,
-    batch.map(({ id }) => id),
-  )
-  return { outcomes, next: batch.length < limit ? null : (batch.at(-1) ?? null) }
+  return { ids: batch.map(({ id }) => id), next: batch.length < limit ? null : (batch.at(-1) ?? null) }
+}
+
+/** Driven by event_failure_id. $1 event ids bigint[]; $2 reason text, null: they count as failed again */
+const updateSetAside = statement('set-events-aside')`
+    update event set set_aside = $2 where id = any ($1) and failure >= '' returning id`
+
+/** Sets failed events aside: they no longer degrade their accounts, and can still be retried. Returns the ids of those that failed. */
+export async function setEventsAside(
+  database: Queryable,
+  ids: bigint[],
+  reason: string | null,
+): Promise<bigint[]> {
+  const changed = await database.query<{ id: bigint }>(updateSetAside, [ids, reason])
+  return changed.map(({ id }) => id)
 }
 
 export type RetryOutcome = { id: bigint; outcome: string }
@@ -239,54 +193,4 @@ export function recordRetry(
     accountId: of?.accountId ?? null,
     changes: { events: ids.length },
   })
-}
-
-export type TailEvent = {
-  id: bigint
-  accountId: AccountId
-  accountName: string
-  organizationId: OrganizationId
-  source: string
-  kind: string
-  occurredAt: string
-  receivedAt: string
-  userId: string | null
-  failure: string | null
-}
-
-/**
- * The newest ids of all that were ever generated. The BRIN indexes on ids lead to the end of the partitions that received events in the
- * last minute. No flush takes that long.
- *
- * $1 maximum number of rows int
- */
-const selectTail = statement('event-tail')`
-    select e.id, e.channel_oa_id as "accountId", a.name as "accountName", a.organization_id as "organizationId", e.source, e.kind,
-           iso(e.occurred_at) as "occurredAt",
-           iso(e.received_at) as "receivedAt",
-           e.user_id as "userId", e.failure
-      from (select * from stored_event
-             where id > (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) - $1)
-               and received_at > now() - interval '1 minute'
-             order by id desc limit $1) e
-      join lateral (select name, organization_id from official_account where id = e.channel_oa_id offset 0) a on true
-     order by e.id desc`
-
-/** The newest events first, of all accounts. */
-export function readTail(database: Queryable, limit: number): Promise<TailEvent[]> {
-  return database.query(selectTail, [limit])
-}
-
-/**
- * Each read searches all page ranges that the index has not summarized, which otherwise only VACUUM does. With two million new
- * events, a summary takes 3 s once, and a read then takes 15 ms instead of more than 5 s. A cancelled call keeps the ranges that it
- * summarized.
- */
-const summarizeRanges = statement(
-  'summarize-event-ids',
-)`select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`
-
-/** Call it from time to time before readTail. */
-export async function prepareTail(database: Queryable): Promise<void> {
-  await database.query(summarizeRanges)
 }

@@ -1,55 +1,32 @@
 import { type Command, Option } from 'commander'
-import {
-  findFailedEventIds,
-  listEvents,
-  listUnappliedEvents,
-  type RetryOutcome,
-  recordRetry,
-  retryEvents,
-} from '../audience/events.ts'
+import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../audience/events.ts'
 import { EXPORT_SOURCES } from '../audience/export/export-events.ts'
+import type { EventPage, ListedEvent } from '../audience/list-events.ts'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import { EVENTS } from '../operations/events.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
+import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type EventExportOptions, exportEvents } from './export-events-command.ts'
 import { between, collectIds, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
-import { addOperation, performHere } from './operation-commands.ts'
+import { addOperation, addOperations, inputOf, optionsOf, performHere } from './operation-commands.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
-
-interface ListOptions {
-  account?: bigint
-  all?: boolean
-  limit: number
-  json?: boolean
-}
 
 export function eventsCommand(program: Command): void {
   const group = program
     .command('events')
     .description('inspect and export received events, and retry those that failed')
 
-  withJson(group.command('list'))
-    .description('list the newest events that could not be applied to members')
-    .option('--account <id>', 'only events of this account', parseId)
-    .option('--all', 'also events that were applied')
+  const list = addOperation(group, EVENTS.list)
+  for (const option of optionsOf(EVENTS.list)) if (option.long !== '--before') list.addOption(option)
+  list
     .option('--limit <count>', 'maximum number of events', between(1, LIST_MAX), LIST_DEFAULT)
-    .action(async ({ account, all, limit, json }: ListOptions) => {
-      const events = await onDatabase(async (database) => {
-        if (account !== undefined) await requireAccount(database, account)
-        if (all === true) return listEvents(database, account ?? null, limit)
-        const unapplied = await listUnappliedEvents(
-          database,
-          ALL_ORGANIZATIONS,
-          { accountId: account ?? null, failure: null },
-          { limit },
-        )
-        return unapplied.map(({ accountName: _, ...event }) => event)
-      })
+    .action(async ({ limit, json, ...given }: { limit: number; json?: boolean }) => {
+      const input = await inputOf(EVENTS.list, given)
+      const events = await onDatabase((database) => readEvents(database, input, limit))
       printMany(events, json === true)
     })
 
@@ -60,13 +37,14 @@ export function eventsCommand(program: Command): void {
       printOne(result?.event as Printable, json === true)
     })
 
+  addOperations(group, [EVENTS.setAside, EVENTS.setAsideAll])
   exportCommand(group)
 
   withJson(group.command('retry'))
     .description('parse and apply failed events again; exits with 1 if one of them fails again')
     .argument(
       '[id...]',
-      'ids of events, as `events list` shows them (default: all failed events)',
+      'ids of events, as `events list` shows them (default: all failed events that were not set aside)',
       collectIds,
     )
     .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
@@ -108,12 +86,24 @@ function exportCommand(group: Command): void {
     })
 }
 
+async function readEvents(database: Database, input: object, limit: number): Promise<ListedEvent[]> {
+  const events: ListedEvent[] = []
+  for (let before: string | null = null; ; ) {
+    const page = EVENTS.list.check({ ...input, ...(before !== null && { before }) })
+    const { result } = await performHere(database, EVENTS.list, { input: page })
+    const { events: read, next } = result as EventPage
+    events.push(...read)
+    if (next === null || events.length >= limit) return events.slice(0, limit)
+    before = next
+  }
+}
+
 async function retry(database: Database, ids: bigint[] | null): Promise<RetryOutcome[]> {
   const failed = await findFailedEventIds(database, ids)
   const absent = ids?.filter((id) => !failed.includes(id)) ?? []
   if (absent.length > 0)
     throw new FatalError(
-      `no failed event has the id ${absent.join(', ')}. Run "oa-audience events list" to see all failed events.`,
+      `no failed event has the id ${absent.join(', ')}. Run "oa-audience events list --status failed" to see all failed events.`,
     )
   if (failed.length > 0) await recordRetry(database, commandActor(), failed, null)
   return retryEvents(database, failed)

@@ -20,8 +20,7 @@ export async function requireAccount(database: Database, id: bigint): Promise<Ac
   return account
 }
 
-/** Without --all, the list of events has failed ones only. */
-const LISTS: Record<string, string> = { event: 'events list --all', channel: 'notifications list' }
+const LISTS: Record<string, string> = { channel: 'notifications list' }
 
 /** @param noun of a command group with `list`, such as `account` */
 export function notFound(noun: string, id: bigint): FatalError {

@@ -156,7 +156,7 @@ const fieldsOf = ({ input }: Operation) => Object.entries(input as Record<string
 const wordsOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
 const typeOf = ({ type, anyOf }: Field) => type ?? anyOf?.[0]?.type
 
-function optionsOf(operation: Operation): Option[] {
+export function optionsOf(operation: Operation): Option[] {
   return fieldsOf(operation).flatMap(([name, field]) => {
     const words = wordsOf(name)
     const { description = '', not, isId } = field
@@ -173,7 +173,7 @@ function optionsOf(operation: Operation): Option[] {
 }
 
 /** The options as the console would send them. */
-async function inputOf(operation: Operation, options: Given): Promise<object> {
+export async function inputOf(operation: Operation, options: Given): Promise<object> {
   const fields = fieldsOf(operation)
   const flags = fields.flatMap(([name, { secret }]) => (secret ? [[name, `--${wordsOf(name)}`]] : []))
   const given = await readSecrets(options, Object.fromEntries(flags))

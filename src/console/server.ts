@@ -19,7 +19,6 @@ import { audienceRoutes } from './audience-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
-import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
@@ -70,13 +69,12 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       manageAccountRoutes(api, parts) // changes of accounts, their webhooks and verification
       fleetFileRoutes(api, parts) // accounts of a file
       audienceRoutes(api, parts) // members, their timeline, erasure
-      eventRoutes(api, parts) //    events that could not be applied
+      eventRoutes(api, parts) //    the export of events
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
       replayRoutes(api, parts) //   what they missed, sent again
       jobRoutes(api, parts) //      long work over members
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id
-      liveRoutes(api, parts) // what is being committed
     },
     { prefix: '/api' },
   )

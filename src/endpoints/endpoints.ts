@@ -123,7 +123,7 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
 }
 
 /** `sending`: a process has leased it. */
-type DeliveryStatus = 'pending' | 'sending' | 'failed'
+export type DeliveryStatus = 'pending' | 'sending' | 'failed'
 
 export type DeliverySummary = {
   id: bigint

@@ -120,13 +120,13 @@ interface StoredEvent extends Row {
   payload: string | null
 }
 
-/** $1 bigint: the event. */
+/** Driven by event_failure_id, whose condition it repeats. $1 bigint: the event. */
 const selectUnapplied = statement('select-unapplied-event')`
     select e.channel_oa_id, a.credentials_version, nullif(btrim(a.chat_inbox_id), '') as chat_inbox_id, e.source, e.kind,
            e.key, e.user_id, e.other_user_ids, e.group_id, e.message_id, e.payload,
            round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms
       from event e join official_account a on a.id = e.channel_oa_id
-     where e.id = $1 and e.failure is not null`
+     where e.id = $1 and e.failure >= ''`
 
 /**
  * $1 bigint: the event; $2 bigint: its account; $3 bigint: the account's credentials_version; $4 boolean: its content is erased.
@@ -138,7 +138,7 @@ const deleteUnapplied = statement('delete-unapplied-event')`
       select id from official_account where id = $2 and credentials_version = $3 for share
     ), deleted as (
       delete from event e using account a
-       where e.id = $1 and e.channel_oa_id = a.id and e.failure is not null and (e.payload is null) = $4::boolean
+       where e.id = $1 and e.channel_oa_id = a.id and e.failure >= '' and (e.payload is null) = $4::boolean
       returning e.channel_oa_id, e.key
     )
     delete from event_key k using deleted d where k.channel_oa_id = d.channel_oa_id and k.key = d.key`

@@ -24,6 +24,7 @@ export type JobKind =
   | 'members.tag'
   | 'members.import'
   | 'events.retry'
+  | 'events.set_aside'
   | 'endpoint.retry'
   | 'endpoint.resume'
   | 'endpoint.replay'

@@ -8,7 +8,7 @@ import { onboardAccounts } from './onboard-accounts.ts'
 import { removeAccountRows } from './remove-account.ts'
 import { replayEvents } from './replay-events.ts'
 import { resendMembers } from './resend-members.ts'
-import { retryEvents } from './retry-events.ts'
+import { retryFailedEvents, setFailedEventsAside } from './retry-events.ts'
 import type { RunStep } from './step.ts'
 import { tagMembers } from './tag-members.ts'
 
@@ -19,7 +19,8 @@ export const STEPS: Record<JobKind, RunStep> = {
   'members.erase': eraseMemberships,
   'members.tag': tagMembers,
   'members.import': importMembers,
-  'events.retry': retryEvents,
+  'events.retry': retryFailedEvents,
+  'events.set_aside': setFailedEventsAside,
   'endpoint.retry': retryEndpoint,
   'endpoint.resume': resumeEndpoint,
   'endpoint.replay': replayEvents,

@@ -1,4 +1,5 @@
-/** Stored events that could not be applied to members: reasons, and retries. */
+/** All stored events, and what becomes of those that could not be applied to members: they are retried or set aside. */
+
 import type { AccountId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import {
@@ -7,17 +8,21 @@ import {
   findEvent,
   findFailedEventIds,
   listFailureReasons,
-  listUnappliedEvents,
   type RetryOutcome,
   recordRetry,
   retryEvents,
+  setEventsAside,
 } from '../audience/events.ts'
+import { EVENT_STATUSES, listAllEvents } from '../audience/list-events.ts'
+import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
 import { NotVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { startEventRetry } from '../jobs/retry-events.ts'
-import { Id } from './fields.ts'
-import { type Noun, operationsOf, type Target } from './operation.ts'
+import { startEventRetry, startSettingAside } from '../jobs/retry-events.ts'
+import type { Actor } from '../operators/actor.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { Id, orNull } from './fields.ts'
+import { type Noun, operationsOf, PAGE_SIZE, type Target } from './operation.ts'
 
 const EVENT: Noun<EventDetails & Target> = {
   kind: 'event',
@@ -29,33 +34,66 @@ const EVENT: Noun<EventDetails & Target> = {
     return { ...event, organizationId: account.organizationId }
   },
 }
-const { read, list, change, call } = operationsOf(EVENT)
+const { read, change, call } = operationsOf(EVENT)
 
 const ACCOUNT = { account: Type.Optional(Id('only events of this account')) }
-const FILTER = {
+const FAILED = {
   ...ACCOUNT,
-  failure: Type.Optional(StorableText({ minLength: 1, maxLength: 4_000 })),
+  failure: Type.Optional(
+    StorableText({ minLength: 1, maxLength: 4_000, description: 'only events that failed for this reason' }),
+  ),
 }
-const filterOf = (given: { account?: AccountId | undefined; failure?: string | undefined }) => ({
-  accountId: given.account ?? null,
-  failure: given.failure ?? null,
-})
+const Time = (description: string) => Type.Optional(StorableText({ maxLength: 64, description }))
+const Word = (description: string) =>
+  Type.Optional(StorableText({ minLength: 1, maxLength: 256, description }))
+const Reason = StorableText({ minLength: 1, maxLength: 256, description: 'why, without personal data' })
+
+type Filter = { account?: AccountId | undefined; failure?: string | undefined }
+
+/** What a job about all failed events of a filter begins with. */
+async function selectionOf(database: Queryable, { organizationIds }: Actor, given: Filter) {
+  const { account: accountId = null, failure = null } = given
+  const filter = { accountId, failure }
+  // Events of several organizations belong to none.
+  const { organizationId } =
+    accountId === null
+      ? { organizationId: null }
+      : await findAccountDetails(database, organizationIds, accountId)
+  const total = await countUnapplied(database, organizationIds, filter)
+  return { filter, owner: { accountId, organizationId, total } }
+}
 
 export const EVENTS = {
-  list: list({
+  list: read({
     name: 'event.list',
-    does: 'list events that were not applied',
-    input: FILTER,
-    run: ({ database, actor, input }, { after, limit }) => {
-      const page = { limit, ...(after === null ? {} : { beforeId: after }) }
-      return listUnappliedEvents(database, actor.organizationIds, filterOf(input), page)
+    does: 'list events',
+    help: 'list stored events, the newest first',
+    input: {
+      ...ACCOUNT,
+      kind: Word('only events of this kind, such as follow'),
+      user: Word('only events with this LINE user id'),
+      from: Time('received from this time on, such as 2026-11-01T09:00Z'),
+      to: Time('received before this time'),
+      status: Type.Optional(
+        Type.Enum([...EVENT_STATUSES], { description: 'failed events, or those that were set aside' }),
+      ),
+      failure: FAILED.failure,
+      key: Word('webhook event id of LINE'),
+      before: Type.Optional(
+        Type.String({ pattern: '^\\d{1,18}\\.-?\\d{1,19}$', description: '`next` of the page before' }),
+      ),
     },
+    run: ({ database, actor, input: { before = null, ...filter } }) =>
+      listAllEvents(database, actor.organizationIds, filter, { before, limit: PAGE_SIZE }),
   }),
 
   show: read({
     name: 'event.show',
     does: 'see an event',
-    run: async ({ target: { organizationId: _, ...event } }) => ({ event }),
+    run: async ({ database, target: { organizationId: _, ...event } }) => ({
+      event,
+      deliveries: await listEventDeliveries(database, event.accountId, event.id),
+    }),
   }),
 
   reasons: read({
@@ -87,19 +125,37 @@ export const EVENTS = {
     does: 'retry all events that match',
     isOfAll: true,
     records: 'events.retried',
-    input: FILTER,
+    input: FAILED,
     run: async ({ database, actor, input }) => {
-      const filter = filterOf(input)
-      const { accountId } = filter
-      const { organizationIds } = actor
-      // Events of several organizations belong to none.
-      const { organizationId } =
-        accountId === null
-          ? { organizationId: null }
-          : await findAccountDetails(database, organizationIds, accountId)
-      const total = await countUnapplied(database, organizationIds, filter)
-      const job = await startEventRetry(database, actor, filter, { accountId, organizationId, total })
-      return { job, changes: null }
+      const { filter, owner } = await selectionOf(database, actor, input)
+      return { job: await startEventRetry(database, actor, filter, owner), changes: null }
+    },
+  }),
+
+  setAside: change({
+    name: 'event.set-aside',
+    does: 'set a failed event aside',
+    help: 'set a failed event aside: it no longer degrades its account, and can still be retried',
+    records: 'events.set_aside',
+    status: 'set aside',
+    input: { reason: orNull(Reason, 'none') },
+    run: async ({ database, target: { id }, input: { reason } }) => {
+      if ((await setEventsAside(database, [id], reason)).length === 0) throw new NotVisible('event', id)
+      // The reason is free text, which the log must not have.
+      return { changes: { setAside: reason !== null } }
+    },
+  }),
+
+  setAsideAll: change({
+    name: 'event.set-aside-all',
+    does: 'set all failed events that match aside',
+    help: 'set all failed events that match aside',
+    isOfAll: true,
+    records: 'events.set_aside',
+    input: { ...FAILED, reason: Reason },
+    run: async ({ database, actor, input: { reason, ...given } }) => {
+      const { filter, owner } = await selectionOf(database, actor, given)
+      return { job: await startSettingAside(database, actor, filter, reason, owner), changes: null }
     },
   }),
 }

@@ -31,12 +31,12 @@ export const selectByExternalId = statement('search-by-external-id')`
 const EXAMINED_MAX = 2_000
 
 /**
- * The accounts of one statement, in the order of their ids. `next` is the account after which the next statement begins; null: there
- * are no more accounts.
+ * Driven by audience_member_name, whose n-grams contain the account. `+ 0` prevents the use of other indexes, which would return all
+ * members of the account. `next` is the account after which the next statement begins; null: there are no more accounts.
  *
- * $2 after this account id bigint; $3 accounts int; $5 maximum number of rows int
+ * $2 after this account id bigint; $3 accounts int; $4 part of the display name text; $5 maximum number of rows int
  */
-const NEXT_ACCOUNTS = `
+export const selectByName = statement('search-by-name')`
     with examined as materialized (
       select id, organization_id, name from official_account where id > $2 order by id limit ${EXAMINED_MAX}
     ), visible as materialized (
@@ -45,13 +45,7 @@ const NEXT_ACCOUNTS = `
       select case when (select count(*) from visible) = $3 then (select max(id) from visible)
                   when (select count(*) from examined) = ${EXAMINED_MAX} then (select max(id) from examined)
              end as id
-    )`
-
-/**
- * Driven by audience_member_name, whose n-grams contain the account. `+ 0` prevents the use of other indexes, which would return all
- * members of the account. $4 part of the display name text
- */
-export const selectByName = statement('search-by-name')`${NEXT_ACCOUNTS}
+    )
     select next.id as next, found.*
       from next
       left join (
@@ -62,22 +56,6 @@ export const selectByName = statement('search-by-name')`${NEXT_ACCOUNTS}
             where display_name is not null and name_ngrams(channel_oa_id, display_name) @> part_ngrams(a.id, $4)
               and channel_oa_id + 0 = a.id and strpos(lower(display_name), lower($4)) > 0
             limit $5) m ${withTrackedActivity}
-         limit $5) found on true`
-
-/** Driven by the primary key of event_key, and then by event_account: one transaction stores a key and its event. $4 key uuid */
-export const selectByEventKey = statement('search-by-event-key')`${NEXT_ACCOUNTS}
-    select next.id as next, found.*
-      from next
-      left join (
-        select a.id as "accountId", a.name as "accountName",
-               iso(k.received_at) as "receivedAt",
-               e.id, e.kind, e.user_id as "userId", e.failure
-          from visible a
-         cross join lateral (
-           select received_at from event_key where channel_oa_id = a.id and key = $4 offset 0) k
-          left join lateral (
-            select * from event where channel_oa_id = a.id and received_at > '-infinity' and received_at = k.received_at and key = $4
-            offset 0) e on true
          limit $5) found on true`
 
 /** Reads all accounts. $2 text; $3 account id bigint or null; $4 maximum number of rows int */

@@ -1,8 +1,8 @@
 /**
  * One search for everything that has a name or an id, in all accounts that an operator may see. An index finds user ids and external
- * ids in all accounts. The indexes of names and of event keys begin with the account, so a search walks through the accounts, some
- * at a time. Between two statements, the console's connection serves other operators. A walk that takes too long ends early, and the
- * result is marked as incomplete.
+ * ids in all accounts. The index of names begins with the account, so a search walks through the accounts, some at a time. Between two
+ * statements, the console's connection serves other operators. A walk that takes too long ends early, and the result is marked as
+ * incomplete. list-events.ts finds the event of a webhook event id.
  */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { LINE_USER_ID, type Member } from '../audience/member.ts'
@@ -11,18 +11,10 @@ import { ulidKey } from '../intake/event-key.ts'
 import { type Activity, listActivityOfRequest } from '../operators/list-activity.ts'
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
-import {
-  selectAccounts,
-  selectByEventKey,
-  selectByExternalId,
-  selectByName,
-  selectByUserIds,
-} from './search-statements.ts'
+import { selectAccounts, selectByExternalId, selectByName, selectByUserIds } from './search-statements.ts'
 
-/** A name is searched in one walk, and an event in another one. */
+/** Of the search by a name. */
 const WALK_MAX_MS = 1_000
-/** Lookups per statement, for which other operators wait: 500 × 20 µs = 10 ms, and 250 ms with a cold cache. */
-const KEYS_PER_STATEMENT = 500
 /** Searching an account by name takes 1 ms, and 20 ms with a cold cache: 25 ms, and 0.5 s. */
 const NAMES_PER_STATEMENT = 25
 /** Shorter texts have no n-grams, so they find ids only. */
@@ -32,8 +24,6 @@ const NAME_PART_MAX_LENGTH = 100
 const ROWS_MAX = 200
 const PEOPLE_MAX = 20
 const ACCOUNTS_MAX = 20
-/** An event has one account, unless a module channel or a forged delivery sent it to others as well. */
-const EVENTS_MAX = 10
 /** A request changes one object, or some with what belongs to it. */
 const ACTIVITY_MAX = 20
 
@@ -57,23 +47,9 @@ export interface FoundPerson {
   memberships: Membership[]
 }
 
-export type FoundEvent = {
-  accountId: AccountId
-  accountName: string
-  receivedAt: string
-  /** null: the event is no longer stored, but its key is */
-  id: bigint | null
-  kind: string | null
-  /** null: nobody, or erased */
-  userId: string | null
-  /** null: applied, or no longer stored */
-  failure: string | null
-}
-
 export interface SearchResult {
   accounts: FoundAccount[]
   people: FoundPerson[]
-  events: FoundEvent[]
   /** what a request of the console changed */
   activity: Activity[]
   /** accounts or people beyond the maximum were found */
@@ -107,14 +83,12 @@ export async function search(
   const each = { reads, ...wanted, ...limits }
   const accounts = await searchAccounts(each)
   const people = await searchPeople(each)
-  const events = await searchEvents(each)
   return {
     accounts: accounts.slice(0, ACCOUNTS_MAX),
     people: people.found.slice(0, PEOPLE_MAX),
-    events: events.found.slice(0, EVENTS_MAX),
     activity: await searchActivity(each),
     hasMore: accounts.length > ACCOUNTS_MAX || people.found.length > PEOPLE_MAX || people.hasMore,
-    isComplete: people.isComplete && events.isComplete,
+    isComplete: people.isComplete,
   }
 }
 
@@ -137,7 +111,9 @@ function isName(text: string): boolean {
   return !isId && [...text].length >= NAME_PART_MIN_LENGTH && text.length <= NAME_PART_MAX_LENGTH
 }
 
-interface MemberRow extends AccountRow {
+interface MemberRow extends Row {
+  accountId: AccountId
+  accountName: string
   json: string
 }
 
@@ -147,9 +123,7 @@ export async function searchPeople(each: Search) {
   const read = (statement: Statement, value: unknown) =>
     reads.query<MemberRow>(statement, [organizationIds, value, ROWS_MAX])
   const found = [...(await read(selectByUserIds, [text])), ...(await read(selectByExternalId, text))]
-  const named = isName(text)
-    ? await walkAccounts<MemberRow>(each, selectByName, NAMES_PER_STATEMENT, text)
-    : NOTHING
+  const named = isName(text) ? await walkAccounts(each) : NOTHING
   found.push(...named.found)
   const others = peopleOf(found).map(({ userId }) => userId)
   const memberships = others.length > 0 ? await read(selectByUserIds, others.slice(0, PEOPLE_MAX)) : []
@@ -175,44 +149,31 @@ function peopleOf(rows: MemberRow[]): FoundPerson[] {
   }))
 }
 
-/** A key is the ULID of LINE's webhook event id. It is stored longer than its event. */
-async function searchEvents(each: Search): Promise<Walk<FoundEvent>> {
-  const key = ulidKey(each.text)?.toString('hex')
-  return key === undefined
-    ? NOTHING
-    : walkAccounts<FoundEvent>(each, selectByEventKey, KEYS_PER_STATEMENT, key)
-}
-
-interface AccountRow extends Row {
-  accountId: AccountId
-  accountName: string
-}
-
-interface Walk<R> {
-  found: R[]
+interface Walk {
+  found: MemberRow[]
   hasMore: boolean
   isComplete: boolean
 }
 
-const NOTHING: Walk<never> = { found: [], hasMore: false, isComplete: true }
+const NOTHING: Walk = { found: [], hasMore: false, isComplete: true }
 
-/**
- * Walks through all accounts until enough is found, or the time is over.
- * @param value $4 of the statement
- */
-async function walkAccounts<R extends AccountRow>(
-  { reads, organizationIds, walkMaxMs = WALK_MAX_MS, signal }: Search,
-  statement: Statement,
-  accountsPerStatement: number,
-  value: string,
-): Promise<Walk<R>> {
+/** Walks through all accounts until enough is found, or the time is over. */
+async function walkAccounts({
+  reads,
+  organizationIds,
+  text,
+  walkMaxMs = WALK_MAX_MS,
+  signal,
+}: Search): Promise<Walk> {
   const endsAtMs = performance.now() + walkMaxMs
-  const found: R[] = []
+  const found: MemberRow[] = []
   for (let after = INT64_MIN; ; ) {
-    const values = [organizationIds, after, accountsPerStatement, value, ROWS_MAX]
-    const rows = await reads.query<R & { next: bigint | null }>(statement, values).catch(requireTimeout)
+    const values = [organizationIds, after, NAMES_PER_STATEMENT, text, ROWS_MAX]
+    const rows = await reads
+      .query<MemberRow & { next: bigint | null }>(selectByName, values)
+      .catch(requireTimeout)
     if (rows === null) return { found, hasMore: false, isComplete: false }
-    for (const { next: _, ...row } of rows) if (row.accountName !== null) found.push(row as unknown as R)
+    for (const { next: _, ...row } of rows) if (row.accountName !== null) found.push(row)
     const [{ next = null } = {}] = rows
     if (found.length >= ROWS_MAX || next === null) {
       return { found, hasMore: found.length >= ROWS_MAX, isComplete: true }

@@ -52,6 +52,7 @@ export const ACTIONS = [
   'members.exported',
   'members.tagged',
   'events.retried',
+  'events.set_aside',
   'events.exported',
   'operator.added',
   'operator.updated',

@@ -150,7 +150,7 @@ const selectFleet = statement('select-fleet')`
                  group by h.source) r) refused on true
       cross join lateral (
         select count(*)::int as count
-          from (select from event e where e.channel_oa_id = a.id and e.failure is not null limit 10000) e) unapplied
+          from (select from event e where e.channel_oa_id = a.id and e.failure is not null and e.set_aside is null limit 10000) e) unapplied
       left join lateral (
         select coalesce(sum(pending.count), 0)::int as pending, coalesce(sum(failed.count), 0)::int as failed,
                min(p.id) filter (where p.status = 'active' and pending.count > 0

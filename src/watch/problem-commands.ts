@@ -56,7 +56,7 @@ function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
     case 'platform_unreachable':
       return 'oa-audience doctor'
     case 'events_unapplied':
-      return `oa-audience events list --account ${id}`
+      return `oa-audience events list --status failed --account ${id}`
     case 'endpoint_failing':
       return `oa-audience endpoints pause ${facts.endpointId}`
     case 'endpoint_failed':

@@ -6,7 +6,7 @@ import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
+import { goTo, isReady, openConsole, visitConsole } from '../support/console-browser.ts'
 import { addCredentials } from '../support/database.ts'
 import { addCurableEvent, type Fleet, loadFleet } from '../support/fleet.ts'
 import { type Service, startApp } from '../support/service.ts'
@@ -123,6 +123,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
 
   it('retries one event', async () => {
     const page = await visitConsole(browser, url, { path: '/events' })
+    await page.getByLabel('Status').selectOption('failed')
     await page.getByLabel('Reason').selectOption('the account is locked')
     await page.getByRole('link', { name: 'follow' }).click()
     await button(page, 'Retry this event').click()
@@ -134,7 +135,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
   it('retries all events of a filter, and reads how each ended', async () => {
     await addCurableEvent(database, fleet.tenant, 'a fault of yesterday')
     await addCurableEvent(database, fleet.tenant, 'a fault of yesterday')
-    const page = await visitConsole(browser, url, { path: '/events' })
+    const page = await visitConsole(browser, url, { path: '/events?status=failed' })
     await page.getByLabel('Reason').selectOption('a fault of yesterday')
     await page.locator('tbody tr').nth(2).waitFor({ state: 'detached' })
     await button(page, 'Retry all matching events').click()
@@ -274,26 +275,47 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await expect.poll(() => chooser.inputValue()).toMatch(/Hotel/)
   })
 
-  it('watches what is committed, filters it and pauses it', async () => {
-    const page = await visitConsole(browser, url, { path: '/live' })
-    await page.getByText('Watching').waitFor()
-    const rows = page.locator('table.live tbody tr')
-    // The tail begins with what is stored after its first poll.
-    const sendUntil = async (kind: string, isShown: () => Promise<boolean>) => {
-      while (!(await isShown())) {
-        await service.deliver(fleet.tenant, [lineEvent(kind, randomUserId())])
-        await page.waitForTimeout(50)
-      }
-    }
-    await sendUntil('follow', async () => (await rows.filter({ hasText: 'follow' }).count()) > 0)
-    await page.getByLabel('Kind').selectOption('postback')
-    await rows.filter({ hasText: 'follow' }).first().waitFor({ state: 'detached' })
-    await service.deliver(fleet.tenant, [lineEvent('follow', randomUserId())])
-    await sendUntil('postback', async () => (await rows.filter({ hasText: 'postback' }).count()) > 0)
-    expect(await rows.filter({ hasNotText: 'postback' }).count()).toBe(0)
-    await button(page, 'Pause').click()
-    await page.getByText('Paused').waitFor()
-    await button(page, 'Resume').click()
-    await page.getByText('Watching').waitFor()
+  it('follows what is committed, by its filters', async () => {
+    const page = await visitConsole(browser, url, { path: `/events?account=${fleet.tenant.accountId}` })
+    const rows = page.locator('table.events tbody tr')
+    await button(page, 'Follow').click()
+    const [first, second] = [randomUserId(), randomUserId()]
+    await service.deliver(fleet.tenant, [lineEvent('postback', first)])
+    await rows.filter({ hasText: first }).waitFor()
+    await page.getByLabel('Kind').selectOption('follow')
+    await rows.filter({ hasText: 'postback' }).first().waitFor({ state: 'detached' })
+    await service.deliver(fleet.tenant, [lineEvent('postback', second), lineEvent('follow', second)])
+    await rows.filter({ hasText: second }).waitFor()
+    expect(await rows.filter({ hasText: 'postback' }).count()).toBe(0)
+    await button(page, 'Follow').click()
+    await page.getByLabel('Kind').selectOption('')
+    await page.getByLabel('User id').fill(first)
+    await page.keyboard.press('Enter')
+    await rows.nth(1).waitFor({ state: 'detached' })
+    expect(await rows.innerText()).toContain('postback')
+    await page.getByLabel('From').fill('2020-01-01')
+    await page.getByLabel('To').fill('2020-01-02')
+    await page.getByText('No event matches the filter').waitFor()
+  })
+
+  it('sets an event aside with a reason, and takes that back', async () => {
+    const failure = 'a fault of last week'
+    const id = await addCurableEvent(database, fleet.tenant, failure)
+    const page = await visitConsole(browser, url, { path: `/events/${id}` })
+    await button(page, 'Set aside…').click()
+    await page.getByLabel('Why').fill('a device of a test')
+    await page.keyboard.press('Enter')
+    await page.getByText('a device of a test').waitFor()
+    await button(page, 'Count as failed again').click()
+    await button(page, 'Set aside…').waitFor()
+    await goTo(page, `/events?status=failed&reason=${encodeURIComponent(failure)}`)
+    await button(page, 'Set all matching events aside…').click()
+    await page.getByLabel('Why').fill('all of a test')
+    await page.keyboard.press('Enter')
+    await page.getByText('1 of 1').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click()
+    await page.getByText('No event matches the filter').waitFor()
+    await goTo(page, '/events?status=set-aside')
+    await page.getByText('all of a test').waitFor()
   })
 })

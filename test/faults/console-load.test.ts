@@ -31,7 +31,7 @@ it('delays no delivery by searches and watchers', async () => {
   const aloneMs = await measureIntake()
   let isOver = false
   const watch = async () => {
-    for (; !isOver; await sleep(1_000)) await operator.get('/api/live')
+    for (; !isOver; await sleep(1_000)) await operator.get('/api/events')
   }
   let searches = 0
   const search = async () => {

@@ -70,7 +70,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
         'Page not found',
       ])
     }
-    for (const path of ['/events', '/endpoints', '/live']) {
+    for (const path of ['/events', '/endpoints']) {
       await goTo(page, `${path}?account=${encodeURIComponent('../clients/1')}`)
       const chosen = await page.getByRole('combobox', { name: 'Account' }).inputValue()
       expect([path, chosen]).toEqual([path, 'All accounts'])

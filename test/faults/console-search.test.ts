@@ -81,6 +81,7 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
 
   it('finds the event, its person and its account by the webhook event id', async () => {
     const page = await opened.visit({ path: `/search?q=${eventId}` })
+    await page.getByRole('link', { name: 'Find the event' }).click()
     const row = page.getByRole('table').getByRole('row').nth(1)
     await row.waitFor()
     expect(await row.textContent()).toContain('U1')

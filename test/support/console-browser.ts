@@ -169,7 +169,6 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: `/endpoints/${endpointId}`, text: 'the receiver is being replaced' },
     { path: '/clients', text: 'CRM' },
     { path: `/clients/${clientId}`, text: 'test' },
-    { path: '/live', text: 'Watching' },
     { path: '/search?q=U1', text: 'crm-1' },
     { path: '/nothing', text: 'This page does not exist' },
   ]

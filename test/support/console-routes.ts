@@ -60,6 +60,8 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'event.list': ({ account }) => ({ account }),
   'event.reasons': ({ account }) => ({ account }),
   'event.retry-all': ({ account }) => ({ account }),
+  'event.set-aside': () => ({ reason: 'taken' }),
+  'event.set-aside-all': ({ account }) => ({ account, reason: 'taken' }),
   'client.add': ({ account }) => ({ name: 'x', account }),
   'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
@@ -79,6 +81,7 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'operator.add': 400,
   'organization.add': 403,
   'endpoint.list': 404,
+  'event.list': 404,
   'channel.add': 400,
 }
 
@@ -193,7 +196,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
   'GET /reachability': viewer('check whether PUBLIC_URL is reachable', undefined, 'filtered'),
-  'GET /live': viewer('watch events', () => ({ path: '/live' }), 'filtered'),
 }
 
 /** The routes below /api that Fastify has, except GET /api/session, which is public. */

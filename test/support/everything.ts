@@ -12,19 +12,20 @@ import { readLedgerStatus, reapplyLedger } from '../../src/audience/erasure/eras
 import { isOtherLedger, requireLedgerErasures } from '../../src/audience/erasure/unknown-erasures.ts'
 import {
   countUnapplied,
-  listEvents,
   listFailureReasons,
-  listUnappliedEvents,
-  retryNextEvents,
+  nextFailedEvents,
+  setEventsAside,
 } from '../../src/audience/events.ts'
 import { eventLines } from '../../src/audience/export/export-events.ts'
 import { findPerson, personJson } from '../../src/audience/export/export-person.ts'
 import { importEntries } from '../../src/audience/import/import-entries.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
+import { type EventFilter, type EventPage, listAllEvents } from '../../src/audience/list-events.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/audience/members.ts'
 import { type Membership, selectMemberships } from '../../src/audience/memberships.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { readIds } from '../../src/audience/select-list.ts'
+import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { countReplay, findResendable, planReplay } from '../../src/endpoints/start-replay.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
@@ -34,7 +35,6 @@ import { startTagging } from '../../src/jobs/tag-members.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { searchPeople } from '../../src/operations/search.ts'
-import { selectByEventKey } from '../../src/operations/search-statements.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operators/actor.ts'
 import { finishErasures, storePending } from '../../src/postgres/erasure-lock.ts'
 import { skipTakenMemberIds } from '../../src/postgres/schema/taken-ids.ts'
@@ -261,10 +261,11 @@ async function useCommands(users: Users): Promise<string[]> {
   )
   await retryEvent(database, event?.id ?? 0n)
   const unapplied = { accountId: tenant.accountId, failure: null }
-  const failed = await listUnappliedEvents(database, null, unapplied, { limit: 10 })
+  const listed = await listEverything(users)
   const reasons = await listFailureReasons(database, null, tenant.accountId)
   await listFailureReasons(database, [tenant.organizationId], tenant.accountId)
-  await retryNextEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
+  const { ids } = await nextFailedEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
+  await setEventsAside(database, ids, 'for once')
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')
@@ -283,7 +284,7 @@ async function useCommands(users: Users): Promise<string[]> {
     ...(await searchEverywhere(users)),
     ...(await exportEverything(users)),
     ...(await exportPeople(users)),
-    ...failed.map(({ accountId }) => `account ${accountId}`),
+    ...listed,
     `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
@@ -331,8 +332,33 @@ async function exportPeople({ database, tenant }: Users): Promise<string[]> {
   return found
 }
 
-/** What an operator of the tenant's organization finds in all accounts: the ids of members, and the accounts of events. */
-async function searchEverywhere({ database, direct, tenant }: Users): Promise<string[]> {
+const accountsOf = ({ events }: EventPage) => events.map(({ accountId }) => `account ${accountId}`)
+
+/** The accounts of all events that an operator of the tenant's organization sees, by each filter, and the endpoints of one of them. */
+async function listEverything({ database, tenant }: Users): Promise<string[]> {
+  const organizationIds = [tenant.organizationId]
+  const key = '01ARZ3NDEKTSV4RRFFQ69G5FAV'
+  const first = { before: null, limit: 50 }
+  const found: string[] = []
+  for (const filter of [{}, { kind: 'follow' }] as EventFilter[])
+    found.push(...accountsOf(await listAllEvents(database, organizationIds, filter, first)))
+  // Those without an index that begins with the account.
+  for (const filter of [
+    { status: 'failed' },
+    { status: 'set-aside' },
+    { user: 'U1' },
+    { key },
+  ] as EventFilter[]) {
+    found.push(...accountsOf(await listAllEvents(database, organizationIds, filter, first)))
+    await listAllEvents(database, ALL_ORGANIZATIONS, filter, first)
+  }
+  const { events } = await listAllEvents(database, organizationIds, {}, { before: null, limit: 1 })
+  for (const { accountId, id } of events) await listEventDeliveries(database, accountId, id)
+  return found
+}
+
+/** What an operator of the tenant's organization finds in all accounts: the ids of members. */
+async function searchEverywhere({ database, tenant }: Users): Promise<string[]> {
   const organizationIds = [tenant.organizationId]
   const found: string[] = []
   for (const text of ['U2', 'E2', 'Ann']) {
@@ -343,14 +369,6 @@ async function searchEverywhere({ database, direct, tenant }: Users): Promise<st
   }
   const memberships = await database.query<Membership>(selectMemberships, [organizationIds, 'U2', 10])
   found.push(...memberships.map(({ memberId }) => `${memberId},`))
-  const keys = await load<{ key: string }>(direct, 'select key from event_key limit 10')
-  for (const { key } of keys) {
-    const rows = await database.query<{ accountId: bigint | null }>(selectByEventKey, [
-      ...[organizationIds, 0n, 500],
-      ...[key, 10],
-    ])
-    for (const { accountId } of rows) if (accountId !== null) found.push(`account ${accountId}`)
-  }
   return found
 }
 
@@ -358,9 +376,7 @@ async function searchEverywhere({ database, direct, tenant }: Users): Promise<st
 export async function useUpAccount({
   database,
   tenant: { accountId },
-}: Pick<Users, 'database' | 'tenant'>): Promise<string[]> {
-  const events = await listEvents(database, accountId, 100)
+}: Pick<Users, 'database' | 'tenant'>): Promise<void> {
   await findAccountContents(database, null, accountId)
   await removeAccount(database, accountId)
-  return events.map((event) => `account ${event.accountId}`)
 }

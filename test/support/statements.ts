@@ -42,7 +42,7 @@ export async function missingTenantStatements(
 
 /** Statements that serve all accounts on purpose: maintenance, and what operators see of all accounts. */
 export const FOR_ALL_ACCOUNTS = `
-  count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages event-tail
+  count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages events-in-window has-events last-event-id
   review-tracked-activity select-age-of-oldest-unrecorded-erasure select-event select-expired-key-partitions select-failed-event-ids
   select-missing-key-partitions
 `

@@ -1,4 +1,4 @@
-/** A delivery every two seconds for the fleet, so that the live page of the console shows something. */
+/** A delivery every two seconds for the fleet, so that the list of events has something to follow. */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Secret } from '../../src/config/secret.ts'

@@ -3,10 +3,10 @@ import { queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { useRead } from '../operations.ts'
 import { ActivityList, type ActivityRow, objectHref } from '../parts/activity.tsx'
-import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
+import { AccountFilter, ChoiceFilter, DaysFilter, daysOf } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
-import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, Link, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 /** The first words of actions, by which they are filtered. */
@@ -56,8 +56,7 @@ export function ActivityPage() {
     account,
     operator,
     action,
-    from: dayStart(query.get('from'), 0),
-    to: dayStart(query.get('to'), 1),
+    ...daysOf(query),
   }
   const path = queryOf(filter)
   const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
@@ -89,31 +88,11 @@ export function ActivityPage() {
           value={action}
           options={[['', t.common.all], ...GROUPS.map((group) => [group, t.activity.groups[group]] as const)]}
         />
-        {(['from', 'to'] as const).map((name) => (
-          <label key={name} class="field">
-            <span>{t.activity[name]}</span>
-            <input
-              type="date"
-              value={query.get(name) ?? ''}
-              onChange={(event) => replaceQuery({ [name]: event.currentTarget.value })}
-            />
-          </label>
-        ))}
+        <DaysFilter query={query} />
       </div>
       <ListView list={list} empty={<Empty title={t.activity.empty}>{t.activity.emptyHelp}</Empty>}>
         {(rows) => <ActivityList rows={rows} />}
       </ListView>
     </Page>
   )
-}
-
-/** The beginning of a day of the browser's time zone, or of a later one. */
-function dayStart(day: string | null, later: number): string | null {
-  const [year, month, date] =
-    /^(\d{4})-(\d\d)-(\d\d)$/
-      .exec(day ?? '')
-      ?.slice(1)
-      .map(Number) ?? []
-  if (year === undefined || month === undefined || date === undefined) return null
-  return new Date(year, month - 1, date + later).toISOString()
 }

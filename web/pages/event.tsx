@@ -1,20 +1,29 @@
+/** One stored event: what became of it, what its endpoints made of it, and its content. */
 import { useState } from 'preact/hooks'
 import type { EventDetails, RetryOutcome } from '../../src/audience/events.ts'
+import type { EventDelivery } from '../../src/endpoints/event-deliveries.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
+import { DialogButton } from '../parts/dialog.tsx'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loaded } from '../parts/states.tsx'
-import { CopyButton, Payload } from '../parts/values.tsx'
+import { Table } from '../parts/table.tsx'
+import { CopyButton, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
-import { APPLIED } from './events.tsx'
+import { APPLIED, EventStatus, SetAside } from './events.tsx'
+
+interface Shown {
+  event: Json<EventDetails>
+  deliveries: Array<Json<EventDelivery>>
+}
 
 export function EventPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
+  const query = useQuery<Shown>(`/api/events/${id}`)
   const isManager = useRole('manager')
   const action = useAction()
   const [outcome, setOutcome] = useState<string | null>(null)
@@ -27,17 +36,32 @@ export function EventPage({ id }: { id: string }) {
       if (retried.outcome !== APPLIED) query.reload()
     })
   const event = query.data?.event
+  const setAside = (reason: string | null) => post<undefined>(`/api/events/${id}/set-aside`, { reason })
+  const isOpen = isManager && event?.failure != null && outcome !== APPLIED
   return (
     <Page
       title={fill(t.events.one, { id })}
       trail={trail}
       actions={
-        isManager &&
-        event?.failure != null &&
-        outcome !== APPLIED && (
-          <button type="button" class="primary" disabled={action.isRunning} onClick={retry}>
-            {t.events.retryOne}
-          </button>
+        isOpen && (
+          <>
+            {event.setAside === null ? (
+              <DialogButton label={t.events.setAsideOne} onClosed={query.reload}>
+                {(close) => <SetAside onClose={close} onSubmit={setAside} />}
+              </DialogButton>
+            ) : (
+              <button
+                type="button"
+                disabled={action.isRunning}
+                onClick={() => action.run(() => setAside(null).then(query.reload))}
+              >
+                {t.events.takeBack}
+              </button>
+            )}
+            <button type="button" class="primary" disabled={action.isRunning} onClick={retry}>
+              {t.events.retryOne}
+            </button>
+          </>
         )
       }
     >
@@ -51,12 +75,12 @@ export function EventPage({ id }: { id: string }) {
         </div>
       )}
       <ActionFailure error={action.error} />
-      <Loaded query={query}>{(loaded) => <Details event={loaded.event} />}</Loaded>
+      <Loaded query={query}>{(loaded) => <Details {...loaded} />}</Loaded>
     </Page>
   )
 }
 
-function Details({ event }: { event: Json<EventDetails> }) {
+function Details({ event, deliveries }: Shown) {
   const { t, dateTime } = useLocalized()
   return (
     <>
@@ -73,13 +97,15 @@ function Details({ event }: { event: Json<EventDetails> }) {
             [t.events.kind, event.kind],
             [t.events.occurred, dateTime(event.occurredAt)],
             [t.events.received, dateTime(event.receivedAt)],
-            [
-              t.events.reason,
-              event.failure === null ? t.events.wasApplied : describeFailure(t, event.failure),
-            ],
+            [t.common.status, <EventStatus key="s" event={event} />],
           ]}
         />
       </Panel>
+      {deliveries.length > 0 && (
+        <Panel title={t.nav.endpoints}>
+          <Deliveries deliveries={deliveries} />
+        </Panel>
+      )}
       <Panel
         title={t.events.payload}
         actions={event.payload !== null && <CopyButton text={event.payload} label={t.events.payload} />}
@@ -91,5 +117,30 @@ function Details({ event }: { event: Json<EventDetails> }) {
         )}
       </Panel>
     </>
+  )
+}
+
+function Deliveries({ deliveries }: Pick<Shown, 'deliveries'>) {
+  const { t, number } = useLocalized()
+  return (
+    <Table
+      rows={deliveries}
+      keyOf={({ endpointId, deliveryId }) => `${endpointId} ${deliveryId}`}
+      columns={[
+        [
+          t.endpoints.endpoint,
+          ({ endpointId, name, url, isReplay }) => (
+            <>
+              <Link href={`/endpoints/${endpointId}`}>{name || url}</Link>{' '}
+              {isReplay && <span class="tag">{t.again.tag}</span>}
+            </>
+          ),
+        ],
+        [t.common.status, ({ outcome }) => t.events.outcomes[outcome]],
+        [t.endpoints.attempts, ({ attempts }) => (attempts === null ? '–' : number(attempts)), 'numeric'],
+        [t.endpoints.lastResponse, ({ lastStatus }) => lastStatus ?? '–', 'numeric medium-only'],
+        [t.events.lastAttempt, ({ lastAttemptAt }) => <Time at={lastAttemptAt} />, 'numeric medium-only'],
+      ]}
+    />
   )
 }

@@ -1,47 +1,83 @@
-/** Events that could not be applied, by account and reason, and their retry. */
+/** All stored events with their filters, and what an operator does with all that failed. */
 import { useState } from 'preact/hooks'
-import type { FailureReason, UnappliedEvent } from '../../src/audience/events.ts'
+import type { FailureReason } from '../../src/audience/events.ts'
+import type { ListedEvent } from '../../src/audience/list-events.ts'
 import { type Json, post, queryOf } from '../api.ts'
-import { useAction, useList, useQuery } from '../hooks.ts'
+import { useInterval, useList, useQuery } from '../hooks.ts'
 import { Dialog, DialogButton } from '../parts/dialog.tsx'
-import { AccountFilter, ChoiceFilter } from '../parts/filters.tsx'
+import { AccountFilter, ChoiceFilter, DaysFilter, daysOf, TextFilter } from '../parts/filters.tsx'
+import { Form, TextField, useFields } from '../parts/form.tsx'
 import { Page } from '../parts/page.tsx'
-import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
+import { PersonLink } from '../parts/person.tsx'
+import { Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
-import { accountOf, Link, usePlace } from '../router.tsx'
+import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
-type Event = Json<UnappliedEvent>
+type Event = Json<ListedEvent>
 
 /** Outcome of an event that could be applied. */
 export const APPLIED = 'applied'
 
+const REFRESH_MS = 2_000
+const REASON_MAX_LENGTH = 256
+const STATUSES = ['failed', 'set-aside'] as const
+const KINDS = [
+  'message',
+  'follow',
+  'unfollow',
+  'postback',
+  'join',
+  'leave',
+  'memberJoined',
+  'memberLeft',
+  'unsend',
+]
+
 export function EventsPage() {
   const { t } = useLocalized()
   const { query } = usePlace()
-  const account = accountOf(query)
-  const failure = query.get('reason')
+  const [isFollowing, setFollowing] = useState(false)
   const isManager = useRole('manager')
-  const filter = queryOf({ account, failure })
-  const list = useList<Event>(`/api/events${filter}`, 'events')
-  const retry = (
-    <DialogButton label={t.events.retryAll} onClosed={list.reload}>
-      {(close) => <RetryAll account={account} failure={failure} onClose={close} />}
-    </DialogButton>
-  )
+  const selection = { account: accountOf(query), failure: query.get('reason') }
+  const status = STATUSES.find((each) => each === query.get('status')) ?? null
+  const others = {
+    ...daysOf(query),
+    ...Object.fromEntries(['kind', 'user', 'key'].map((name) => [name, query.get(name)])),
+  }
+  const filter = queryOf({ ...selection, status, ...others })
+  const list = useList<Event>(`/api/events${filter}`, 'events', (before) => ({ before }))
+  useInterval(isFollowing ? REFRESH_MS : null, () => list.isLoading || list.reload())
+  // These act on all failed events of an account and a reason.
+  const isSelection = status === 'failed' && queryOf(others) === '' && list.items.length > 0
   return (
-    <Page title={t.events.title} lead={t.events.lead} actions={isManager && list.items.length > 0 && retry}>
-      <Filters account={account} failure={failure} />
+    <Page
+      title={t.events.title}
+      lead={t.events.lead}
+      actions={
+        <>
+          {isManager && isSelection && <AllFailed filter={selection} onClosed={list.reload} />}
+          <button type="button" aria-pressed={isFollowing} onClick={() => setFollowing(!isFollowing)}>
+            {t.events.follow}
+          </button>
+        </>
+      }
+    >
+      <Filters query={query} status={status} />
       <ListView
-        list={list}
+        list={isFollowing ? { ...list, hasMore: false } : list}
         empty={
-          <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
-            {filter === '' && t.events.emptyHelp}
-          </Empty>
+          list.hasMore ? (
+            <Empty title={t.events.noMatchYet}>{t.events.noMatchYetHelp}</Empty>
+          ) : (
+            <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
+              {filter === '' && t.events.emptyHelp}
+            </Empty>
+          )
         }
       >
         {(events) => <EventTable events={events} />}
@@ -50,28 +86,52 @@ export function EventsPage() {
   )
 }
 
-function Filters({ account, failure }: { account: string | null; failure: string | null }) {
+function Filters({ query, status }: { query: URLSearchParams; status: string | null }) {
+  const { t } = useLocalized()
+  const account = accountOf(query)
+  return (
+    <div class="filters">
+      <AccountFilter account={account} clears={['reason']} />
+      <ChoiceFilter
+        name="status"
+        label={t.common.status}
+        value={status}
+        options={[['', t.common.all], ...STATUSES.map((each) => [each, t.events.statuses[each]] as const)]}
+        onChoose={(chosen) => replaceQuery({ status: chosen, reason: null })}
+      />
+      {status === 'failed' && <ReasonFilter account={account} failure={query.get('reason')} />}
+      <ChoiceFilter
+        name="kind"
+        label={t.events.kind}
+        value={query.get('kind')}
+        options={[['', t.events.anyKind], ...KINDS.map((kind) => [kind, kind] as const)]}
+      />
+      <TextFilter name="user" label={t.audience.userId} value={query.get('user')} />
+      <TextFilter name="key" label={t.events.key} value={query.get('key')} />
+      <DaysFilter query={query} />
+    </div>
+  )
+}
+
+function ReasonFilter({ account, failure }: { account: string | null; failure: string | null }) {
   const { t, number } = useLocalized()
   const { data } = useQuery<{ reasons: FailureReason[] }>(`/api/events/reasons${queryOf({ account })}`)
   const reasons = data?.reasons ?? []
   const isListed = failure === null || reasons.some((reason) => reason.failure === failure)
   return (
-    <div class="filters">
-      <AccountFilter account={account} clears={['reason']} />
-      <ChoiceFilter
-        name="reason"
-        label={t.events.reason}
-        class="grow"
-        value={failure}
-        options={[
-          ['', t.events.anyReason],
-          ...(isListed ? [] : [[failure, describeFailure(t, failure)] as const]),
-          ...reasons.map(
-            (each) => [each.failure, `${describeFailure(t, each.failure)} (${number(each.count)})`] as const,
-          ),
-        ]}
-      />
-    </div>
+    <ChoiceFilter
+      name="reason"
+      label={t.events.reason}
+      class="grow"
+      value={failure}
+      options={[
+        ['', t.events.anyReason],
+        ...(isListed ? [] : [[failure, describeFailure(t, failure)] as const]),
+        ...reasons.map(
+          (each) => [each.failure, `${describeFailure(t, each.failure)} (${number(each.count)})`] as const,
+        ),
+      ]}
+    />
   )
 }
 
@@ -79,64 +139,156 @@ function EventTable({ events }: { events: Event[] }) {
   const { t } = useLocalized()
   return (
     <Table
+      class="events"
       rows={events}
       columns={[
         [
           t.events.event,
           ({ id, kind, source, accountName }) => (
             <>
-              <Link href={`/events/${id}`}>{kind}</Link>
-              <div class="sub">
-                {source} · {id}
-              </div>
+              <Link href={`/events/${id}`}>{kind}</Link> <span class="tag">{source}</span>
               <div class="sub narrow-only">{accountName}</div>
             </>
           ),
         ],
+        [t.common.status, (event) => <EventStatus event={event} />, undefined, 'reason'],
         [
           t.common.account,
           ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
           'medium-only',
         ],
-        [t.events.reason, ({ failure }) => describeFailure(t, failure ?? ''), undefined, 'reason'],
+        [t.events.person, (event) => <PersonLink {...event} />, 'wide-only', 'clip'],
         [t.events.received, ({ receivedAt }) => <Time at={receivedAt} />, 'numeric'],
       ]}
     />
   )
 }
 
-function RetryAll({
-  account,
-  failure,
-  onClose,
+/** Whether it was applied, or why not. */
+export function EventStatus({
+  event: { failure, setAside },
 }: {
-  account: string | null
-  failure: string | null
-  onClose: () => void
+  event: Pick<Event, 'failure' | 'setAside'>
 }) {
   const { t } = useLocalized()
-  const { isRunning, error, run } = useAction()
-  const [task, setTask] = useState<Task>()
-  const retry = () =>
-    run(async () => {
-      const filter = { ...(account && { account }), ...(failure && { failure }) }
-      setTask((await post<{ job: Task }>('/api/events/retry-all', filter)).job)
-    })
+  if (failure === null) return <span class="tag good">{t.events.wasApplied}</span>
   return (
-    <Dialog title={t.events.retryTitle} onClose={onClose}>
-      <p>{t.events.retryText}</p>
-      {task && <TaskProgress started={task} />}
-      <ActionFailure error={error} />
-      <footer class="actions">
-        <button type="button" onClick={onClose}>
-          {t.common.close}
-        </button>
-        {!task && (
-          <button type="button" class="primary" disabled={isRunning} onClick={retry}>
-            {t.events.retryRun}
-          </button>
+    <>
+      {setAside === null ? (
+        <span class="tag bad">{t.events.statuses.failed}</span>
+      ) : (
+        <span class="tag">{t.events.statuses['set-aside']}</span>
+      )}{' '}
+      {describeFailure(t, failure)}
+      {setAside !== null && <div class="sub">{setAside}</div>}
+    </>
+  )
+}
+
+interface Selection {
+  account: string | null
+  failure: string | null
+}
+
+function AllFailed({ filter, onClosed }: { filter: Selection; onClosed: () => void }) {
+  const { t } = useLocalized()
+  const start = async (path: string, input: object = {}) => {
+    const given = Object.fromEntries(Object.entries(filter).filter(([, value]) => value))
+    return (await post<{ job: Task }>(path, { ...given, ...input })).job
+  }
+  return (
+    <>
+      <DialogButton label={t.events.setAsideAll} onClosed={onClosed}>
+        {(close) => (
+          <SetAside onClose={close} onSubmit={(reason) => start('/api/events/set-aside-all', { reason })} />
         )}
-      </footer>
+      </DialogButton>
+      <DialogButton label={t.events.retryAll} onClosed={onClosed}>
+        {(close) => (
+          <TaskDialog
+            title={t.events.retryAll}
+            text={t.events.retryText}
+            submit={t.events.retryRun}
+            onClose={close}
+            onSubmit={() => start('/api/events/retry-all')}
+          />
+        )}
+      </DialogButton>
+    </>
+  )
+}
+
+/** @param onSubmit returns the job, if there is one */
+export function SetAside({
+  onClose,
+  onSubmit,
+}: {
+  onClose: () => void
+  onSubmit: (reason: string) => Promise<Task | undefined>
+}) {
+  const { t } = useLocalized()
+  const { values, field } = useFields({ reason: '' })
+  return (
+    <TaskDialog
+      title={t.events.setAside}
+      text={t.events.setAsideText}
+      submit={t.events.setAsideRun}
+      isComplete={values.reason.trim() !== ''}
+      onClose={onClose}
+      onSubmit={() => onSubmit(values.reason.trim())}
+    >
+      <TextField
+        {...field('reason')}
+        label={t.events.setAsideReason}
+        hint={t.events.setAsideHint}
+        maxLength={REASON_MAX_LENGTH}
+        autocomplete="off"
+      />
+    </TaskDialog>
+  )
+}
+
+/** A form that starts a job, and then its progress. */
+function TaskDialog({
+  title,
+  text,
+  onClose,
+  onSubmit,
+  children,
+  ...form
+}: {
+  title: string
+  text: string
+  submit: string
+  isComplete?: boolean
+  onClose: () => void
+  onSubmit: () => Promise<Task | undefined>
+  children?: preact.ComponentChildren
+}) {
+  const { t } = useLocalized()
+  const [task, setTask] = useState<Task>()
+  const submit = async () => {
+    const started = await onSubmit()
+    if (started === undefined) onClose()
+    else setTask(started)
+  }
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{text}</p>
+      {task === undefined ? (
+        <Form {...form} onSubmit={submit} onCancel={onClose}>
+          {children}
+        </Form>
+      ) : (
+        <>
+          <TaskProgress started={task} />
+          <footer class="actions">
+            <button type="button" onClick={onClose}>
+              {t.common.close}
+            </button>
+          </footer>
+        </>
+      )}
     </Dialog>
   )
 }

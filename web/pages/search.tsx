@@ -1,17 +1,19 @@
-/** What a name or an id finds in all accounts: people with their memberships, accounts and events. */
-import type { FoundAccount, FoundEvent, FoundPerson, SearchResult } from '../../src/operations/search.ts'
+/** What a name or an id finds in all accounts: people with their memberships, and accounts. */
+import type { FoundAccount, FoundPerson, SearchResult } from '../../src/operations/search.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityList } from '../parts/activity.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import { PersonLink } from '../parts/person.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, CopyButton, Optional, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
+
+/** A ULID. The list of events finds it. */
+const WEBHOOK_EVENT_ID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 export function SearchPage({ text }: { text: string }) {
   const { t } = useLocalized()
@@ -29,8 +31,8 @@ export function SearchPage({ text }: { text: string }) {
 
 function Result({ text, result }: { text: string; result: Json<SearchResult> }) {
   const { t } = useLocalized()
-  const { people, accounts, events, activity, isComplete, hasMore } = result
-  const isEmpty = people.length + accounts.length + events.length + activity.length === 0
+  const { people, accounts, activity, isComplete, hasMore } = result
+  const isEmpty = people.length + accounts.length + activity.length === 0
   return (
     <>
       {!isComplete && <Note text={text} message={t.search.incomplete} />}
@@ -45,7 +47,11 @@ function Result({ text, result }: { text: string; result: Json<SearchResult> }) 
       )}
       {people.length > 0 && <People people={people} />}
       {accounts.length > 0 && <Accounts accounts={accounts} />}
-      {events.length > 0 && <Events events={events} />}
+      {WEBHOOK_EVENT_ID.test(text) && (
+        <p>
+          <Link href={`/events${queryOf({ key: text })}`}>{t.search.event}</Link>
+        </p>
+      )}
       {activity.length > 0 && (
         <Panel title={t.activity.title}>
           <ActivityList rows={activity} />
@@ -147,44 +153,6 @@ function Accounts({ accounts }: { accounts: Array<Json<FoundAccount>> }) {
           [t.account.basicId, ({ basicId }) => <Optional value={basicId} />],
           [t.account.channelId, ({ channelId }) => <Optional value={channelId} />, 'medium-only'],
           [t.search.accountId, ({ id }) => id, 'numeric'],
-        ]}
-      />
-    </Panel>
-  )
-}
-
-function Events({ events }: { events: Array<Json<FoundEvent>> }) {
-  const { t } = useLocalized()
-  return (
-    <Panel title={t.search.events} class="found">
-      <Table
-        rows={events}
-        keyOf={({ accountId }) => accountId}
-        columns={[
-          [
-            t.events.event,
-            ({ id, kind }) => (id === null ? t.search.notStored : <Link href={`/events/${id}`}>{kind}</Link>),
-          ],
-          [
-            t.common.account,
-            ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
-          ],
-          [
-            t.common.status,
-            ({ id, failure }) =>
-              id !== null && (
-                <span class={`tag ${failure === null ? 'good' : 'bad'}`}>
-                  {failure === null ? t.events.wasApplied : t.search.notApplied}
-                </span>
-              ),
-          ],
-          [
-            t.live.person,
-            ({ accountId, userId }) => <PersonLink accountId={accountId} userId={userId} />,
-            'medium-only',
-            'clip',
-          ],
-          [t.events.received, ({ receivedAt }) => <Time at={receivedAt} />, 'numeric'],
         ]}
       />
     </Panel>

@@ -58,6 +58,60 @@ export function ChoiceFilter({
   )
 }
 
+/** An id or a word that is typed. */
+export function TextFilter({ name, label, value }: { name: string; label: string; value: string | null }) {
+  return (
+    <div class="field">
+      <label for={name}>{label}</label>
+      <input
+        id={name}
+        type="text"
+        autocomplete="off"
+        spellcheck={false}
+        maxLength={256}
+        value={value ?? ''}
+        onChange={(event) => replaceQuery({ [name]: event.currentTarget.value.trim() })}
+      />
+    </div>
+  )
+}
+
+/** The first and the last day, by the time zone of the browser. */
+export function DaysFilter({ query }: { query: URLSearchParams }) {
+  const { t } = useLocalized()
+  return (
+    <>
+      {(['from', 'to'] as const).map((name) => (
+        <label key={name} class="field">
+          <span>{t.activity[name]}</span>
+          <input
+            type="date"
+            value={query.get(name) ?? ''}
+            onChange={(event) => replaceQuery({ [name]: event.currentTarget.value })}
+          />
+        </label>
+      ))}
+    </>
+  )
+}
+
+/** The times at which the days of DaysFilter begin and end. */
+export const daysOf = (query: URLSearchParams) => ({
+  from: dayStart(query.get('from'), 0),
+  to: dayStart(query.get('to'), 1),
+})
+
+/** The beginning of a day of the browser's time zone, or of a later one. */
+function dayStart(day: string | null, later: number): string | null {
+  const [year, month, date] =
+    /^(\d{4})-(\d\d)-(\d\d)$/
+      .exec(day ?? '')
+      ?.slice(1)
+      .map(Number) ?? []
+  if (year === undefined || month === undefined || date === undefined) return null
+  return new Date(year, month - 1, date + later).toISOString()
+}
+
 /** Buttons of which one is pressed. */
 export function Chips({ label, children }: { label: string; children: preact.ComponentChildren }) {
   return (

@@ -56,7 +56,7 @@ export function fixOf({ reason, facts }: Problem): Fix | null {
 export function fixPath(problem: Problem, id: string): string {
   const fix = fixOf(problem)
   if (fix?.kind === 'edit') return `/accounts/${id}/edit?field=${fix.field}`
-  if (fix?.kind === 'events') return `/events?account=${id}`
+  if (fix?.kind === 'events') return `/events?account=${id}&status=failed`
   if (fix?.kind === 'endpoints') return `/endpoints?account=${id}`
   return `/accounts/${id}`
 }
