@@ -167,6 +167,8 @@ create table account_check (
   status text default 'quiet'::text not null,
   problems jsonb default '[]'::jsonb not null,
   status_since timestamp with time zone default now() not null,
+  muted_until timestamp with time zone,
+  mute_reason text,
   constraint account_check_pkey PRIMARY KEY (channel_oa_id),
   constraint account_check_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE
 );

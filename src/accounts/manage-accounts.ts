@@ -22,7 +22,7 @@ import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
 /** What the log of changes says about an account. */
 export interface AccountActivity {
-  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'followers_imported' | 'removed'
+  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes
 }

@@ -16,6 +16,8 @@ export const ACTIONS = [
   'account.updated',
   'account.verified',
   'account.webhook_set',
+  'account.muted',
+  'account.unmuted',
   'account.followers_imported',
   'account.suspended',
   'account.resumed',

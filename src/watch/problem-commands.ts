@@ -18,7 +18,11 @@ export function explainForMany(problem: Problem, now: number): ExplainedProblem 
 export function explainProblem(id: AccountId, problem: Problem, now: number): ExplainedProblem {
   const { message, fix } = explainForMany(problem, now)
   const command = commandFor(id, problem)
-  return { message, fix: command === null ? fix : `${fix} Run ${command}` }
+  const { muted } = problem
+  return {
+    message: muted === undefined ? message : `${message} Muted until ${muted.until}: ${muted.reason}`,
+    fix: command === null ? fix : `${fix} Run ${command}`,
+  }
 }
 
 function formatsAt(now: number): Formats {

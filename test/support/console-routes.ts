@@ -46,11 +46,14 @@ const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
   body,
 })
 
+const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
+
 /** Input that each operation needs, about objects of one organization. */
 export const INPUTS: Record<string, (of: Objects) => object> = {
   'organization.add': () => ({ name: 'taken' }),
   'organization.rename': () => ({ name: 'taken' }),
   'organization.remove': () => ({ name: 'Strangers' }),
+  'account.mute': () => ({ until: inDays(1), reason: 'a planned change' }),
   'account.remove': () => ({ name: 'Strangers' }),
   'endpoint.list': ({ account }) => ({ account }),
   'endpoint.deliveries': () => ({ status: 'pending' }),

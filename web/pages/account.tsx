@@ -17,6 +17,7 @@ import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
 import { ActivityPanel } from '../parts/activity.tsx'
 import { Icon } from '../parts/icons.tsx'
+import { MuteButton, Muted } from '../parts/mute.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { fixOf, fixPath } from '../parts/problem-fixes.ts'
 import {
@@ -105,7 +106,7 @@ function Health({
   examination: Examination
   onFixed: () => void
 }) {
-  const { t } = useLocalized()
+  const { t, dateTime } = useLocalized()
   const canManage = useRole('manager')
   const reasonOf = useReason()
   if (problems.length === 0) {
@@ -118,19 +119,22 @@ function Health({
   }
   return (
     <section class="problems" aria-label={t.account.health}>
-      {problems.map((problem) => {
+      {problems.map((problem, index) => {
         const { label, message, fix } = reasonOf(problem)
+        const { muted } = problem
         return (
           <div key={problem.reason} class={`problem-card ${problem.status}`}>
             <h2>
-              <StatusLabel status={problem.status} /> {label}
+              <StatusLabel status={problem.status} /> {label} <Muted problem={problem} />
             </h2>
             <p>{message}</p>
+            {muted && <p>{fill(t.mute.mutedUntil, { time: dateTime(muted.until), reason: muted.reason })}</p>}
             <p class="fix">
               <b>{t.account.fix}:</b> {fix}
             </p>
             <div class="actions">
               {canManage && <FixButton problem={problem} id={id} onDone={onFixed} />}
+              {canManage && index === 0 && <MuteButton problem={problem} id={id} onDone={onFixed} />}
               {mayBeUnreachable(problem.reason) && examination.result === null && (
                 <ExamineButton examination={examination} />
               )}

@@ -4,6 +4,7 @@ import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
+import { Muted } from './mute.tsx'
 import { fixPath } from './problem-fixes.ts'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
@@ -35,7 +36,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         {problem ? (
           <div class="sub">
             <span class="unless-wide">
-              {label} {further}
+              {label} {further} <Muted problem={problem} />
             </span>
             <span class="wide-only">{identity}</span>
           </div>
@@ -50,7 +51,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         {problem && explained && (
           <span title={explained.message}>
             <Link href={canManage ? fixPath(problem, id) : `/accounts/${id}`}>{label}</Link>
-            {further && <span class="muted">{further}</span>}
+            {further && <span class="muted">{further}</span>} <Muted problem={problem} />
           </span>
         )}
       </td>
