@@ -167,6 +167,8 @@ create table account_check (
   status text default 'quiet'::text not null,
   problems jsonb default '[]'::jsonb not null,
   status_since timestamp with time zone default now() not null,
+  muted_until timestamp with time zone,
+  mute_reason text,
   constraint account_check_pkey PRIMARY KEY (channel_oa_id),
   constraint account_check_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE
 );
@@ -590,6 +592,18 @@ CREATE INDEX job_running ON job USING btree (stepped_at) WHERE status = ANY (ARR
 CREATE INDEX job_organization ON job USING btree (organization_id, id);
 CREATE INDEX job_account ON job USING btree (channel_oa_id, id) WHERE channel_oa_id IS NOT NULL;
 CREATE INDEX job_finished ON job USING btree (finished_at) WHERE finished_at IS NOT NULL;
+
+create table changed_account (
+  job_id bigint not null,
+  channel_oa_id bigint not null,
+  outcome text,
+  message text,
+  object_id bigint,
+  constraint changed_account_pkey PRIMARY KEY (job_id, channel_oa_id),
+  constraint changed_account_job_id_fkey FOREIGN KEY (job_id) REFERENCES job(id) ON DELETE CASCADE,
+  constraint changed_account_outcome_check CHECK (outcome = ANY (ARRAY['changed'::text, 'unchanged'::text, 'refused'::text]))
+);
+CREATE INDEX changed_account_account ON changed_account USING btree (channel_oa_id);
 
 create table job_file (
   job_id bigint not null,

@@ -311,7 +311,12 @@ create table account_check (
   -- All of its problems, the worst first, as [{reason, status, facts}].
   problems jsonb not null default '[]',
   -- Since when passes see this status.
-  status_since timestamptz not null default now()
+  status_since timestamptz not null default now(),
+
+  -- Set by an operator: nothing is announced about the worst problem until then, and why. A pass that stores another worst problem
+  -- ends it.
+  muted_until timestamptz,
+  mute_reason text
 );
 create index account_check_due on account_check (due_at);
 create index account_check_count_due on account_check (count_due_at);

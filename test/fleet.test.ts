@@ -510,6 +510,48 @@ it('exports one series per account and problem as metrics', async () => {
   metrics.close()
 })
 
+it('shows a muted problem as muted, until it is unmuted', async () => {
+  const { database, env } = await createTestDatabase()
+  const { accountId } = await addTenant(database, { ...usable, channelSecret: ' ' })
+  const id = String(accountId)
+  const run = (...args: string[]) => runCommand(args, env)
+  expect((await run('fleet')).status).toBe(1)
+  const mute = ['accounts', 'mute', id, '--reason', 'the shop moves', '--until']
+  const until = new Date(Date.now() + 80 * 86_400_000).toISOString()
+  expect((await run(...mute, new Date(Date.now() + 91 * 86_400_000).toISOString())).stderr).toContain(
+    'at most 90 days from now',
+  )
+  expect((await run(...mute, until)).stdout).toContain('muted')
+  const sentence = `Muted until ${until}: the shop moves`
+  const fleet = await run('fleet')
+  expect([fleet.status, fleet.stdout]).toEqual([0, expect.stringContaining(sentence)])
+  expect((await run('doctor')).stdout).toContain(sentence)
+  const shown = JSON.parse((await run('accounts', 'show', id, '--json')).stdout)
+  expect(shown).toMatchObject({
+    ...{
+      status: 'broken',
+      mutedProblem: 'no_channel_secret',
+      mutedUntil: until,
+      muteReason: 'the shop moves',
+    },
+  })
+  const metrics = new Metrics(['line'])
+  await accountWatch(database)()
+  metrics.watchAccounts(() => listProblems(database))
+  await eventually(
+    () => metrics.registry.metrics(),
+    (text) => text.includes(`_problem{account="${id}",reason="no_channel_secret",muted="yes"} 3`),
+  )
+  metrics.close()
+  await run('accounts', 'unmute', id)
+  expect((await run('fleet')).status).toBe(1)
+  const actions = await database.query('select action, changes from activity order by id')
+  expect(actions).toMatchObject([
+    { action: 'account.muted', changes: { problem: 'no_channel_secret', until: [null, until] } },
+    { action: 'account.unmuted', changes: { until: [until, null], reason: ['the shop moves', null] } },
+  ])
+})
+
 it('documents every reason below its status', () => {
   const operations = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8')
   for (const status of ['broken', 'degraded', 'quiet']) {

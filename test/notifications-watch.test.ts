@@ -1,11 +1,13 @@
 /** What the watch of account statuses stores for notification channels. */
 import pino from 'pino'
 import { expect, it } from 'vitest'
+import { ACCOUNTS } from '../src/operations/organizations.ts'
 import { deleteExpired } from '../src/upkeep/retention.ts'
 import { announce, GROUP_SECONDS } from '../src/watch/notifications/announce.ts'
 import { accountWatch, startWatch } from '../src/watch/notifications/watch.ts'
 import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
+import { runOperation } from './support/operations.ts'
 
 interface Stored extends Record<string, unknown> {
   id: bigint
@@ -97,6 +99,11 @@ function changes() {
   }
 }
 
+const mute = (id: bigint) => {
+  const until = new Date(Date.now() + 86_400_000).toISOString()
+  return runOperation(database, ACCOUNTS.mute, { id, input: { until, reason: 'a planned change' } })
+}
+
 const kinds = (messages: Stored[]) => messages.map(({ kind }) => kind)
 
 it('announces a broken account after two passes, and its recovery after two passes', async () => {
@@ -132,6 +139,58 @@ it('announces a broken account after two passes, and its recovery after two pass
     accounts: [{ before: 'broken', after: 'quiet', problem: null }],
   })
   expect(await account.change('select from notification_account where is_current')).toEqual([])
+})
+
+it('announces a muted problem when its mute is over, as a new one, and nothing before', async () => {
+  const { addAccounts, addChannel, passes, messages, send, change, ...account } = await setUp()
+  const { ids } = await addAccounts(2)
+  const [id, other] = ids as [bigint, bigint]
+  await addChannel()
+  await account.break([id])
+  await passes(3)
+  await send()
+  await mute(id)
+  await mute(other).catch(({ message }) => expect(message).toContain('no problem'))
+  await account.wait('30 hours')
+  await passes(3)
+  expect(kinds(await messages())).toEqual(['problem'])
+  await change(`update account_check set muted_until = now() - interval '1 second'`)
+  await passes(1)
+  expect((await messages())[1]).toMatchObject({
+    ...{ kind: 'problem', reason: 'no_channel_secret' },
+    accounts: [{ id: Number(id), before: 'ok', after: 'broken' }],
+  })
+})
+
+it('announces another problem than the muted one, and the muted one if it comes back', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.useUpQuota(ids)
+  await passes(1)
+  await mute(ids[0] as bigint)
+  await passes(3)
+  expect(await messages()).toEqual([])
+  await account.break(ids)
+  await passes(3)
+  await send()
+  await account.fix(ids)
+  await passes(3)
+  expect((await messages()).map(({ reason }) => reason)).toEqual(['no_channel_secret', 'quota_used_up'])
+})
+
+it('announces neither a muted problem nor its end', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.break(ids)
+  await passes(3)
+  await send()
+  await mute(ids[0] as bigint)
+  await passes(1)
+  await account.fix(ids)
+  await passes(3)
+  expect(kinds(await messages())).toEqual(['problem'])
 })
 
 it('says nothing about a status that one pass alone saw', async () => {

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { OPERATIONS } from '../src/operations/all.ts'
 import type { Operation } from '../src/operations/operation.ts'
 import type { Transactions } from '../src/postgres/statement.ts'
+import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { INPUTS, type Objects } from './support/console-routes.ts'
 import { addTenant } from './support/database.ts'
@@ -24,6 +25,7 @@ const BEFORE: Record<string, string> = {
   'endpoint.finish-rotation': 'endpoint.rotate',
   'endpoint.discard-rotation': 'endpoint.rotate',
   'operator.enable': 'operator.disable',
+  'account.unmute': 'account.mute',
 }
 /** Its row says that a job was started: the job writes the other one. */
 const STARTS_JOB = 'account.followers'
@@ -57,6 +59,7 @@ async function prepare(operation: Operation) {
     mark: `${MARK}${tenant.accountId}`,
   })
   await load(database, 'update official_account set name = $2 where id = $1', [tenant.accountId, MARK])
+  await confirmStatus(database, tenant.accountId, Date.now())
   const word = operation.noun.word as keyof Objects
   if (word === 'organization') objects.organization = await emptyOrganization()
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never

@@ -21,8 +21,8 @@ import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
 /** What the log of changes says about an account. */
-interface AccountActivity {
-  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'followers_imported' | 'removed'
+export interface AccountActivity {
+  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes
 }

@@ -12,7 +12,8 @@ import { deliveryPaths } from '../line-api/line-signature.ts'
 import { ACCOUNTS } from '../operations/organizations.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { listFleet } from '../watch/fleet.ts'
+import type { Problem } from '../watch/account-status.ts'
+import { findFleetAccount, listFleet } from '../watch/fleet.ts'
 import { explainProblem } from '../watch/problem-commands.ts'
 import { confirmStatuses } from '../watch/store-statuses.ts'
 import {
@@ -29,7 +30,7 @@ import { applyCommand } from './apply-accounts.ts'
 import { finishJob } from './follow-job.ts'
 import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, print, printJson, printMany, printOne, styled } from './io.ts'
-import { addRemoveCommand, performHere } from './operation-commands.ts'
+import { addOperations, addRemoveCommand, performHere } from './operation-commands.ts'
 import { readSecrets } from './questions.ts'
 
 function platform() {
@@ -48,6 +49,7 @@ export function accountsCommand(program: Command): void {
   showCommand(group)
   verifyCommand(group)
   importFollowersCommand(group)
+  addOperations(group, [ACCOUNTS.mute, ACCOUNTS.unmute])
   addRemoveCommand(
     group,
     'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
@@ -113,8 +115,18 @@ function showCommand(group: Command): void {
     )
     .argument('<id>', 'id of the account', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
-      const shown = { ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }
+      const [account, facts] = await onDatabase(async (database) => [
+        await findAccountDetails(database, ALL_ORGANIZATIONS, id),
+        await findFleetAccount(database, ALL_ORGANIZATIONS, id),
+      ])
+      const worst = facts?.problems[0]
+      const muted = worst?.muted && {
+        mutedProblem: worst.reason,
+        mutedUntil: worst.muted.until,
+        muteReason: worst.muted.reason,
+      }
+      const addresses = addressesOf(readConfig(io.env), id, account.oaHash)
+      const shown = { ...account, status: facts?.status ?? null, ...muted, ...addresses }
       if (json) printJson(shown)
       else printOne({ ...shown, loginChannelIds: shown.loginChannelIds.join(', ') }, false)
     })
@@ -185,7 +197,9 @@ function importFollowersCommand(group: Command): void {
 
 export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))
-    .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
+    .description(
+      'list all official accounts, worst first, with what to do; exits with 1 if one is broken and not muted',
+    )
     .action(async ({ json }: { json?: boolean }) => {
       const now = Date.now()
       const accounts = await onDatabase(async (database) => {
@@ -217,6 +231,7 @@ export function fleetCommand(program: Command): void {
           for (const { message, fix } of problems)
             print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
       }
-      if (fleet.some(({ status }) => status === 'broken')) io.exitCode = 1
+      const isBroken = ({ status, muted }: Problem) => status === 'broken' && muted === undefined
+      if (accounts.some(({ problems }) => problems.some(isBroken))) io.exitCode = 1
     })
 }

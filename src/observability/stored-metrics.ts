@@ -87,7 +87,7 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
 export interface AccountProblems {
   id: bigint
   name: string
-  problems: Array<{ reason: string; status: 'quiet' | 'degraded' | 'broken' }>
+  problems: Array<{ reason: string; status: 'quiet' | 'degraded' | 'broken'; muted?: object }>
 }
 
 /** Accounts whose names are exported for each reason. An alert lists five. 23 reasons × 100 × 90 bytes = 0.2 MB in the worst case. */
@@ -100,8 +100,8 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
   const problems = new Gauge({
     name: 'oa_audience_account_problem',
     aggregator: 'max',
-    help: 'Problems of official accounts: 1 the account is quiet, 2 it is degraded, 3 it is broken',
-    labelNames: ['account', 'reason'] as const,
+    help: 'Problems of official accounts: 1 the account is quiet, 2 it is degraded, 3 it is broken; muted="yes": an operator has muted it',
+    labelNames: ['account', 'reason', 'muted'] as const,
     registers: [registry],
   })
   const info = new Gauge({
@@ -117,8 +117,8 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
     const named = new Map<string, number>()
     for (const { id, name, problems: found } of accounts) {
       const account = String(id)
-      for (const { reason, status } of found) {
-        problems.set({ account, reason }, VALUES[status])
+      for (const { reason, status, muted } of found) {
+        problems.set({ account, reason, ...(muted && { muted: 'yes' }) }, VALUES[status])
         const count = named.get(reason) ?? 0
         named.set(reason, count + 1)
         if (count < NAMED_MAX) info.set({ account, name: nameLabel(name) }, 1)

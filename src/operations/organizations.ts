@@ -17,6 +17,7 @@ import { startFollowersImport } from '../jobs/import-followers.ts'
 import { startRemoval } from '../jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
 import { listAccountDays, listDeliveryHours } from '../watch/fleet.ts'
+import { MUTE_MAX_DAYS, readMute, setMuteOf } from '../watch/mute.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }
@@ -137,6 +138,14 @@ export const ACCOUNT: Noun<VisibleAccount> = {
 }
 const account = operationsOf(ACCOUNT)
 
+export const MUTE = {
+  until: StorableText({
+    ...{ minLength: 1, maxLength: 256 },
+    description: `ISO 8601 with an offset or Z, or a date (00:00 UTC), at most ${MUTE_MAX_DAYS} days from now`,
+  }),
+  reason: StorableText({ minLength: 1, maxLength: 256, description: 'why, for other operators' }),
+}
+
 export const ACCOUNTS = {
   charts: account.read({
     name: 'account.charts',
@@ -165,6 +174,25 @@ export const ACCOUNTS = {
       job: await startFollowersImport(database, actor, target),
       changes: null,
     }),
+  }),
+
+  mute: account.change({
+    name: 'account.mute',
+    does: 'mute the problem of an account',
+    help: 'send no messages about the worst problem of an account until a date, or until another problem takes its place',
+    records: 'account.muted',
+    input: MUTE,
+    run: async ({ database, target, input }) => ({
+      changes: await setMuteOf(database, target.id, readMute(input)),
+    }),
+  }),
+
+  unmute: account.change({
+    name: 'account.unmute',
+    does: 'end a mute',
+    help: 'end the mute of an account: its problem is announced like a new one',
+    records: 'account.unmuted',
+    run: async ({ database, target }) => ({ changes: await setMuteOf(database, target.id, null) }),
   }),
 
   contents: account.read({

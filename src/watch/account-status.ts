@@ -1,6 +1,7 @@
 /** Derives the status of an account from its facts, with the facts of each problem. */
 import type { Check } from '../accounts/verification.ts'
 import type { AccountFacts } from './fleet-facts.ts'
+import type { Mute } from './mute.ts'
 
 /** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
 export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
@@ -70,9 +71,9 @@ export interface ReasonFacts {
   silent_for_days: { lastAt: string }
 }
 
-/** problem-texts.*.json have the sentences. */
+/** problem-texts.ts has the sentences. Only the worst problem of an account can be muted. */
 export type Problem = {
-  [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R] }
+  [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R]; muted?: Mute }
 }[Reason]
 
 export interface AccountHealth {

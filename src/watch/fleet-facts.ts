@@ -6,6 +6,7 @@ import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+import { problemsOf } from './mute.ts'
 
 /** Times are ISO 8601 in UTC. */
 export interface AccountFacts {
@@ -119,7 +120,7 @@ const selectFleet = statement('select-fleet')`
            c.counted_at as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
            c.missing_day::text as "missingDay", c.missing::float8 as missing,
            endpoints.pending as "endpointsPending", endpoints.failed as "endpointsFailed",
-           endpoints.failing_id as "failingEndpointId", coalesce(c.status, 'quiet') as status, coalesce(c.problems, '[]') as problems
+           endpoints.failing_id as "failingEndpointId", coalesce(c.status, 'quiet') as status, ${problemsOf('c')} as problems
       from official_account a
       -- "offset 0" keeps these joins from reading all accounts for each page.
      cross join lateral (select name from organization where id = a.organization_id offset 0) o

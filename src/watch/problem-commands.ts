@@ -17,8 +17,12 @@ export function explainProblem(
 ): ExplainedProblem {
   const { message, fix } = explainForMany(problem, now, language)
   const command = commandFor(id, problem)
+  const { muted } = problem
   const { run } = textsIn(language).messages
-  return { message, fix: command === null ? fix : fill(run, { fix, command }) }
+  return {
+    message: muted === undefined ? message : `${message} Muted until ${muted.until}: ${muted.reason}`,
+    fix: command === null ? fix : fill(run, { fix, command }),
+  }
 }
 
 function commandFor(id: AccountId, { reason, facts }: Problem): string | null {

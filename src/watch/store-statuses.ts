@@ -12,6 +12,7 @@ import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { assessAccount, type Problem } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
+import { problemsOf } from './mute.ts'
 
 export const PASS_INTERVAL_MS = 15_000
 
@@ -54,7 +55,8 @@ const storePage = statement('store-account-statuses')`
          for no key update of c skip locked)
     update account_check c
        set status = changed.status, problems = changed.problems,
-           status_since = case when c.status = changed.status then least(c.status_since, now()) else now() end
+           status_since = case when c.status = changed.status then least(c.status_since, now()) else now() end,
+           muted_until = case when c.problems->0->'reason' = changed.problems->0->'reason' then c.muted_until end
       from changed where c.channel_oa_id = changed.id`
 
 async function store(database: Queryable, pass: bigint | null, page: AccountFacts[], now: number) {
@@ -84,7 +86,7 @@ export async function confirmStatus(database: Queryable, id: AccountId, now: num
 
 /** The worst account first. None if no pass was completed for five minutes: no figure is better than an outdated one. */
 const selectProblems = statement('select-account-problems')`
-    select a.id, a.name, k.problems
+    select a.id, a.name, ${problemsOf('k')} as problems
       from account_check k join official_account a on a.id = k.channel_oa_id
      where k.problems <> '[]' and a.is_being_removed is not true
        and exists (select from notification_watch where completed_at > now() - interval '5 minutes')

@@ -106,7 +106,7 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
     const { message, fix } = explainProblem(id, problem, Date.now())
     return {
       check,
-      severity: problem.status === 'broken' ? 'error' : 'warning',
+      severity: problem.status === 'broken' && !problem.muted ? 'error' : 'warning',
       message: `${message} ${fix}`,
     }
   })

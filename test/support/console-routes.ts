@@ -46,11 +46,14 @@ const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
   body,
 })
 
+const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
+
 /** Input that each operation needs, about objects of one organization. */
 export const INPUTS: Record<string, (of: Objects) => object> = {
   'organization.add': () => ({ name: 'taken' }),
   'organization.rename': () => ({ name: 'taken' }),
   'organization.remove': () => ({ name: 'Strangers' }),
+  'account.mute': () => ({ until: inDays(1), reason: 'a planned change' }),
   'account.remove': () => ({ name: 'Strangers' }),
   'endpoint.list': ({ account }) => ({ account }),
   'endpoint.deliveries': () => ({ status: 'pending' }),
@@ -66,6 +69,14 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
   'key.update': () => ({ expiresAt: null }),
+  'job.verify-accounts': ({ account }) => ({ accounts: [account] }),
+  'job.mute-accounts': ({ account }) => ({
+    accounts: [account],
+    until: inDays(1),
+    reason: 'a planned change',
+  }),
+  'job.add-endpoints': ({ account }) => ({ accounts: [account], url: 'https://taken.example/hook' }),
+  'job.add-keys': ({ account, client }) => ({ accounts: [account], client }),
   'channel.add': ({ organization }) => ({
     ...{ organization, format: 'slack', target: 'https://chat.example/taken' },
   }),
@@ -83,6 +94,9 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'endpoint.list': 404,
   'event.list': 404,
   'channel.add': 400,
+  'job.verify-accounts': 400,
+  'job.mute-accounts': 400,
+  'job.add-endpoints': 400,
 }
 
 const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {

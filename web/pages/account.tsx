@@ -17,6 +17,7 @@ import { type AccountResponse, usesChatOrTracking } from '../parts/account-respo
 import { SetUp } from '../parts/account-setup.tsx'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Icon } from '../parts/icons.tsx'
+import { MuteButton, Muted } from '../parts/mute.tsx'
 import { Facts, Page, Panel, Tabs } from '../parts/page.tsx'
 import { fixOf, fixPath } from '../parts/problem-fixes.ts'
 import { Loaded } from '../parts/states.tsx'
@@ -103,7 +104,7 @@ function Overview({ reload, ...data }: AccountResponse & { reload: () => void })
 }
 
 function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount>; onFixed: () => void }) {
-  const { t } = useLocalized()
+  const { t, dateTime } = useLocalized()
   const canManage = useRole('manager')
   const reasonOf = useReason()
   if (problems.length === 0) {
@@ -116,19 +117,22 @@ function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount
   }
   return (
     <section class="problems" aria-label={t.account.health}>
-      {problems.map((problem) => {
+      {problems.map((problem, index) => {
         const { label, message, fix } = reasonOf(problem)
+        const { muted } = problem
         return (
           <div key={problem.reason} class={`problem-card ${problem.status}`}>
             <h2>
-              <StatusLabel status={problem.status} /> {label}
+              <StatusLabel status={problem.status} /> {label} <Muted problem={problem} />
             </h2>
             <p>{message}</p>
+            {muted && <p>{fill(t.mute.mutedUntil, { time: dateTime(muted.until), reason: muted.reason })}</p>}
             <p class="fix">
               <b>{t.account.fix}:</b> {fix}
             </p>
             <div class="actions">
               {canManage && <FixButton problem={problem} id={id} onDone={onFixed} />}
+              {canManage && index === 0 && <MuteButton problem={problem} id={id} onDone={onFixed} />}
               {UNREACHABLE.includes(problem.reason) && (
                 <Link href="/settings/system">{t.reachability.title}</Link>
               )}

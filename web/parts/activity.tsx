@@ -102,7 +102,13 @@ function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   const { t } = useLocalized()
   // The sentence has the kind of a task already.
   const wordsOf = (field: string): Record<string, string> =>
-    field === 'role' ? t.operators.roles : field === 'failed' ? (t.checks?.names ?? {}) : {}
+    field === 'role'
+      ? t.operators.roles
+      : field === 'problem'
+        ? t.reasons
+        : field === 'failed'
+          ? (t.checks?.names ?? {})
+          : {}
   const entries = Object.entries(changes).filter(([field]) => field !== 'kind')
   if (entries.length === 0) return null
   return (

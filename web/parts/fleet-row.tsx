@@ -4,6 +4,7 @@ import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
+import { Muted } from './mute.tsx'
 import { fixPath } from './problem-fixes.ts'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
@@ -15,8 +16,23 @@ type Charts = Json<FleetCharts> | undefined
 export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
   quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 
-/** @param props.charts undefined until they are loaded */
-export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
+/**
+ * @param props.charts undefined until they are loaded
+ * @param props.onChoose absent: the operator may not change it
+ */
+export function FleetRow({
+  account,
+  charts,
+  index,
+  isChosen,
+  onChoose,
+}: {
+  account: Account
+  charts: Charts
+  index: number
+  isChosen: boolean
+  onChoose: (() => void) | undefined
+}) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
@@ -27,6 +43,16 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
+      {onChoose && (
+        <td class="col-choose not-narrow">
+          <input
+            type="checkbox"
+            aria-label={fill(t.many.choose, { name })}
+            checked={isChosen}
+            onChange={onChoose}
+          />
+        </td>
+      )}
       <td class="col-state">
         <StatusLabel status={status} />
       </td>
@@ -35,7 +61,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         {problem ? (
           <div class="sub">
             <span class="unless-wide">
-              {label} {further}
+              {label} {further} <Muted problem={problem} />
             </span>
             <span class="wide-only">{identity}</span>
           </div>
@@ -50,7 +76,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         {problem && explained && (
           <span title={explained.message}>
             <Link href={canManage ? fixPath(problem, id) : `/accounts/${id}`}>{label}</Link>
-            {further && <span class="muted">{further}</span>}
+            {further && <span class="muted">{further}</span>} <Muted problem={problem} />
           </span>
         )}
       </td>

@@ -6,6 +6,8 @@
  * 2. LINE's outage is one message per channel (`announcePlatform`).
  * 3. `announceChanges` compares the stored statuses with the current rows. Accounts with one reason are one message.
  * 4. `remindOfProblems` repeats once a day what lasts.
+ *
+ * A muted account is skipped, and was never announced: the end of its mute makes its problem a new one (`forgetMuted`).
  */
 import { PASS_LOCK, takeLock } from '../../postgres/locks.ts'
 import { type Statement, statement, type Transactions } from '../../postgres/statement.ts'
@@ -51,6 +53,11 @@ const MESSAGES = `former as (
                       and m.reason is not distinct from part.reason)
     select count(*)::int as count from message`
 
+/** Channels are not reminded of a muted problem, and its end is not announced. */
+const forgetMuted = statement('forget-muted-problems')`
+    update notification_account t set is_current = false
+      from account_check k where t.is_current and k.channel_oa_id = t.channel_oa_id and k.muted_until > now()`
+
 /**
  * A status counts once an earlier pass saw it, too. Nothing is known about an account whose check failed because of LINE's outage: it
  * stays as it was announced until it is checked again. Channels are notified of `broken` and `degraded`: both other statuses are
@@ -71,7 +78,7 @@ const announceChanges = statement('announce-account-statuses')`
         from account_check k
         join official_account a on a.id = k.channel_oa_id
         join notification_watch w on k.status_since < w.passed_at
-       where a.is_being_removed is not true
+       where a.is_being_removed is not true and (k.muted_until > now()) is not true
          and (k.problems->0->>'reason' = 'platform_unreachable' and (w.is_platform_down or k.checked_at < w.platform_since))
              is not true
     ), change as materialized (
@@ -215,6 +222,7 @@ export function announce(database: Transactions, pass: bigint): Promise<boolean>
     const makeAll = async (made: Statement, limits: number[]) => {
       while (((await transaction.query<{ count: number }>(made, limits))[0]?.count ?? 0) > 0);
     }
+    await transaction.query(forgetMuted)
     await makeAll(announceChanges, [GROUP_SECONDS, PER_HOUR_MAX, ACCOUNTS_PER_STATEMENT])
     await makeAll(remindOfProblems, [REMINDER_HOURS, ACCOUNTS_PER_STATEMENT])
     // Last, because the row is locked from here on.
