@@ -48,7 +48,7 @@ ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 RUN ln -s /app/dist/src/cli/main.js /usr/local/bin/oa-audience && install -d -o 1000 -g 1000 -m 700 /data
 WORKDIR /app
 COPY --from=production /app/node_modules node_modules
-COPY package.json LICENSE ./
+COPY package.json LICENSE SECURITY.md ./
 COPY migrations migrations
 COPY --from=build /app/dist dist
 # A number, because Kubernetes cannot verify that a name is not root.

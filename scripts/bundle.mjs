@@ -40,10 +40,23 @@ async function bundleLibrary(module, before, { copiedPackages = [], minify = fal
       rolldownOptions: { output: { codeSplitting: false } },
     },
   })
-  const ids = output.output.flatMap(({ moduleIds = [] }) => moduleIds)
-  const names = ids.map((id) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1])
-  const packages = [...new Set([...names.filter(Boolean), ...copiedPackages])].sort()
-  writeFileSync(input.replace(/\.js$/, '.licenses.txt'), packages.map(licenseOf).join('\n\n'))
+  writeLicenses(input.replace(/\.js$/, '.licenses.txt'), output, copiedPackages)
+}
+
+/** scripts/release.mjs reads the names of the packages. */
+function writeLicenses(file, { output }, copiedPackages = []) {
+  const ids = output.flatMap(({ moduleIds = [] }) => moduleIds)
+  const names = ids.map((id) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1]).filter(Boolean)
+  const texts = [...new Set([...names, ...copiedPackages])].sort().map((name) => {
+    // A copied package may have another version than the installed one.
+    const version = names.includes(name) ? `@${versionOf(name)}` : ''
+    return `# ${name}${version}\n\n${licenseOf(name)}`
+  })
+  writeFileSync(file, texts.join('\n\n'))
+}
+
+function versionOf(name) {
+  return JSON.parse(readFileSync(pathOf(`node_modules/${name}/package.json`), 'utf8')).version
 }
 
 function licenseOf(name) {
@@ -51,7 +64,7 @@ function licenseOf(name) {
   const file = readdirSync(installed).find((each) => /^licen[cs]e(\.\w+)?$/i.test(each))
   if (file === undefined)
     throw new Error(`${basename(installed)} has no license file, and the bundle must contain its text`)
-  return `${name}\n\n${readFileSync(join(installed, file), 'utf8').trim()}\n`
+  return `${readFileSync(join(installed, file), 'utf8').trim()}\n`
 }
 
 async function bundleConsole() {
@@ -59,5 +72,9 @@ async function bundleConsole() {
   // Pages import texts of src/, too.
   const newest = modifiedMs('web', 'src', 'package-lock.json')
   if (existsSync(pathOf(page)) && modifiedMs(page) >= newest) return
-  await build({ configFile: pathOf('web/vite.config.ts'), build: { outDir: pathOf(`${directory}/web`) } })
+  const outDir = pathOf(`${directory}/web`)
+  writeLicenses(
+    `${outDir}/licenses.txt`,
+    await build({ configFile: pathOf('web/vite.config.ts'), build: { outDir } }),
+  )
 }

@@ -1,5 +1,5 @@
 /**
- * Runs every fenced `sh` block of README, docs, CONTRIBUTING, SECURITY and bench/README as a reader would, in order, on one
+ * Runs every fenced `sh` block of README, docs, CONTRIBUTING, SECURITY, SUPPORT and bench/README as a reader would, in order, on one
  * service with its own data. Exits with 1 if a command fails, or if its output lacks what the next sentence says.
  */
 import { spawn, spawnSync } from 'node:child_process'
@@ -15,6 +15,7 @@ const FILES = [
   ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
   'CONTRIBUTING.md',
   'SECURITY.md',
+  'SUPPORT.md',
   'bench/README.md',
 ]
 /** CI runs these by itself, so only its script is checked: they install packages or take minutes. */

@@ -70,7 +70,7 @@ async function startDemo() {
       const [, url, token] = /(http:\/\/\S+)\s+token: (\S+)/.exec(output) ?? []
       if (token !== undefined) done({ url: new URL(url).origin, token })
     })
-    exited.then((code) => fail(new Error(`the demo exited with ${code}:\n${output}`)))
+    void exited.then((code) => fail(new Error(`the demo exited with ${code}:\n${output}`)))
     setTimeout(() => fail(new Error(`the demo printed no token:\n${output}`)), START_TIMEOUT_MS).unref()
   })
   try {

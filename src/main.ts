@@ -192,7 +192,7 @@ export async function serve(config: Config): Promise<void> {
       return
     }
     stoppedAtMs = performance.now()
-    starting
+    void starting
       .then(async (service) => {
         service.app.log.info(`${signal}: finishing accepted requests`)
         // Ctrl-C need not wait for load balancers.

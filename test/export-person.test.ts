@@ -230,11 +230,10 @@ describe("a person's own data", () => {
   })
 })
 
-describe('the tables with personal data in SECURITY.md', () => {
+describe('the tables in docs/personal-data.md', () => {
   const root = new URL('..', import.meta.url)
-  const security = readFileSync(new URL('SECURITY.md', root), 'utf8')
-  const [, table = ''] =
-    /\| table \| part, or why there is none \|\n\|-.*\n((?:\|.*\n)+)/.exec(security) ?? []
+  const text = readFileSync(new URL('docs/personal-data.md', root), 'utf8')
+  const [, table = ''] = /\| table \| part, or why there is none \|\n\|-.*\n((?:\|.*\n)+)/.exec(text) ?? []
   const rows = table
     .trim()
     .split('\n')

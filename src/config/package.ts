@@ -4,10 +4,14 @@ import { pathToFileURL } from 'node:url'
 
 const require = createRequire(import.meta.url)
 
-export const { name: serviceName, version: serviceVersion } = require('#package.json') as {
-  name: string
-  version: string
-}
+/** Where the publisher of this copy wants reports of defects. Absent until somebody publishes it. */
+export type Bugs = string | { email?: string; url?: string }
+
+export const {
+  name: serviceName,
+  version: serviceVersion,
+  bugs,
+} = require('#package.json') as { name: string; version: string; bugs?: Bugs }
 
 /** The package's root directory, as a file URL that ends with a slash. */
 export const PACKAGE_ROOT = new URL('./', pathToFileURL(require.resolve('#package.json')))

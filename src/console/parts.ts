@@ -31,7 +31,7 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
 }
 
 export interface ConsoleOptions {
-  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'smtpUrl'>
+  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'smtpUrl' | 'consoleUrl'>
   /** null: only operators sign in */
   token: Secret | null
   /** header with the operator's address from a trusted proxy; null: no single sign-on */

@@ -25,6 +25,7 @@ import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts
 import type { ConsoleOptions } from './parts.ts'
 import { replayRoutes } from './replay-routes.ts'
 import { searchRoutes } from './search-routes.ts'
+import { addSecurityText } from './security-text.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
 
@@ -78,6 +79,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     },
     { prefix: '/api' },
   )
+  addSecurityText(app, options.config.consoleUrl, options.now)
   await addPages(app, parts.pages ?? new URL('dist/web/', PACKAGE_ROOT))
   return app
 }

@@ -22,7 +22,7 @@ export interface Objects {
 
 interface RouteAccess {
   role: Role
-  /** for the table of SECURITY.md */
+  /** for the table of docs/roles.md */
   does: string
   /** a valid request about these objects; without it, the route takes no object */
   request?: (of: Objects) => { path: string; body?: unknown }

@@ -38,9 +38,9 @@ export async function startConsole(
   database: ConsoleParts['database'],
   { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', config: given, ...parts }: ConsoleOptions = {},
 ): Promise<RunningConsole> {
-  const none = { trustProxy: [], publicUrl: null, smtpUrl: null }
+  const none = { trustProxy: [], publicUrl: null, smtpUrl: null, consoleUrl: null }
   const config = { logLevel: 'silent' as const, ...none, ...given }
-  const sender = await openNotificationSender({ ...config, consoleUrl: null }, () => false)
+  const sender = await openNotificationSender(config, () => false)
   const now = parts.now ?? Date.now
   const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
   const log = { write: () => undefined }

@@ -98,7 +98,7 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
 })
 
 describe('every command that the documents name', () => {
-  const files = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'bench/README.md']
+  const files = ['README.md', 'SECURITY.md', 'SUPPORT.md', 'CONTRIBUTING.md', 'bench/README.md']
   for (const name of readdirSync(new URL('../../docs', import.meta.url))) {
     if (name.endsWith('.md')) files.push(`docs/${name}`)
   }

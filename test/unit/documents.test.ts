@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Names files of other projects. */
@@ -47,16 +47,37 @@ it('comments name files and folders of code that exist', () => {
   expect(missing).toEqual([])
 })
 
-it('SECURITY.md names tests that exist', () => {
-  const tables = readFileSync(`${ROOT}/SECURITY.md`, 'utf8').split(/(?<=^\|.*\n)(?!\|)/m)
-  const cells = tables
-    .filter((table) => / test \|\n/.test(table))
-    .flatMap((table) => table.split('\n').map((row) => row.split('|').at(-2) ?? ''))
-  const names = cells.flatMap((cell) =>
-    [...cell.matchAll(/`([^`]+?)(?:\.test\.ts)?`/g)].map(([, name]) => name),
-  )
+it('docs/attacks.md names a test that exists for each attack', () => {
+  const table = readFileSync(`${ROOT}/docs/attacks.md`, 'utf8').match(/^\|(?! area |-).*$/gm) ?? []
+  const cells = table.map((row) => [...(row.split('|').at(-2) ?? '').matchAll(/`([^`]+)`/g)])
+  expect(cells.filter((found) => found.length === 0)).toEqual([])
+  const names = cells.flat().map(([, name]) => name)
   expect(names.length).toBeGreaterThan(100)
   expect(names.filter((name) => !files.includes(`test/${name}.test.ts`))).toEqual([])
+})
+
+describe('the recipes of CONTRIBUTING.md', () => {
+  const contributing = readFileSync(`${ROOT}/CONTRIBUTING.md`, 'utf8')
+  const [, section = ''] = /^## Recipes\n([\s\S]*?)^## /m.exec(contributing) ?? []
+  const recipes = section.split(/^(?=\*\*)/m).slice(1)
+
+  it('are about a field, an operation, an event kind and a reason for notifications', () => {
+    const subjects = recipes.map((recipe) => /^\*\*(.+?)\*\*/.exec(recipe)?.[1])
+    expect(subjects).toEqual([
+      'A field of members that clients set',
+      'An operation',
+      'An event kind',
+      'A reason for notifications',
+    ])
+  })
+
+  it.each(recipes)('name files and folders that exist: %s', (recipe) => {
+    const paths = [...recipe.matchAll(/`([\w.-]+\/[\w./-]*)`/g)].map(([, path = '']) => path)
+    expect(paths.length).toBeGreaterThan(5)
+    const exists = (path: string) =>
+      path.endsWith('/') ? files.some((file) => file.startsWith(path)) : files.includes(path)
+    expect(paths.filter((path) => !exists(path))).toEqual([])
+  })
 })
 
 /** The value of a constant, or of a property, that a file gives as a number or a product. */

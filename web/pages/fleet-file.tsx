@@ -42,7 +42,7 @@ export function FleetFilePage() {
     result.current?.scrollIntoView({ block: 'start' })
   }, [state])
   useEffect(() => {
-    if (state.step === 'preview') read(state.file)
+    if (state.step === 'preview') void read(state.file)
   }, [addsOrganizations])
   const read = async (file: File) => {
     setError(undefined)

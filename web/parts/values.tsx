@@ -43,7 +43,7 @@ export function CopyButton({ text, label }: { text: string; label?: string }) {
   const { t } = useLocalized()
   const [isCopied, setCopied] = useState(false)
   const copy = () => {
-    copyText(text).then(() => {
+    void copyText(text).then(() => {
       setCopied(true)
       setTimeout(() => setCopied(false), 2_000)
     })

@@ -1,4 +1,4 @@
-/** Everything that is stored about one person of one account, as one JSON object. SECURITY.md lists its parts and what it leaves out. */
+/** Everything that is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out. */
 import type { AccountId } from '../../accounts/account.ts'
 import { toJson } from '../../http/format.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
