@@ -1,0 +1,104 @@
+/** The disk is lost under load, and the database is restored from a backup: what docs/operations.md describes, with counts. */
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
+import { addTenant, openDatabase } from '../support/database.ts'
+import { startReceiver } from '../support/endpoints.ts'
+import { NO_LIMITS } from '../support/failover-load.ts'
+import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { copyOfReceiver, RestoreBooks } from '../support/restore-books.ts'
+
+const createDataDirectory = setUpDataDirectories()
+
+it('a restored database has everything from before the backup and no erased person, and the copies of its clients agree with it', async () => {
+  const directory = temporaryDirectory()
+  const ledger = join(directory, 'erasures')
+  mkdirSync(ledger)
+  const dataDir = createDataDirectory()
+  const keys = `2026:${randomBytes(32).toString('base64')}`
+  const env = { DATA_DIR: dataDir, SECRETS_KEYS: keys, ERASURE_LEDGER: ledger, ...NO_LIMITS }
+  const command = async (...args: string[]) => {
+    const { status, stdout, stderr } = await runProgramAsync([...args, '--json'], env)
+    expect(status, stderr).toBe(0)
+    return JSON.parse(stdout)
+  }
+  const lost = await startHealthy(env)
+  const database = openDatabase(connectionTo(dataDir))
+  const tenant = await addTenant(database)
+  await database.close()
+  const receiver = await startReceiver()
+  const endpoint = await command(
+    ...['endpoints', 'add', '--account', String(tenant.accountId), '--url', receiver.url],
+    ...['--format', 'members', '--allow-private-network'],
+  )
+  const books = new RestoreBooks(tenant)
+  books.url = lost.url
+  const grows = async (people: number) => {
+    const target = books.ids.size + people
+    await expect.poll(() => books.ids.size).toBeGreaterThan(target)
+    await books.feed()
+  }
+
+  const { id: client } = await command('clients', 'add')
+
+  // Load, a backup under load, more load, and a revocation.
+  let stop = books.startLoad()
+  await grows(100)
+  const acknowledged = new Map(books.updates)
+  const backup = join(directory, 'backup')
+  await command('backup', backup)
+  await command('clients', 'revoke', client)
+  await grows(100)
+  await stop()
+  await books.feed()
+
+  const hasRevocations = () => readdirSync(ledger).some((name) => name.endsWith('.revocations'))
+  await expect.poll(hasRevocations, { timeout: 120_000 }).toBe(true)
+
+  // The disk is lost.
+  const server = serverPid(dataDir)
+  lost.child.kill('SIGKILL')
+  process.kill(server, 'SIGKILL')
+  await lost.exited
+  rmSync(dataDir, { recursive: true, force: true })
+
+  // The restore. Receivers empty their copies.
+  const { membersEndpoints, revived } = await command('restore', backup)
+  expect(membersEndpoints).toEqual([endpoint.id])
+  expect(revived).toMatchObject([{ command: `oa-audience clients revoke ${client}` }])
+  expect((await command('clients', 'list')).find(({ id }: { id: string }) => id === client).status).toBe(
+    'active',
+  )
+  const refused = await runProgramAsync(['serve'], env)
+  expect(refused.stderr).toContain('oa-audience erasures reapply')
+  expect(refused.status).toBe(1)
+  expect((await command('erasures', 'reapply')).erasures).toBeGreaterThan(0)
+  receiver.received.length = 0
+  const service = await startHealthy(env)
+  books.url = service.url
+  await command('endpoints', 'resend', endpoint.id, '--yes', '--rate', '500')
+
+  // More load.
+  const lastLost = new Set(books.ids.keys())
+  stop = books.startLoad()
+  await grows(50)
+  await stop()
+  await books.feed()
+
+  const { members, copy } = await books.present()
+  const tagsOf = new Map(members.map(({ userId, tags }) => [userId, tags]))
+  const missing = [...acknowledged].filter(([userId, updates]) => {
+    if (books.erased.has(userId)) return false
+    const [tag = 'update0'] = tagsOf.get(userId) ?? ['missing']
+    return !(Number(tag.slice('update'.length)) >= updates)
+  })
+  expect(missing).toEqual([])
+  expect(members.filter(({ userId }) => books.erased.has(userId))).toEqual([])
+  expect(books.idsGivenTwice).toEqual([])
+  expect(lastLost.size).toBeGreaterThan(200)
+  await expect.poll(() => copyOfReceiver(receiver.received)).toEqual(copy)
+  expect(books.copy).toEqual(copy)
+  expect(books.restarts).toBe(1)
+})
