@@ -590,6 +590,18 @@ CREATE INDEX job_organization ON job USING btree (organization_id, id);
 CREATE INDEX job_account ON job USING btree (channel_oa_id, id) WHERE channel_oa_id IS NOT NULL;
 CREATE INDEX job_finished ON job USING btree (finished_at) WHERE finished_at IS NOT NULL;
 
+create table changed_account (
+  job_id bigint not null,
+  channel_oa_id bigint not null,
+  outcome text,
+  message text,
+  object_id bigint,
+  constraint changed_account_pkey PRIMARY KEY (job_id, channel_oa_id),
+  constraint changed_account_job_id_fkey FOREIGN KEY (job_id) REFERENCES job(id) ON DELETE CASCADE,
+  constraint changed_account_outcome_check CHECK (outcome = ANY (ARRAY['changed'::text, 'unchanged'::text, 'refused'::text]))
+);
+CREATE INDEX changed_account_account ON changed_account USING btree (channel_oa_id);
+
 create table job_file (
   job_id bigint not null,
   "position" bigint not null,

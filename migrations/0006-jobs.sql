@@ -12,7 +12,7 @@ create table job (
   operator_id bigint,
   actor text not null,
   request_id text,
-  -- What to do. `filters` may contain personal text, so the end of the job deletes it.
+  -- What to do. `filters` may contain personal text and `settings` a secret, so the end of the job deletes them.
   parameters jsonb not null,
   -- How far the work is, in the form of its kind. Null: it has not begun, or it has ended.
   position jsonb,
@@ -37,6 +37,20 @@ create index job_running on job (stepped_at) where status in ('running', 'upload
 create index job_organization on job (organization_id, id);
 create index job_account on job (channel_oa_id, id) where channel_oa_id is not null;
 create index job_finished on job (finished_at) where finished_at is not null;
+
+-- The accounts of a job that changes many of them, and what became of each.
+create table changed_account (
+  job_id bigint not null references job (id) on delete cascade,
+  channel_oa_id bigint not null,
+  -- Null: the turn of the account has not come.
+  outcome text check (outcome in ('changed', 'unchanged', 'refused')),
+  -- Why it was refused.
+  message text,
+  -- The key, or the endpoint with a secret, that was added. Null: nothing, or its secret was shown.
+  object_id bigint,
+  primary key (job_id, channel_oa_id)
+);
+create index changed_account_account on changed_account (channel_oa_id);
 
 -- The uploaded file of an import, in pieces. It contains personal data: the job deletes each piece that it has applied, and its end
 -- deletes the rest.

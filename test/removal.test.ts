@@ -54,6 +54,7 @@ const OTHER_ROWS = [
    select id, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
   `insert into job (kind, channel_oa_id, actor_kind, actor, parameters) values ('members.tag', $1, 'token', 'token', '{}')`,
+  `insert into changed_account (job_id, channel_oa_id) select max(id), $1 from job`,
   `with channel as (
      insert into notification_channel (organization_id, format, target)
      select organization_id, 'email', 'night@example.com' from official_account where id = $1 returning id

@@ -10,6 +10,7 @@ export const PAGES_PER_STATEMENT = 128
 
 /** Every table with rows of accounts, in the order of deletion. Jobs would change its members, and endpoints would receive erasures. */
 export const ACCOUNT_TABLES = [
+  'changed_account',
   'job',
   'endpoint_delivery',
   'endpoint',

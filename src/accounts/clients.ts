@@ -2,9 +2,13 @@
 
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { OrganizationIds } from '../operators/actor.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
+import type { Changes } from '../operators/activity.ts'
+import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
+import { findAccountDetails } from './accounts.ts'
+import { type AddedKey, addKey } from './provisioning.ts'
 
 /** When a credential expires, and when it was last used. */
 type Lifetime = {
@@ -148,4 +152,25 @@ export function listKeyDetails(
   { afterId, limit }: { afterId: bigint; limit: number },
 ): Promise<KeyDetails[]> {
   return database.query(selectKeyDetails, [client, account, afterId, limit, organizationIds])
+}
+
+/** What the activity log needs of something that was added to an account. */
+type AddedOf = { id: bigint; organizationId: OrganizationId; accountId: AccountId }
+
+/**
+ * Adds a key of a client that the actor sees. Throws NotVisible for the account, and `invalid_input` for a time in the past.
+ * @param expiresAt a time or a date; null: never
+ */
+export async function addKeyOf(
+  transaction: Queryable,
+  actor: Actor,
+  client: bigint,
+  accountId: AccountId,
+  expiresAt: string | null,
+): Promise<{ result: AddedKey; target: AddedOf; changes: Changes }> {
+  const { organizationId } = await findAccountDetails(transaction, actor.organizationIds, accountId)
+  const expiry = readFutureExpiry(expiresAt)
+  const result = requireVisible(await addKey(transaction, client, accountId, expiry), 'account', accountId)
+  const changes = { client, ...(expiry !== null && { expiresAt: [null, expiry] }) }
+  return { result, target: { id: result.id, organizationId, accountId }, changes }
 }

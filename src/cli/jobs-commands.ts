@@ -1,12 +1,13 @@
 /** `oa-audience jobs`: long work, which the service does and the console calls tasks. */
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { INT64_MAX } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type JobSummary, listJobs } from '../jobs/job.ts'
+import { ACCOUNTS_MAX, listResults } from '../jobs/job-accounts.ts'
 import { JOBS } from '../operations/jobs.ts'
-import { commandActor } from '../operators/actor.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
-import { type Printable, printJson, printMany, printOne } from './io.ts'
+import { type Printable, print, printJson, printMany, printOne } from './io.ts'
 import { addOperation, performHere } from './operation-commands.ts'
 
 const LIST_DEFAULT = 50
@@ -29,10 +30,16 @@ export function jobsCommand(program: Command): void {
   addOperation(group, JOBS.show)
     .description('show a task with its parameters and results')
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { result } = await onDatabase((database) => performHere(database, JOBS.show, { id }))
-      const { job } = result as { job: JobSummary }
-      if (json) printJson(job)
-      else printOne(jobDetails(job), false)
+      const { job, accounts } = await onDatabase(async (database) => {
+        const { result } = await performHere(database, JOBS.show, { id })
+        const page = { afterId: INT64_MIN, limit: ACCOUNTS_MAX }
+        const accounts = await listResults(database, ALL_ORGANIZATIONS, { jobId: id }, page)
+        return { ...(result as { job: JobSummary }), accounts }
+      })
+      if (json) return printJson(accounts.length > 0 ? { ...job, accounts } : job)
+      printOne(jobDetails(job), false)
+      if (accounts.length > 0) print()
+      if (accounts.length > 0) printMany(accounts, false)
     })
 
   addOperation(group, JOBS.cancel)

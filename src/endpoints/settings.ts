@@ -59,10 +59,9 @@ export async function addEndpoint(
   own: URL[],
 ): Promise<AddedEndpoint> {
   const { accountId, name, format, events, replies, allowPrivateNetwork } = endpoint
-  const url = checkUrl(endpoint, own)
-  checkEvents(endpoint)
+  const url = checkEndpoint(endpoint, own)
   const secret = format === 'line' ? null : newSecret()
-  const values = [accountId, name, url.href, format, events, replies, allowPrivateNetwork]
+  const values = [accountId, name, url, format, events, replies, allowPrivateNetwork]
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, (id) => [
     ...values,
     database.secretKeys.encrypt('endpoint.secret', id, secret),
@@ -72,6 +71,13 @@ export async function addEndpoint(
   const [replier] = replies ? await database.query<Replier>(selectReplier, [accountId]) : []
   if (replier === undefined) throw new NotVisible('account', accountId)
   throw refuseReplies(accountId, replier)
+}
+
+/** Returns the URL as it is stored. Throws `invalid_input` that says why the endpoint is refused. */
+export function checkEndpoint(endpoint: Omit<NewEndpoint, 'accountId'>, own: URL[]): string {
+  const url = checkUrl(endpoint, own)
+  checkEvents(endpoint)
+  return url.href
 }
 
 /** $1 endpoint id bigint. Another change of the endpoint waits until the transaction ends. */

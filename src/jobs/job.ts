@@ -20,6 +20,7 @@ export type JobKind =
   | 'account.import_followers'
   | 'account.remove'
   | 'accounts.onboard'
+  | 'accounts.change'
   | 'members.erase'
   | 'members.tag'
   | 'members.import'
@@ -140,7 +141,7 @@ export type JobSummary = {
   accountName: string | null
   organizationId: OrganizationId | null
   actor: string
-  /** without the filters, which may contain personal text */
+  /** without the filters, which may contain personal text, and the settings, which may contain a secret */
   parameters: Record<string, unknown>
   done: bigint
   total: bigint | null
@@ -153,7 +154,7 @@ export type JobSummary = {
 }
 
 const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
-           j.parameters - 'filters' - 'accountIds' as parameters, j.done, j.total, j.tally, j.status, j.reason,
+           j.parameters - 'filters' - 'accountIds' - 'settings' as parameters, j.done, j.total, j.tally, j.status, j.reason,
            iso(j.created_at) as "createdAt",
            iso(j.finished_at) as "finishedAt"`
 const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
@@ -206,8 +207,8 @@ export async function secondsSinceStep(database: Queryable, id: bigint): Promise
   return row?.seconds ?? 0
 }
 
-/** The end of a job deletes what it no longer needs and what may be personal: its position, its filters and its file. */
-export const ENDED = `position = null, parameters = parameters - 'filters', finished_at = clock_timestamp(),
+/** The end of a job deletes what it no longer needs and what may be personal or secret: its position, its filters, its settings and its file. */
+export const ENDED = `position = null, parameters = parameters - 'filters' - 'settings', finished_at = clock_timestamp(),
            leased_until = '-infinity'`
 
 /** $1 and $2 as above; $3 job id bigint. Waits for the transaction of a step. */

@@ -1,4 +1,5 @@
 /** The step of each kind of job. A kind without one does not compile. */
+import { changeAccounts } from './change-accounts.ts'
 import { resumeEndpoint, retryEndpoint } from './endpoint-backlog.ts'
 import { eraseMemberships } from './erase-members.ts'
 import { importFollowersOf } from './import-followers.ts'
@@ -16,6 +17,7 @@ export const STEPS: Record<JobKind, RunStep> = {
   'account.import_followers': importFollowersOf,
   'account.remove': removeAccountRows,
   'accounts.onboard': onboardAccounts,
+  'accounts.change': changeAccounts,
   'members.erase': eraseMemberships,
   'members.tag': tagMembers,
   'members.import': importMembers,
@@ -26,7 +28,7 @@ export const STEPS: Record<JobKind, RunStep> = {
   'endpoint.resend': resendMembers,
 }
 
-const CALLS_LINE: readonly JobKind[] = ['account.import_followers', 'accounts.onboard']
+const CALLS_LINE: readonly JobKind[] = ['account.import_followers', 'accounts.onboard', 'accounts.change']
 
 /**
  * Kinds that take turns with each other alone: a step that calls LINE takes up to 8 s, and a replay takes ten short turns per second.

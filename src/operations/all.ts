@@ -1,3 +1,4 @@
+import { ACCOUNT_JOBS } from './account-jobs.ts'
 import { CHANNELS } from './channels.ts'
 import { CLIENTS } from './clients.ts'
 import { ENDPOINTS } from './endpoints.ts'
@@ -17,6 +18,7 @@ export const OPERATIONS = [
   KEYS,
   EVENTS,
   JOBS,
+  ACCOUNT_JOBS,
   CHANNELS,
   OPERATORS,
 ].flatMap((operations): Operation[] => Object.values(operations))

@@ -1,6 +1,7 @@
 /** Notification channels: where messages about broken accounts are sent. The activity log contains only the hosts of their targets. */
 import type { OrganizationId } from '../accounts/account.ts'
 import { isEmailAddress } from '../config/parsers.ts'
+import { requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../endpoints/address.ts'
 import { newSecret } from '../endpoints/messages.ts'
 import { NotVisible } from '../errors.ts'
@@ -20,16 +21,7 @@ import {
   recordedTarget,
 } from '../watch/notifications/channels.ts'
 import { listNotifications } from '../watch/notifications/history.ts'
-import {
-  AllowPrivateNetwork,
-  Default,
-  DisplayName,
-  Id,
-  orNull,
-  partial,
-  requirePrivateNetwork,
-  Url,
-} from './fields.ts'
+import { AllowPrivateNetwork, Default, DisplayName, Id, orNull, partial, Url } from './fields.ts'
 import { type Noun, operationsOf, type Services } from './operation.ts'
 
 /** Of one organization, and of all organizations together: every message is sent once per channel. */

@@ -1,6 +1,7 @@
 /** API clients. Operators see the clients that have a key in one of their organizations. Only an addition and a rotation return a secret. */
 
 import {
+  addKeyOf,
   type ClientDetails,
   findClient,
   jsonTime,
@@ -16,7 +17,7 @@ import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
-import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'
+import { ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const CLIENT: Noun<Target & { client: ClientDetails }> = {

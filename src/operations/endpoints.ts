@@ -1,6 +1,7 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
+import { addEndpointOf, requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { printableUrl } from '../endpoints/address.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'
 import { listAttempts } from '../endpoints/endpoint-history.ts'
@@ -19,24 +20,14 @@ import {
   removeEndpointBatch,
   rotateSecret,
 } from '../endpoints/manage.ts'
-import { addEndpoint, type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
+import { type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { age } from '../http/format.ts'
 import { Type } from '../http/typebox.ts'
 import { startBacklog, startEndpointRetry } from '../jobs/endpoint-backlog.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
-import {
-  AllowPrivateNetwork,
-  Default,
-  DisplayName,
-  Id,
-  orNull,
-  partial,
-  requirePrivateNetwork,
-  ShortText,
-  Url,
-} from './fields.ts'
+import { AllowPrivateNetwork, Default, DisplayName, Id, orNull, partial, ShortText, Url } from './fields.ts'
 import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
@@ -77,6 +68,15 @@ const EndpointUrl = Url('https:// URL that receives the webhooks')
 const Format = Type.Enum(['line', 'members'], {
   description: 'line: events as LINE sends them; members: changes of the audience, by Standard Webhooks',
 })
+
+export const NEW_ENDPOINT = {
+  url: EndpointUrl,
+  format: Default(Format, 'line'),
+  name: Default(SETTINGS.name, ''),
+  events: Default(SETTINGS.events, null),
+  replies: Default(SETTINGS.replies, false),
+  allowPrivateNetwork: Default(SETTINGS.allowPrivateNetwork, false),
+}
 
 const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
 
@@ -155,23 +155,9 @@ export const ENDPOINTS = {
     does: 'add an endpoint',
     help: 'add an endpoint and print its id and, for members, its secret, which is not shown again',
     records: 'endpoint.added',
-    input: {
-      account: Id('id of the account, as `accounts list` shows it'),
-      url: EndpointUrl,
-      format: Default(Format, 'line'),
-      name: Default(SETTINGS.name, ''),
-      events: Default(SETTINGS.events, null),
-      replies: Default(SETTINGS.replies, false),
-      allowPrivateNetwork: Default(SETTINGS.allowPrivateNetwork, false),
-    },
-    run: async ({ database, actor, services, input: { account: accountId, ...settings } }) => {
-      const endpoint = { ...settings, accountId }
-      if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor)
-      const { organizationId } = await findAccountDetails(database, actor.organizationIds, accountId)
-      const result = await addEndpoint(database, endpoint, services.ownUrls())
-      const changes = { url: [null, printableUrl(endpoint.url)], format: [null, endpoint.format] }
-      return { result, changes, target: { id: result.id, organizationId, accountId } }
-    },
+    input: { account: Id('id of the account, as `accounts list` shows it'), ...NEW_ENDPOINT },
+    run: ({ database, actor, services, input: { account: accountId, ...settings } }) =>
+      addEndpointOf(database, actor, { ...settings, accountId }, services.ownUrls()),
   }),
 
   /** If the receiver is another one, a job makes the backlog due. If too many jobs run, nothing is changed. */

@@ -5,8 +5,7 @@
 import { AppError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
-import { checker, Nullable, refuseInput, StorableText } from '../http/validate.ts'
-import type { Actor } from '../operators/actor.ts'
+import { checker, Nullable, StorableText } from '../http/validate.ts'
 
 export type Fields = Record<string, TSchema>
 
@@ -25,15 +24,6 @@ export const AllowPrivateNetwork = Type.Boolean({
   description: 'allow http, and addresses that are not public',
   not: 'allow only https and public addresses',
 })
-
-/** What reaches the private network shows what answers there, by its test. Operators of some organizations must not look around in it. */
-export function requirePrivateNetwork(
-  { organizationIds }: Actor,
-  field: 'allowPrivateNetwork' | 'url' = 'allowPrivateNetwork',
-): void {
-  if (organizationIds !== null)
-    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
-}
 
 /** A field that may be null. @param nullWord is null on the command line */
 export const orNull = <T extends TSchema>(schema: T, nullWord?: string) => {

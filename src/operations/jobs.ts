@@ -11,7 +11,7 @@ import { type Noun, operationsOf } from './operation.ts'
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
   requireVisible(await findJob(database, actor, id), 'job', id)
 
-const JOB: Noun<JobSummary> = { kind: 'job', word: 'job', plural: 'jobs', find }
+export const JOB: Noun<JobSummary> = { kind: 'job', word: 'job', plural: 'jobs', find }
 const { read, list, change } = operationsOf(JOB)
 
 export const JOBS = {

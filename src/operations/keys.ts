@@ -1,17 +1,15 @@
 /** API keys, each of which gives a client access to one official account. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import { findAccountDetails } from '../accounts/accounts.ts'
-import { findClient, jsonTime, listKeys } from '../accounts/clients.ts'
-import { type AddedKey, addKey, revokeKey } from '../accounts/provisioning.ts'
+import { addKeyOf, findClient, jsonTime, listKeys } from '../accounts/clients.ts'
+import { revokeKey } from '../accounts/provisioning.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readFutureExpiry } from '../http/read-time.ts'
 import { StorableText } from '../http/validate.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'
-import type { Actor } from '../operators/actor.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import { Default, Id, orNull } from './fields.ts'
-import { type Noun, operationsOf, type Target } from './operation.ts'
+import { type Noun, operationsOf } from './operation.ts'
 
 type Key = { id: bigint; organizationId: OrganizationId; accountId: AccountId; client: bigint }
 
@@ -95,22 +93,4 @@ export const KEYS = {
       return { changes: { client } }
     },
   }),
-}
-
-/**
- * Adds a key of a client that the actor sees. Throws NotVisible for the account, and `invalid_input` for a time in the past.
- * @param expiresAt a time or a date; null: never
- */
-export async function addKeyOf(
-  transaction: Queryable,
-  actor: Actor,
-  client: bigint,
-  accountId: AccountId,
-  expiresAt: string | null,
-): Promise<{ result: AddedKey; target: Target; changes: Changes }> {
-  const { organizationId } = await findAccountDetails(transaction, actor.organizationIds, accountId)
-  const expiry = readFutureExpiry(expiresAt)
-  const result = requireVisible(await addKey(transaction, client, accountId, expiry), 'account', accountId)
-  const changes = { client, ...(expiry !== null && { expiresAt: [null, expiry] }) }
-  return { result, target: { id: result.id, organizationId, accountId }, changes }
 }

@@ -69,6 +69,7 @@ export const ACTIONS = [
   'notifications.tested',
   'job.started',
   'job.cancelled',
+  'job.secrets_shown',
   'database.restored',
   'secrets.rotated',
   'assistant.called',

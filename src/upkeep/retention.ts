@@ -122,6 +122,15 @@ const reviewTrackedActivity = statement('review-tracked-activity')`
     )
     select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`
 
+/** Before the jobs: a job may have 30,000 accounts, and its own deletion would delete them all in one statement. */
+const deleteJobAccounts = statement('delete-job-accounts')`
+    with deleted as (
+      delete from changed_account
+       where ctid = any (array(select r.ctid from job j join changed_account r on r.job_id = j.id
+                                where j.finished_at < now() - $1 * interval '1 day' order by j.finished_at limit $2))
+      returning 1)
+    select count(*)::int from deleted`
+
 const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> = [
   ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
   ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
@@ -142,6 +151,7 @@ const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> =
   [DAYS_KEPT_DAYS, deleteOlder('delete-account-days', 'account_day', 'day')],
   [0, deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')],
   ['auditRetentionDays', deleteOlder('delete-activity', 'activity', 'occurred_at')],
+  [JOBS_KEPT_DAYS, deleteJobAccounts],
   [JOBS_KEPT_DAYS, deleteOlder('delete-jobs', 'job', 'finished_at')],
   [NOTIFICATIONS_KEPT_DAYS, deleteOlder('delete-notifications', 'notification', 'created_at')],
 ]

@@ -36,6 +36,7 @@ export function fleetRow(account: FleetAccount) {
     id: account.id,
     name: account.name,
     basicId: account.basicId,
+    organizationId: account.organizationId,
     organizationName: account.organizationName,
     status: account.status,
     problem: worst ?? null,

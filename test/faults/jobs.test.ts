@@ -14,6 +14,7 @@ import { setUpService, startApp } from '../support/service.ts'
 
 const MEMBERS = 20_000
 const KILLS = 3
+const ACCOUNTS = 2_000
 /** Changing them takes longer than the deliveries that are measured. */
 const MANY_MEMBERS = 50_000
 /** The 95th percentile is 12 ms on a quiet machine, with and without the job. */
@@ -55,6 +56,27 @@ it('finishes a bulk change of which several processes are killed, and changes ea
        from audience_member group by version, tags`,
   )
   expect(rows).toEqual([{ version: 2n, tags: ['spring'], members: MEMBERS, edits: MEMBERS }])
+})
+
+it('finishes a change of many accounts of which several processes are killed, and changes each once', async () => {
+  const { database, tenant, env, operator, doneOf } = await setUp()
+  await load(
+    database,
+    `insert into official_account (organization_id, name) select $1, 'OA ' || i from generate_series(1, $2::int) i`,
+    [tenant.organizationId, ACCOUNTS - 1],
+  )
+  const { json } = await operator.post('/api/jobs/add-endpoints', { url: 'https://tool.example/hook' })
+  await killWhileRunning(env, doneOf(json.job.id), ACCOUNTS)
+  expect(await endOf(operator, json.job)).toMatchObject({
+    ...{ status: 'done', done: String(ACCOUNTS) },
+    tally: { changed: ACCOUNTS, unchanged: 0, refused: 0 },
+  })
+  const [counts] = await load(
+    database,
+    `select count(*)::int as endpoints, count(distinct channel_oa_id)::int as accounts,
+            (select count(*)::int from activity where action = 'endpoint.added') as rows from endpoint`,
+  )
+  expect(counts).toEqual({ endpoints: ACCOUNTS, accounts: ACCOUNTS, rows: ACCOUNTS })
 })
 
 it('finishes a removal of which the command is interrupted and then killed', async () => {

@@ -67,6 +67,14 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
   'key.update': () => ({ expiresAt: null }),
+  'job.verify-accounts': ({ account }) => ({ accounts: [account] }),
+  'job.mute-accounts': ({ account }) => ({
+    accounts: [account],
+    until: inDays(1),
+    reason: 'a planned change',
+  }),
+  'job.add-endpoints': ({ account }) => ({ accounts: [account], url: 'https://taken.example/hook' }),
+  'job.add-keys': ({ account, client }) => ({ accounts: [account], client }),
   'channel.add': ({ organization }) => ({
     ...{ organization, format: 'slack', target: 'https://chat.example/taken' },
   }),
@@ -83,6 +91,9 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'organization.add': 403,
   'endpoint.list': 404,
   'channel.add': 400,
+  'job.verify-accounts': 400,
+  'job.mute-accounts': 400,
+  'job.add-endpoints': 400,
 }
 
 const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {

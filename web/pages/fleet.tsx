@@ -1,26 +1,24 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import type { AccountStatus } from '../../src/watch/account-status.ts'
 import type { FleetRow as Row } from '../../src/watch/fleet.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
-import { Chips } from '../parts/filters.tsx'
 import { useFleetCharts } from '../parts/fleet-charts.ts'
+import { type FleetFilter, FleetFilters, STATUSES, searchFleet, useChosen } from '../parts/fleet-filter.tsx'
 import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
+import { ManyAccounts } from '../parts/many-accounts.tsx'
 import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
 import { Empty, Failure, Loading } from '../parts/states.tsx'
-import { StatusLabel } from '../parts/status.tsx'
 import { useRowWindow } from '../parts/window.ts'
-import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { Link, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
 type Account = Json<Row>
 
 const REFRESH_MS = 30_000
-const STATUSES: AccountStatus[] = ['broken', 'degraded', 'quiet', 'ok']
 
 /** The columns in their order, with the values by which they sort. */
 const COLUMNS = {
@@ -45,10 +43,17 @@ export function FleetPage() {
   const { data, error, isLoading, reload } = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
   const { query } = usePlace()
   const canManage = useRole('manager')
-  const text = query.get('q') ?? ''
-  const status = query.get('state')
+  const filter = {
+    q: query.get('q') ?? '',
+    state: query.get('state'),
+    problem: query.get('problem'),
+    organization: query.get('organization'),
+  }
   const accounts = data?.accounts
-  const matching = useMemo(() => search(accounts ?? [], text), [accounts, text])
+  const matching = useMemo(
+    () => searchFleet(accounts ?? [], filter),
+    [accounts, filter.q, filter.problem, filter.organization],
+  )
   const loadedAt = useMemo(() => new Date(serverNowMs()).toISOString(), [accounts])
   return (
     <Page
@@ -75,9 +80,13 @@ export function FleetPage() {
       {accounts !== undefined && accounts.length > 0 && (
         <>
           {canManage && <NotificationHint />}
-          <Filters text={text} status={status} accounts={matching} />
+          <FleetFilters filter={filter} all={accounts} accounts={matching} />
           <FleetTable
-            accounts={status === null ? matching : matching.filter((account) => account.status === status)}
+            filter={filter}
+            accounts={
+              filter.state === null ? matching : matching.filter(({ status }) => status === filter.state)
+            }
+            onChanged={reload}
           />
         </>
       )}
@@ -111,47 +120,19 @@ function NotificationHint() {
   )
 }
 
-function search(accounts: Account[], text: string): Account[] {
-  const wanted = text.trim().toLowerCase()
-  if (wanted === '') return accounts
-  return accounts.filter(({ id, name, basicId, organizationName }) =>
-    [id, name, basicId ?? '', organizationName].some((value) => value.toLowerCase().includes(wanted)),
-  )
-}
-
-function Filters({ text, status, accounts }: { text: string; status: string | null; accounts: Account[] }) {
-  const { t, number } = useLocalized()
-  return (
-    <div class="filters">
-      <input
-        type="search"
-        aria-label={t.fleet.search}
-        placeholder={t.fleet.searchHint}
-        value={text}
-        onInput={(event) => replaceQuery({ q: event.currentTarget.value })}
-      />
-      <Chips label={t.fleet.states}>
-        <button type="button" aria-pressed={status === null} onClick={() => replaceQuery({ state: null })}>
-          {t.common.all} <b>{number(accounts.length)}</b>
-        </button>
-        {STATUSES.map((name) => (
-          <button
-            key={name}
-            type="button"
-            aria-pressed={status === name}
-            onClick={() => replaceQuery({ state: status === name ? null : name })}
-          >
-            <StatusLabel status={name} />{' '}
-            <b>{number(accounts.filter((account) => account.status === name).length)}</b>
-          </button>
-        ))}
-      </Chips>
-    </div>
-  )
-}
-
-function FleetTable({ accounts }: { accounts: Account[] }) {
+function FleetTable({
+  filter,
+  accounts,
+  onChanged,
+}: {
+  filter: FleetFilter
+  /** those that match the filter */
+  accounts: Account[]
+  onChanged: () => void
+}) {
   const { t } = useLocalized()
+  const canManage = useRole('manager')
+  const { chosen, toggle, toggleAll, clear, selection } = useChosen(filter, accounts)
   const [order, setOrder] = useState<Order<Column>>({ column: 'state', isDescending: true })
   const sorted = useMemo(
     () =>
@@ -162,11 +143,21 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
   const shown = sorted.slice(first, last)
   const charts = useFleetCharts(shown.map(({ id }) => id))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
-  return (
+  const table = (
     <div class="table-frame">
       <table class="fleet" aria-rowcount={sorted.length + 1}>
         <thead>
           <tr>
+            {canManage && (
+              <th scope="col" class="col-choose not-narrow">
+                <input
+                  type="checkbox"
+                  aria-label={t.many.chooseAll}
+                  checked={chosen.size === accounts.length}
+                  onChange={toggleAll}
+                />
+              </th>
+            )}
             {(Object.keys(COLUMNS) as Column[]).map((name) =>
               COLUMNS[name].value === null ? (
                 <th key={name} scope="col" class={COLUMNS[name].class}>
@@ -194,6 +185,8 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
               account={account}
               charts={charts.get(account.id)}
               index={first + i + 2}
+              isChosen={chosen.has(account.id)}
+              onChoose={canManage ? () => toggle(account.id) : undefined}
             />
           ))}
           {below > 0 && <Gap height={below} />}
@@ -201,12 +194,20 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
       </table>
     </div>
   )
+  return (
+    <>
+      {chosen.size > 0 && (
+        <ManyAccounts count={chosen.size} selection={selection} onClear={clear} onChanged={onChanged} />
+      )}
+      {table}
+    </>
+  )
 }
 
 function Gap({ height }: { height: number }) {
   return (
     <tr class="gap">
-      <td colSpan={10} style={{ height: `${height}px` }} />
+      <td colSpan={11} style={{ height: `${height}px` }} />
     </tr>
   )
 }

@@ -1,6 +1,7 @@
 /** Long work of operators: what runs, and how it ended. */
 import type { ComponentChildren } from 'preact'
 import { useInterval, useList, useQuery } from '../hooks.ts'
+import { AccountResults } from '../parts/account-results.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
@@ -15,7 +16,7 @@ export function TasksPage() {
   const { t, number } = useLocalized()
   // A removal is not a task of its account, which it deletes.
   const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
-    ['members.erase', 'accounts.onboard'].includes(kind)
+    ['members.erase', 'accounts.onboard', 'accounts.change'].includes(kind)
       ? fill(t.tasks.accounts, { count: number(Number(total)) })
       : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
   const list = useList<Task>('/api/jobs', 'jobs')
@@ -101,6 +102,32 @@ function parametersOf({ parameters }: Task, t: Texts): Array<[string, ComponentC
   ]
 }
 
+/** What is done with each account. */
+function changeOf({ parameters }: Task, t: Texts): Array<[string, ComponentChildren]> {
+  const { change, url, client, until, reason } = parameters as Partial<Record<string, string>>
+  if (change === undefined) return []
+  return [
+    [t.many.action, stateIn(t.many.parameters, change)],
+    ...(url === undefined ? [] : ([[t.endpoints.url, url]] as Array<[string, string]>)),
+    ...(client === undefined
+      ? []
+      : ([
+          [
+            t.clients.client,
+            <Link key="c" href={`/clients/${client}`}>
+              {client}
+            </Link>,
+          ],
+        ] as Array<[string, ComponentChildren]>)),
+    ...(until === undefined || reason === undefined
+      ? []
+      : ([
+          [t.mute.until, <Time key="u" at={until} />],
+          [t.mute.reason, reason],
+        ] as Array<[string, ComponentChildren]>)),
+  ]
+}
+
 function Details({ task, reload }: { task: Task; reload: () => void }) {
   const { t, number } = useLocalized()
   const { add = [], remove = [] } = task.parameters as { add?: string[]; remove?: string[] }
@@ -122,12 +149,14 @@ function Details({ task, reload }: { task: Task; reload: () => void }) {
             ...(add.length > 0 ? [[t.bulk.add, add.join(', ')] as [string, string]] : []),
             ...(remove.length > 0 ? [[t.bulk.remove, remove.join(', ')] as [string, string]] : []),
             ...parametersOf(task, t),
+            ...changeOf(task, t),
             [t.tasks.by, task.actor],
             [t.tasks.started, <Time key="started" at={task.createdAt} />],
             [t.tasks.ended, <Time key="ended" at={task.finishedAt} />],
           ]}
         />
       </Panel>
+      {task.kind === 'accounts.change' && <AccountResults key={task.status} task={task} />}
       {refusals.length > 0 && (
         <Panel title={t.imports.refusals}>
           {refused > refusals.length && (

@@ -17,9 +17,15 @@ interface Settings {
   allowPrivateNetwork: boolean
 }
 
-const EMPTY: Settings = { url: '', name: '', events: '', replies: false, allowPrivateNetwork: false }
+export const EMPTY_ENDPOINT: Settings = {
+  url: '',
+  name: '',
+  events: '',
+  replies: false,
+  allowPrivateNetwork: false,
+}
 
-function SettingsFields({
+export function EndpointFields({
   field,
   format,
   isUrlKept = false,
@@ -50,12 +56,28 @@ function SettingsFields({
   )
 }
 
+export function FormatField(field: { value: EndpointFormat; onChange: (format: EndpointFormat) => void }) {
+  const { t } = useLocalized()
+  return (
+    <SelectField
+      {...field}
+      name="format"
+      label={t.endpoints.format}
+      options={(['line', 'members'] as const).map((name) => [name, t.endpoints.formats[name] ?? name])}
+    />
+  )
+}
+
+export const newEndpointOf = ({ events, replies, ...given }: Settings, format: EndpointFormat) => ({
+  ...{ ...given, format, events: listOf(events), replies: format === 'line' && replies },
+})
+
 /** @param account null: the form asks for it */
 export function AddEndpoint({ account, onClose }: { account: string | null; onClose: () => void }) {
   const { t } = useLocalized()
   const [chosen, setChosen] = useState<{ id: string; name: string } | null>(null)
   const [format, setFormat] = useState<EndpointFormat>('line')
-  const { values, field } = useFields(EMPTY)
+  const { values, field } = useFields(EMPTY_ENDPOINT)
   const [added, setAdded] = useState<Json<AddedEndpoint> | null>(null)
   const accountId = account ?? chosen?.id ?? null
   if (added !== null)
@@ -68,22 +90,14 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
       />
     )
   const add = async () => {
-    const { events, replies, ...given } = values
-    const endpoint = { ...given, account: accountId, format, events: listOf(events) }
-    setAdded(await post('/api/endpoints', { ...endpoint, replies: format === 'line' && replies }))
+    setAdded(await post('/api/endpoints', { ...newEndpointOf(values, format), account: accountId }))
   }
   const { add: title } = t.endpoints
   return (
     <FormDialog {...{ title, onClose }} submit={title} onSubmit={add} isComplete={accountId !== null}>
       {account === null && <AccountChooser label={t.common.account} value={chosen} onChoose={setChosen} />}
-      <SelectField
-        name="format"
-        label={t.endpoints.format}
-        value={format}
-        options={(['line', 'members'] as const).map((name) => [name, t.endpoints.formats[name] ?? name])}
-        onChange={setFormat}
-      />
-      <SettingsFields {...{ field, format }} />
+      <FormatField value={format} onChange={setFormat} />
+      <EndpointFields {...{ field, format }} />
     </FormDialog>
   )
 }
@@ -114,7 +128,7 @@ export function EditEndpoint({
   return (
     <FormDialog title={t.endpoints.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>
       <p class="muted">{t.endpoints.editText}</p>
-      <SettingsFields {...{ field, format, isUrlKept }} />
+      <EndpointFields {...{ field, format, isUrlKept }} />
     </FormDialog>
   )
 }

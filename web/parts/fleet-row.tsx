@@ -16,8 +16,23 @@ type Charts = Json<FleetCharts> | undefined
 export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
   quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 
-/** @param props.charts undefined until they are loaded */
-export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
+/**
+ * @param props.charts undefined until they are loaded
+ * @param props.onChoose absent: the operator may not change it
+ */
+export function FleetRow({
+  account,
+  charts,
+  index,
+  isChosen,
+  onChoose,
+}: {
+  account: Account
+  charts: Charts
+  index: number
+  isChosen: boolean
+  onChoose: (() => void) | undefined
+}) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
@@ -28,6 +43,16 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
+      {onChoose && (
+        <td class="col-choose not-narrow">
+          <input
+            type="checkbox"
+            aria-label={fill(t.many.choose, { name })}
+            checked={isChosen}
+            onChange={onChoose}
+          />
+        </td>
+      )}
       <td class="col-state">
         <StatusLabel status={status} />
       </td>

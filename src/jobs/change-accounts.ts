@@ -1,0 +1,238 @@
+/**
+ * `accounts.change`: makes one change to many accounts. The accounts are chosen when the job starts. Each is changed, recorded and
+ * counted in one transaction, by the functions that change a single one. A verification, which calls LINE, is made before its
+ * transaction, so a killed process may repeat the last ones.
+ */
+import type { AccountId } from '../accounts/account.ts'
+import { findAccountOn } from '../accounts/account.ts'
+import { addKeyOf } from '../accounts/clients.ts'
+import {
+  findVisibleAccount,
+  recordAccount,
+  type VisibleAccount,
+  verifyAccount,
+} from '../accounts/manage-accounts.ts'
+import { UnreadableSecret } from '../config/secret-keys.ts'
+import { addEndpointOf } from '../endpoints/add-endpoint.ts'
+import type { NewEndpoint } from '../endpoints/settings.ts'
+import { AppError, NotVisible, requireVisible, toFatalError } from '../errors.ts'
+import { type Action, recordActivity } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
+import { violatedConstraint } from '../postgres/faults.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { type Mute, setMuteOf } from '../watch/mute.ts'
+import { platformOf } from './import-followers.ts'
+import { actorOf, type Job, startJob } from './job.ts'
+import {
+  nextAccounts,
+  type Result,
+  type Selection,
+  selectAccounts,
+  storeAccounts,
+  storeResults,
+} from './job-accounts.ts'
+import type { RunStep, Step } from './step.ts'
+
+/** As many as the account monitor checks at the same time. */
+const VERIFIED_AT_ONCE = 4
+
+export type AccountsChange =
+  | { change: 'verify'; settings: object }
+  | { change: 'mute'; settings: Mute }
+  | { change: 'endpoint'; settings: Omit<NewEndpoint, 'accountId'> }
+  | { change: 'key'; settings: { client: string; expiresAt: string | null } }
+
+interface Tally {
+  changed: number
+  unchanged: number
+  refused: number
+  /** keys and secrets of endpoints that were not shown yet */
+  secrets: number
+}
+
+/** @param shown what the task and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
+export async function startChange(
+  transaction: Queryable,
+  actor: Actor,
+  selection: Selection,
+  { change, settings }: AccountsChange,
+  shown: Record<string, unknown>,
+): Promise<bigint> {
+  const accounts = await selectAccounts(transaction, actor, selection)
+  const [organizationId = null, ...others] = new Set(accounts.map((account) => account.organizationId))
+  const kind = 'accounts.change'
+  const job = {
+    kind,
+    accountId: null,
+    organizationId: others.length === 0 ? organizationId : null,
+    parameters: { change, ...shown, settings },
+    total: accounts.length,
+  } as const
+  const id = await startJob(transaction, actor, job, {
+    action: 'job.started',
+    object: { kind: 'job', id: null },
+    changes: { kind, change, ...shown, accounts: accounts.length },
+  })
+  await storeAccounts(
+    transaction,
+    id,
+    accounts.map((account) => account.id),
+  )
+  return id
+}
+
+export const changeAccounts: RunStep = async (job, step) => {
+  const given = job.parameters as AccountsChange
+  const afterId = job.position === null ? null : BigInt((job.position as { afterId: string }).afterId)
+  const actor = actorOf(job, step.organizationIds)
+  const ids = await nextAccounts(
+    step.database,
+    job.id,
+    afterId,
+    given.change === 'verify' ? VERIFIED_AT_ONCE : 1,
+  )
+  const [id] = ids
+  if (id === undefined)
+    return step.commit(async () => ({ position: null, done: job.done, tally: tallyOf(job, []) }))
+  if (given.change === 'verify') {
+    const results = await Promise.all(ids.map((each) => refusable(() => verify(step, actor, each))))
+    return advance(job, step, ids, async () => results)
+  }
+  // A refusal rolls back what was changed before it.
+  const refused = await refusable(async () => {
+    await advance(job, step, ids, async (transaction) => {
+      const account = requireVisible(await findVisibleAccount(transaction, actor, id), 'account', id)
+      return [await changeAccount(transaction, actor, account, given)]
+    })
+    return null
+  })
+  if (refused !== null) await advance(job, step, ids, async () => [refused])
+}
+
+function advance(
+  job: Job,
+  { commit }: Step,
+  ids: AccountId[],
+  work: (transaction: Queryable) => Promise<Result[]>,
+): Promise<void> {
+  return commit(async (transaction) => {
+    const results = await work(transaction)
+    await storeResults(transaction, job.id, ids, results)
+    const done = job.done + BigInt(ids.length)
+    return { position: { afterId: String(ids.at(-1)) }, done, tally: tallyOf(job, results) }
+  })
+}
+
+function tallyOf({ tally }: Job, results: Result[]): Tally {
+  const { changed = 0, unchanged = 0, refused = 0, secrets = 0 } = tally as Partial<Tally>
+  const count = (name: string) => results.filter(({ outcome }) => outcome === name).length
+  return {
+    changed: changed + count('changed'),
+    unchanged: unchanged + count('unchanged'),
+    refused: refused + count('refused'),
+    secrets: secrets + results.filter(({ objectId }) => objectId).length,
+  }
+}
+
+/** Throws an error that is not about the account. */
+async function refusable<T>(work: () => Promise<T>): Promise<T | Result> {
+  try {
+    return await work()
+  } catch (error) {
+    const message = sentenceOf(error)
+    if (message === null) throw error
+    return { outcome: 'refused', message }
+  }
+}
+
+const TOO_MANY_ENDPOINTS = 'the account already has 20 endpoints, which is the limit.'
+
+function sentenceOf(error: unknown): string | null {
+  if (error instanceof UnreadableSecret) return error.message
+  if (error instanceof NotVisible) return `${error.noun} ${error.id} does not exist.`
+  const constraint = violatedConstraint(error)
+  if (constraint !== null)
+    return constraint === 'endpoint_max_per_account' ? TOO_MANY_ENDPOINTS : 'the database refuses the change.'
+  const isRefusal =
+    error instanceof AppError && ['invalid_input', 'platform_unavailable'].includes(error.code)
+  return isRefusal ? toFatalError(error).message : null
+}
+
+/** An account that passes counts as changed. */
+async function verify(step: Step, actor: Actor, id: AccountId): Promise<Result> {
+  const { database } = step
+  requireVisible(await findVisibleAccount(database, actor, id), 'account', id)
+  const account = requireVisible(await findAccountOn(database, id), 'account', id)
+  const { checks } = await verifyAccount({ ...platformOf(step), database }, actor, account, {})
+  const failed = checks.find(({ ok }) => !ok)
+  return failed === undefined ? { outcome: 'changed' } : { outcome: 'refused', message: failed.message }
+}
+
+/** $1 account id bigint, $2 url text, $3 format text */
+const selectSameEndpoint = statement('select-same-endpoint')`
+    select from endpoint where channel_oa_id = $1 and url = $2 and format = $3 limit 1`
+
+/** $1 client id bigint, $2 account id bigint, $3 organization ids bigint[], null: all */
+const selectAccess = statement('select-access-of-client')`
+    select c.status = 'active' as "isActive",
+           exists (select from api_key k where k.api_client_id = c.id and k.channel_oa_id = $2 and k.status = 'active'
+                      and (k.expires_at <= now()) is not true) as "hasKey"
+      from api_client c
+     where c.id = $1
+       and ($3::bigint[] is null
+            or exists (select from api_key k where k.api_client_id = c.id and visible(k.organization_id, $3)))`
+
+async function changeAccount(
+  transaction: Queryable,
+  actor: Actor,
+  account: VisibleAccount,
+  given: Exclude<AccountsChange, { change: 'verify' }>,
+): Promise<Result> {
+  const { id: accountId } = account
+  switch (given.change) {
+    case 'mute': {
+      const changes = await setMuteOf(transaction, accountId, given.settings)
+      if (changes === null) return { outcome: 'unchanged' }
+      await recordAccount(transaction, actor, { action: 'muted', account, changes })
+      return { outcome: 'changed' }
+    }
+    case 'endpoint': {
+      const { settings } = given
+      const same = await transaction.query(selectSameEndpoint, [accountId, settings.url, settings.format])
+      if (same.length > 0) return { outcome: 'unchanged' }
+      const added = await addEndpointOf(transaction, actor, { ...settings, accountId }, [])
+      await recordAdded(transaction, actor, 'endpoint.added', added)
+      return { outcome: 'changed', objectId: added.result.secret === null ? null : added.result.id }
+    }
+    case 'key': {
+      const client = BigInt(given.settings.client)
+      const [access] = await transaction.query<{ isActive: boolean; hasKey: boolean }>(selectAccess, [
+        ...[client, accountId, actor.organizationIds],
+      ])
+      const { isActive, hasKey } = requireVisible(access, 'client', client)
+      if (hasKey) return { outcome: 'unchanged' }
+      if (!isActive) return { outcome: 'refused', message: `client ${client} is not active.` }
+      const added = await addKeyOf(transaction, actor, client, accountId, given.settings.expiresAt)
+      await recordAdded(transaction, actor, 'key.added', added)
+      return { outcome: 'changed', objectId: added.result.id }
+    }
+  }
+}
+
+type Added = Pick<Awaited<ReturnType<typeof addKeyOf>>, 'target' | 'changes'>
+
+function recordAdded(
+  transaction: Queryable,
+  actor: Actor,
+  action: Action & ('endpoint.added' | 'key.added'),
+  { target: { id, organizationId, accountId }, changes }: Added,
+): Promise<void> {
+  const kind = action === 'key.added' ? 'key' : 'endpoint'
+  return recordActivity(transaction, actor, {
+    action,
+    object: { kind, id },
+    organizationId,
+    accountId,
+    changes,
+  })
+}

@@ -1,0 +1,134 @@
+/** Changes of many accounts at once: of chosen ones, or of all that match a filter. Each is one task, with a result for each account. */
+
+import { findClient } from '../accounts/clients.ts'
+import { requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
+import { printableUrl } from '../endpoints/address.ts'
+import { checkEndpoint } from '../endpoints/settings.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
+import { Type } from '../http/typebox.ts'
+import { type AccountsChange, startChange } from '../jobs/change-accounts.ts'
+import { ACCOUNTS_MAX, listResults, OUTCOMES, takeSecrets } from '../jobs/job-accounts.ts'
+import type { Actor } from '../operators/actor.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { ACCOUNT_STATUSES } from '../watch/account-status.ts'
+import { readMute } from '../watch/mute.ts'
+import { NEW_ENDPOINT } from './endpoints.ts'
+import { Id, idOf, ShortText } from './fields.ts'
+import { JOB } from './jobs.ts'
+import { ExpiresAt } from './keys.ts'
+import { operationsOf } from './operation.ts'
+import { MUTE } from './organizations.ts'
+
+const { list, change } = operationsOf(JOB)
+
+const SELECTION = {
+  accounts: Type.Optional(
+    Type.Array(Type.String({ pattern: '^-?\\d{1,19}$' }), {
+      ...{ minItems: 1, maxItems: ACCOUNTS_MAX },
+      description: 'ids of the accounts; without them, all that match the filters',
+    }),
+  ),
+  status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES])),
+  problem: Type.Optional(ShortText),
+  organization: Type.Optional(Id('only accounts of this organization')),
+  q: Type.Optional(ShortText),
+}
+
+type Given = Omit<NonNullable<Parameters<typeof startChange>[2]>, 'accounts'> & {
+  accounts?: string[] | undefined
+}
+
+const start = async (
+  database: Queryable,
+  actor: Actor,
+  { accounts, status, problem, organization, q }: Given,
+  given: AccountsChange,
+  shown: Record<string, unknown>,
+) => {
+  const selection = { accounts: accounts?.map(idOf), status, problem, organization, q }
+  return { job: await startChange(database, actor, selection, given, shown), changes: null }
+}
+
+export const ACCOUNT_JOBS = {
+  verify: change({
+    name: 'job.verify-accounts',
+    does: 'verify many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: SELECTION,
+    run: ({ database, actor, input }) =>
+      start(database, actor, input, { change: 'verify', settings: {} }, {}),
+  }),
+
+  mute: change({
+    name: 'job.mute-accounts',
+    does: 'mute the problems of many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, ...MUTE },
+    run: ({ database, actor, input }) => {
+      const settings = readMute(input)
+      return start(database, actor, input, { change: 'mute', settings }, { ...settings })
+    },
+  }),
+
+  /** An account that has an endpoint of this URL and format stays unchanged. */
+  addEndpoints: change({
+    name: 'job.add-endpoints',
+    does: 'add an endpoint to many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, ...NEW_ENDPOINT },
+    run: ({
+      database,
+      actor,
+      services,
+      input: { url, format, name, events, replies, allowPrivateNetwork, ...of },
+    }) => {
+      if (allowPrivateNetwork) requirePrivateNetwork(actor)
+      const settings = { url, format, name, events, replies, allowPrivateNetwork }
+      settings.url = checkEndpoint(settings, services.ownUrls())
+      const shown = { url: printableUrl(settings.url), format }
+      return start(database, actor, of, { change: 'endpoint', settings }, shown)
+    },
+  }),
+
+  /** An account of which the client has a key that works stays unchanged. */
+  addKeys: change({
+    name: 'job.add-keys',
+    does: 'give a client access to many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, client: Id('id of the client'), expiresAt: Type.Optional(ExpiresAt) },
+    run: async ({ database, actor, input: { client, expiresAt = null, ...of } }) => {
+      await findClient(database, actor.organizationIds, client)
+      const settings = { client: String(client), expiresAt: readFutureExpiry(expiresAt) }
+      return start(database, actor, of, { change: 'key', settings }, { client: settings.client })
+    },
+  }),
+
+  results: list({
+    name: 'job.results',
+    does: 'see what a task did with each account',
+    input: { outcome: Type.Optional(Type.Enum([...OUTCOMES])) },
+    run: ({ database, actor, target: { id: jobId }, input: { outcome = null } }, { after, limit }) =>
+      listResults(
+        database,
+        actor.organizationIds,
+        { jobId, outcome },
+        { afterId: after ?? INT64_MIN, limit },
+      ),
+  }),
+
+  /** Once, and only the person who started the task. */
+  secrets: change({
+    name: 'job.secrets',
+    does: 'see the keys or secrets that a task has added',
+    records: 'job.secrets_shown',
+    run: async ({ database, actor, target: { id, kind } }) => {
+      const secrets = await takeSecrets(database, actor, id)
+      return { result: { secrets }, changes: { kind, secrets: secrets.length } }
+    },
+  }),
+}

@@ -1,0 +1,136 @@
+/** Changes chosen accounts of the fleet, or all that match its filter: one task with a result for each account. */
+import { useEffect, useState } from 'preact/hooks'
+import type { ClientDetails } from '../../src/accounts/clients.ts'
+import type { EndpointFormat } from '../../src/endpoints/settings.ts'
+import { type Json, post } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { fill, useLocalized } from '../texts.ts'
+import { ExpiryField } from './credentials.tsx'
+import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
+import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
+import { Form, SelectField, useFields } from './form.tsx'
+import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
+import { type Task, TaskProgress } from './task.tsx'
+import { toIso } from './time-range.tsx'
+
+/** Ids of accounts, or the filter of the fleet that all of them match. */
+export type Selection =
+  | { accounts: string[] }
+  | Record<'status' | 'problem' | 'organization' | 'q', string | undefined>
+
+/** Changes by their routes. */
+const CHANGES = ['mute-accounts', 'verify-accounts', 'add-endpoints', 'add-keys'] as const
+type Change = (typeof CHANGES)[number]
+
+export function ManyAccounts({
+  count,
+  selection,
+  onClear,
+  onChanged,
+}: {
+  count: number
+  selection: Selection
+  onClear: () => void
+  onChanged: () => void
+}) {
+  const { t, number } = useLocalized()
+  return (
+    <div class="actions all-matching">
+      <span role="status">{fill(t.many.chosen, { count: number(count) })}</span>
+      <DialogButton class="primary" label={t.many.change} onClosed={onChanged}>
+        {(close) => <ChangeDialog {...{ count, selection }} onClose={close} />}
+      </DialogButton>
+      <button type="button" onClick={onClear}>
+        {t.many.clear}
+      </button>
+    </div>
+  )
+}
+
+function ChangeDialog({
+  count,
+  selection,
+  onClose,
+}: {
+  count: number
+  selection: Selection
+  onClose: () => void
+}) {
+  const { t, number } = useLocalized()
+  const [change, setChange] = useState<Change>('mute-accounts')
+  const [task, setTask] = useState<Task>()
+  const [format, setFormat] = useState<EndpointFormat>('line')
+  const mute = useFields<MuteValues>({ until: '', reason: '' })
+  const endpoint = useFields(EMPTY_ENDPOINT)
+  const access = useFields({ client: '', expiresAt: '' })
+  const settings: Record<Change, () => object> = {
+    'mute-accounts': () => muteOf(mute.values),
+    'verify-accounts': () => ({}),
+    'add-endpoints': () => newEndpointOf(endpoint.values, format),
+    'add-keys': () => ({ client: access.values.client, expiresAt: toIso(access.values.expiresAt) }),
+  }
+  const submit = async () => {
+    const body = { ...selection, ...settings[change]() }
+    setTask((await post<{ job: Task }>(`/api/jobs/${change}`, body)).job)
+  }
+  const title = fill(t.many.title, { count: number(count) })
+  if (task)
+    return (
+      <Dialog {...{ title, onClose }}>
+        <TaskProgress started={task} />
+        <CloseFooter onClose={onClose} />
+      </Dialog>
+    )
+  return (
+    <Dialog {...{ title, onClose }}>
+      <Form
+        submit={t.many.submit}
+        onSubmit={submit}
+        onCancel={onClose}
+        isComplete={change !== 'add-keys' || access.values.client !== ''}
+      >
+        <SelectField
+          name="change"
+          label={t.many.action}
+          value={change}
+          options={CHANGES.map((name) => [name, t.many.changes[name]])}
+          onChange={setChange}
+        />
+        {change === 'mute-accounts' && <MuteFields field={mute.field} />}
+        {change === 'verify-accounts' && <p>{t.many.verifyText}</p>}
+        {change === 'add-endpoints' && (
+          <>
+            <FormatField value={format} onChange={setFormat} />
+            <EndpointFields field={endpoint.field} format={format} />
+          </>
+        )}
+        {change === 'add-keys' && (
+          <>
+            <p>{t.many.accessText}</p>
+            <ClientField {...access.field('client')} />
+            <ExpiryField {...access.field('expiresAt')} />
+          </>
+        )}
+      </Form>
+    </Dialog>
+  )
+}
+
+function ClientField(field: { name: string; value: string; onChange: (client: string) => void }) {
+  const { t } = useLocalized()
+  const list = useList<Json<ClientDetails>>('/api/clients', 'clients')
+  useEffect(() => {
+    if (list.hasMore && !list.isLoading) list.more()
+  }, [list.items])
+  const active = list.items.filter(({ status, isExpired }) => status === 'active' && !isExpired)
+  return (
+    <SelectField
+      {...field}
+      label={t.clients.client}
+      options={[
+        ['', '–'],
+        ...active.map(({ id, name, clientId }): [string, string] => [id, name ?? clientId]),
+      ]}
+    />
+  )
+}
