@@ -52,6 +52,8 @@ const PLACES: Record<string, Place> = {
   'accounts show': { page: '/accounts/:id', route: ['GET', '/api/accounts/:id'] },
   'accounts verify': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/verify'] },
   'accounts import-followers': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/followers'] },
+  'accounts mute': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/mute'] },
+  'accounts unmute': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/unmute'] },
   'accounts remove': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/remove'] },
 
   'audience export': { page: '/accounts/:id/audience' },
