@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { applyAccounts } from '../../src/accounts/apply-accounts.ts'
 import { readFleet } from '../../src/accounts/fleet-file.ts'
@@ -14,11 +14,12 @@ import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
 import { runCommand } from '../support/command.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
+import { startPlatform } from '../support/platform.ts'
 import { MAIN, temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
 
@@ -36,7 +37,7 @@ let fleet: Array<ReturnType<SimulatedPlatform['addAccount']>>
 let organizationId: bigint
 
 beforeEach(async () => {
-  platform = await simulatePlatform()
+  platform = await startPlatform()
   env.LINE_API_URL = platform.url
   fleet = [
     platform,
@@ -50,7 +51,6 @@ beforeEach(async () => {
   for (const account of fleet) addPeople(account, 3)
   organizationId = await addOrganization(database, `Agency ${Math.random()}`)
 })
-afterEach(() => platform.close())
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
 
@@ -342,24 +342,22 @@ it('continues after it was killed, without repeating what is done', async () => 
   expect(callsTo(TEST)).toHaveLength(3)
 })
 
-describe('--dry-run', () => {
-  it('shows what would change and changes nothing', async () => {
-    await apply(csv(fleet.slice(0, 2).map(({ account }) => lineOf(account))))
-    const before = await stored()
-    ;(fleet[1] as SimulatedPlatform).settings.webhook = null
-    platform.calls.length = 0
-    const content = csv().replace(/^(\d+),Second,/m, '$1,Renamed,')
-    const { rows, status } = await apply(content, ['--dry-run', '--json'])
-    expect(status).toBe(0)
-    expect(rows).toMatchObject([
-      { change: 'unchanged', columns: null, webhook: 'unchanged' },
-      { change: 'updated', columns: 'name', webhook: 'set', replacedUrl: null },
-      { account: null, change: 'added', webhook: 'set', replacedUrl: OTHER_TOOL },
-    ])
-    expect(await stored()).toEqual(before)
-    expect(platform.calls.filter((call) => !call.startsWith('GET '))).toEqual([])
-    expect((await apply(content, ['--dry-run'])).stdout).toContain('nothing was changed')
-  })
+it('--dry-run shows what would change and changes nothing', async () => {
+  await apply(csv(fleet.slice(0, 2).map(({ account }) => lineOf(account))))
+  const before = await stored()
+  ;(fleet[1] as SimulatedPlatform).settings.webhook = null
+  platform.calls.length = 0
+  const content = csv().replace(/^(\d+),Second,/m, '$1,Renamed,')
+  const { rows, status } = await apply(content, ['--dry-run', '--json'])
+  expect(status).toBe(0)
+  expect(rows).toMatchObject([
+    { change: 'unchanged', columns: null, webhook: 'unchanged' },
+    { change: 'updated', columns: 'name', webhook: 'set', replacedUrl: null },
+    { account: null, change: 'added', webhook: 'set', replacedUrl: OTHER_TOOL },
+  ])
+  expect(await stored()).toEqual(before)
+  expect(platform.calls.filter((call) => !call.startsWith('GET '))).toEqual([])
+  expect((await apply(content, ['--dry-run'])).stdout).toContain('nothing was changed')
 })
 
 describe('--no-webhook', () => {

@@ -3,20 +3,20 @@ import { execFileSync, spawn } from 'node:child_process'
 import { createHmac, randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { SecretKeys } from '../../src/config/secret-keys.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { requireReadableSecrets } from '../../src/secrets/examine-secrets.ts'
 import { rotateSecrets } from '../../src/upkeep/secrets.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { runCommand } from '../support/command.ts'
 import { CONSOLE_TOKEN, Operator } from '../support/console.ts'
 import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { type Received, startReceiver } from '../support/endpoints.ts'
 import { load, readEverything } from '../support/load.ts'
+import { startPlatform } from '../support/platform.ts'
 import {
   environment,
   eventually,
@@ -52,8 +52,7 @@ const textsOf = (directory: string) =>
 it('leaves no secret in a dump, a log or a process of the database, and no key in a report of Node.js', async () => {
   const dataDir = createDataDirectory()
   const reports = temporaryDirectory()
-  const platform = await simulatePlatform()
-  onTestFinished(() => platform.close())
+  const platform = await startPlatform()
   const receiver = await startReceiver()
   const keys = newKey('2026a')
   const [port, consolePort] = [await freePort(), await freePort()]

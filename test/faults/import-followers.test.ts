@@ -1,12 +1,12 @@
 /** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
-import { afterAll, beforeEach, expect, it, vi } from 'vitest'
+import { beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { startPlatform } from '../support/platform.ts'
 import { runProgramAsync } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
 
@@ -15,7 +15,7 @@ vi.setConfig({ testTimeout: 120_000 })
 
 const { database, ...created } = await createTestDatabase()
 const service = await startApp(database)
-const platform = await simulatePlatform()
+const platform = await startPlatform()
 const userIds = addPeople(platform, 2_500)
 const env = { ...created.env, LINE_API_URL: platform.url }
 let tenant: Tenant
@@ -26,7 +26,6 @@ beforeEach(async () => {
   platform.calls.length = 0
   tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
 })
-afterAll(() => platform.close())
 
 const importPage = async () => {
   const account = await findAccount(database, tenant.accountId)

@@ -6,11 +6,10 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { ask } from '../../src/cli/questions.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
-import { atEnd } from '../support/at-end.ts'
 import { runCommand } from '../support/command.ts'
 import { urlOf } from '../support/database.ts'
+import { startPlatform } from '../support/platform.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
@@ -22,13 +21,12 @@ const OPTIONS = [
 
 async function setUp() {
   const { database, connection, service } = await setUpService()
-  const platform = await simulatePlatform({
+  const platform = await startPlatform({
     ...randomAccount('First'),
     channelId: '2000000001',
     channelSecret: SECRET,
   })
   platform.addAccount({ ...randomAccount('Second'), channelId: '2000000002', channelSecret: SECRET })
-  atEnd(() => platform.close())
   const env = {
     DATABASE_URL: urlOf(connection),
     PORT: new URL(service.url).port,
@@ -173,9 +171,8 @@ it('makes a database without faults and says where, and no other command makes o
   expect(JSON.parse((await runCommand(['accounts', 'list', '--json'], { DATA_DIR })).stdout)).toMatchObject([
     { id: accountId },
   ])
-  const platform = await simulatePlatform()
+  const platform = await startPlatform()
   const doctor = await runCommand(['doctor', '--json'], { DATA_DIR, LINE_API_URL: platform.url })
-  await platform.close()
   for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
     expect(JSON.parse(doctor.stdout)).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
   expect(doctor.status).toBe(0)

@@ -2,12 +2,12 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { Webhook } from 'standardwebhooks'
-import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 import { signLine } from '../../src/line-api/line-signature.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { describeReceipt } from '../../tools/simulator/receiver.ts'
 import { urlOf } from '../support/database.ts'
+import { startPlatform } from '../support/platform.ts'
 import { eventually, runProgramAsync, startCommand } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
@@ -34,12 +34,6 @@ it('sends signed deliveries of all kinds with duplicates, and each event is stor
   )
   expect(stored).toEqual({ events: tally.events, kinds: 20, failures: 0 })
 })
-
-async function startPlatform() {
-  const platform = await simulatePlatform()
-  onTestFinished(() => platform.close())
-  return platform
-}
 
 it.each([
   ['an address that cannot be parsed', 'GET // HTTP/1.1\r\n\r\n'],

@@ -1,10 +1,9 @@
 /** An account that is verified against the simulated platform. */
-
 import { beforeEach } from 'vitest'
-import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
+import { startPlatform } from './platform.ts'
 import { type Answer, type Service, startApp } from './service.ts'
 
 interface Verification {
@@ -19,14 +18,13 @@ interface Verification {
 /** For a test file: a service, the platform that it calls, and their database. */
 export async function setUpVerification(): Promise<Verification> {
   const { database } = await createTestDatabase()
-  const platform = await simulatePlatform()
+  const platform = await startPlatform()
   const service = await startApp(database, { config: { lineApiUrl: platform.url } })
   beforeEach(() => {
     platform.misbehave(null)
     platform.settings.isVerified = true
     platform.calls.length = 0
   })
-  atEnd(() => platform.close())
   return {
     database,
     platform,
