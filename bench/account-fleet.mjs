@@ -1,8 +1,8 @@
 /** Official accounts as an agency has them, and requests for the first three. */
 import { randomBytes, randomUUID } from 'node:crypto'
-import { runMaintenance } from '../dist/src/background/maintenance/maintenance.js'
 import { Secret } from '../dist/src/config/secret.js'
-import { signLine } from '../dist/src/intake/line/line-signature.js'
+import { signLine } from '../dist/src/line-api/line-signature.js'
+import { runMaintenance } from '../dist/src/upkeep/maintenance.js'
 import { lineBody, lineEvent, textMessage } from '../dist/tools/simulator/events.js'
 
 /** Accounts that receive requests. Their ids are the first ones. */

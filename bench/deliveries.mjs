@@ -1,7 +1,7 @@
 /** Signed LINE deliveries as raw requests, built before the clock starts. */
 import { randomBytes } from 'node:crypto'
 import { Secret } from '../dist/src/config/secret.js'
-import { signLine } from '../dist/src/intake/line/line-signature.js'
+import { signLine } from '../dist/src/line-api/line-signature.js'
 import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 
 /** Enough people that few share a flush, few enough that most are members already. */

@@ -29,7 +29,7 @@ create table official_account (
   chat_secret text,
   chat_inbox_id text,
   tracking_key text default random_token() not null,
-  login_channel_id text,
+  login_channel_ids text[],
   credentials_version bigint default random_version() not null,
   channel_secret_changed_at timestamp with time zone,
   verification jsonb,
@@ -40,9 +40,15 @@ create table official_account (
   webhook_tested_at timestamp with time zone,
   foreign_destination text,
   foreign_destination_at timestamp with time zone,
+  redelivery_seen_at timestamp with time zone,
+  redelivery_armed_at timestamp with time zone,
+  redelivery_refused_at timestamp with time zone,
   suspended boolean,
   suspension_at timestamp with time zone,
   suspension_key uuid,
+  module_attached boolean,
+  module_at timestamp with time zone,
+  module_key uuid,
   followers_import jsonb,
   person_key bytea default decode(random_token(), 'hex'::text) not null,
   is_being_removed boolean,
@@ -59,7 +65,7 @@ CREATE UNIQUE INDEX official_account_channel ON official_account USING btree (or
 CREATE TRIGGER official_account_added AFTER INSERT ON official_account FOR EACH ROW EXECUTE FUNCTION check_account_soon();
 CREATE TRIGGER official_account_addresses_retired AFTER INSERT OR DELETE OR UPDATE OF tracking_key, oa_hash ON official_account FOR EACH ROW EXECUTE FUNCTION retire_addresses();
 CREATE TRIGGER official_account_credentials_changed AFTER UPDATE OF channel_id, channel_secret, channel_access_token ON official_account FOR EACH ROW WHEN ((old.channel_id IS DISTINCT FROM new.channel_id OR old.channel_secret IS DISTINCT FROM new.channel_secret OR old.channel_access_token IS DISTINCT FROM new.channel_access_token) AND NOT only_encrypts()) EXECUTE FUNCTION check_account_soon();
-CREATE TRIGGER official_account_credentials_version BEFORE UPDATE OF channel_secret, oa_hash, chat_secret, chat_inbox_id, tracking_key, bot_user_id, login_channel_id, organization_id ON official_account FOR EACH ROW WHEN ((old.channel_secret IS DISTINCT FROM new.channel_secret OR old.oa_hash IS DISTINCT FROM new.oa_hash OR old.chat_secret IS DISTINCT FROM new.chat_secret OR old.chat_inbox_id IS DISTINCT FROM new.chat_inbox_id OR old.tracking_key IS DISTINCT FROM new.tracking_key OR old.bot_user_id IS DISTINCT FROM new.bot_user_id OR old.login_channel_id IS DISTINCT FROM new.login_channel_id OR old.organization_id IS DISTINCT FROM new.organization_id) AND NOT only_encrypts()) EXECUTE FUNCTION renew_credentials_version();
+CREATE TRIGGER official_account_credentials_version BEFORE UPDATE OF channel_secret, oa_hash, chat_secret, chat_inbox_id, tracking_key, bot_user_id, login_channel_ids, organization_id, redelivery_armed_at ON official_account FOR EACH ROW WHEN ((old.channel_secret IS DISTINCT FROM new.channel_secret OR old.oa_hash IS DISTINCT FROM new.oa_hash OR old.chat_secret IS DISTINCT FROM new.chat_secret OR old.chat_inbox_id IS DISTINCT FROM new.chat_inbox_id OR old.tracking_key IS DISTINCT FROM new.tracking_key OR old.bot_user_id IS DISTINCT FROM new.bot_user_id OR old.login_channel_ids IS DISTINCT FROM new.login_channel_ids OR old.organization_id IS DISTINCT FROM new.organization_id OR old.redelivery_armed_at IS DISTINCT FROM new.redelivery_armed_at) AND NOT only_encrypts()) EXECUTE FUNCTION renew_credentials_version();
 CREATE TRIGGER official_account_ended AFTER UPDATE OF is_being_removed ON official_account FOR EACH ROW WHEN (old.is_being_removed IS NOT TRUE AND new.is_being_removed) EXECUTE FUNCTION note_revocation('account');
 CREATE TRIGGER official_account_removed AFTER DELETE ON official_account FOR EACH ROW WHEN (old.is_being_removed IS NOT TRUE) EXECUTE FUNCTION note_revocation('account');
 CREATE TRIGGER official_account_suspended AFTER UPDATE OF suspended ON official_account FOR EACH ROW WHEN (COALESCE(old.suspended, false) <> COALESCE(new.suspended, false)) EXECUTE FUNCTION record_suspension();
@@ -126,6 +132,7 @@ create table delivery_hour (
   unapplied bigint default 0 not null,
   refused bigint default 0 not null,
   failed bigint default 0 not null,
+  late bigint default 0 not null,
   last_at timestamp with time zone,
   last_refused_at timestamp with time zone,
   constraint delivery_hour_pkey PRIMARY KEY (channel_oa_id, hour, source)
@@ -367,6 +374,20 @@ CREATE INDEX event_forwarded ON ONLY event USING btree (channel_oa_id, key) WHER
 CREATE INDEX event_account ON ONLY event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
 
 create table event_default partition of event default;
+
+create table kept_delivery (
+  channel_oa_id bigint not null,
+  id bigint,
+  received_at timestamp with time zone default now() not null,
+  tried_version bigint not null,
+  address_hash bigint not null,
+  person_hashes bytea[] not null,
+  signature text not null,
+  body text not null,
+  bytes integer not null,
+  constraint kept_delivery_pkey PRIMARY KEY (channel_oa_id, id)
+);
+CREATE INDEX kept_delivery_tried ON kept_delivery USING btree (channel_oa_id, tried_version, id);
 
 create table tracking_event (
   id bigint default nextval((pg_get_serial_sequence('event'::text, 'id'::text))::regclass) not null,
@@ -1043,9 +1064,9 @@ end $function$;
 
 -- Functions of migrations/functions, which holds them as they are:
 --   account_lock: locks.sql
+--   apply_account_states: flush.sql
 --   apply_conversations: flush.sql
 --   apply_relationships: flush.sql
---   apply_suspensions: flush.sql
 --   apply_unsends: flush.sql
 --   due_ranges: due-times.sql
 --   erase_people: erasure.sql

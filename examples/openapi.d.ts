@@ -558,6 +558,7 @@ export interface components {
      */
     Claims: {
       testWebhook?: boolean
+      proveRedelivery?: boolean
       basicId?: string
       botUserId?: string
     }
@@ -621,8 +622,21 @@ export interface components {
         }
       } | null
       checks: {
-        name: 'access_token' | 'identity' | 'webhook_endpoint' | 'webhook_active' | 'webhook_test'
-        ok: boolean
+        name:
+          | 'access_token'
+          | 'identity'
+          | 'webhook_endpoint'
+          | 'webhook_active'
+          | 'webhook_test'
+          | 'channel_secret'
+          | 'redelivery'
+          | 'destination'
+          | 'response_time'
+          | 'module'
+          | 'login_channels'
+          | 'chat_secret'
+          | 'tracking_key'
+        ok: boolean | null
         /** @description the result of the check and, if it failed, how to fix it */
         message: string
         /** @description why the check failed; absent if it passed */
@@ -644,6 +658,14 @@ export interface components {
           | 'test_signature_refused'
           | 'test_failed'
           | 'nothing_to_test'
+          | 'secret_refused'
+          | 'redelivery_off'
+          | 'other_destination'
+          | 'responded_late'
+          | 'module_detached'
+          | 'other_login_channel'
+          | 'chat_secret_refused'
+        seenAt?: string | null
         /** @description HTTP status of the platform's refusal, or of the response to its test */
         status?: number
         platformMessage?: string | null

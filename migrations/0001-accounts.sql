@@ -37,8 +37,9 @@ create table official_account (
   chat_inbox_id text,
   -- Public: browsers send it with tracking events.
   tracking_key text not null default random_token() unique,
-  -- The LINE Login channel whose ID tokens prove people in tracking events. Null: none, so every ID token is rejected.
-  login_channel_id text,
+  -- The LINE Login channels, or the internal channels of a LINE MINI App, whose ID tokens prove people in tracking events. Null: none, so
+  -- every ID token is rejected.
+  login_channel_ids text[],
   -- Changes whenever a value changes that admits deliveries or decides whose events they carry (decision 29). A flush compares it
   -- with the version that the delivery was admitted by, so it never handles the secrets themselves (decision 14). Random, because
   -- encryption changes the values but admits the same deliveries, and a hash would let the holder of a dump test guesses of a secret.
@@ -58,10 +59,19 @@ create table official_account (
   -- The newest delivery whose destination was not bot_user_id.
   foreign_destination text,
   foreign_destination_at timestamptz,
+  -- The newest event that the platform delivered again: webhook redelivery was on then.
+  redelivery_seen_at timestamptz,
+  -- When somebody armed the proof of redelivery last, and the delivery that it stored and refused once. It lasts ten minutes.
+  redelivery_armed_at timestamptz,
+  redelivery_refused_at timestamptz,
   -- Whether the platform has suspended the account: the newest event about it by (time, event key). Null: unknown.
   suspended boolean,
   suspension_at timestamptz,
   suspension_key uuid,
+  -- Whether a module channel is attached to the account, in the same way. Null: no event said so.
+  module_attached boolean,
+  module_at timestamptz,
+  module_key uuid,
   -- Where an import of followers continues: {"next", "atMs", "seen", "added", "skipped"}. Null: none is under way.
   followers_import jsonb,
 
@@ -101,13 +111,14 @@ begin
   return new;
 end $$;
 create trigger official_account_credentials_version
-  before update of channel_secret, oa_hash, chat_secret, chat_inbox_id, tracking_key, bot_user_id, login_channel_id, organization_id
+  before update of channel_secret, oa_hash, chat_secret, chat_inbox_id, tracking_key, bot_user_id, login_channel_ids, organization_id,
+                   redelivery_armed_at
   on official_account
   for each row when ((old.channel_secret, old.oa_hash, old.chat_secret, old.chat_inbox_id, old.tracking_key, old.bot_user_id,
-                      old.login_channel_id, old.organization_id)
+                      old.login_channel_ids, old.organization_id, old.redelivery_armed_at)
                      is distinct from
                      (new.channel_secret, new.oa_hash, new.chat_secret, new.chat_inbox_id, new.tracking_key, new.bot_user_id,
-                      new.login_channel_id, new.organization_id)
+                      new.login_channel_ids, new.organization_id, new.redelivery_armed_at)
                      and not only_encrypts())
   execute function renew_credentials_version();
 
@@ -192,7 +203,7 @@ create table api_key (
 -- Revocations that are not yet in the directory of ERASURE_LEDGER. A trigger inserts them, because other programs also revoke.
 create table unrecorded_revocation (
   id bigint generated always as identity primary key,
-  -- What ended. src/operator/backups/revived.ts says what a restore brings back.
+  -- What ended. src/upkeep/backup/revived.ts says what a restore brings back.
   kind text not null,
   object_id bigint not null,
   revoked_at timestamptz not null default now()
@@ -245,6 +256,8 @@ create table delivery_hour (
   -- Answered with 403 because of the signature, and with 503.
   refused bigint not null default 0,
   failed bigint not null default 0,
+  -- Answered with 2xx later than the platform waits. They are also in `deliveries`.
+  late bigint not null default 0,
   last_at timestamptz,
   last_refused_at timestamptz,
   primary key (channel_oa_id, hour, source)

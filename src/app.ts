@@ -2,10 +2,10 @@
 
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import { decorateWithCaller, requireApiClient } from './access/scope.ts'
+import { decorateWithCaller, requireApiClient } from './accounts/scope.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
-import { eraseRoute } from './audience/erase.ts'
-import type { ErasureLedger } from './audience/erasure-ledger.ts'
+import { eraseRoute } from './audience/erasure/erase.ts'
+import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
 import { componentSchemas, webhooks } from './component-schemas.ts'
@@ -19,16 +19,16 @@ import { limitRate } from './http/rate-limit.ts'
 import { createServer, refuseUnknownRoutes, requireWellFormed } from './http/server.ts'
 import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { HandOver } from './intake/flush.ts'
-import { deliveryPaths, LINE } from './intake/line/line-signature.ts'
 import { Intake } from './intake/receive.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { IdTokens } from './line-api/id-tokens.ts'
+import { deliveryPaths, LINE } from './line-api/line-signature.ts'
 import { logFacts, logRequests } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
 import type { Database } from './postgres/database.ts'
 
-export type AppConfig = Pick<
+type AppConfig = Pick<
   Config,
   'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
 >
@@ -103,7 +103,17 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   eraseRoute(app, database, guard, now, erasureLedger) // DELETE /api/audience/:id
   verifyRoute(
     app,
-    { database, lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE },
+    {
+      ...{
+        database,
+        lineApi,
+        publicUrl: config.publicUrl,
+        webhookPaths: deliveryPaths,
+        now,
+        channelName: LINE,
+      },
+      writeCounts: () => counts.write(),
+    },
     guard,
   ) //                                 POST   /api/line-oa/verify
 

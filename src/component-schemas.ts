@@ -8,7 +8,7 @@ import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { reference } from './http/schema-parts.ts'
 import { Type } from './http/typebox.ts'
 import { Nullable } from './http/validate.ts'
-import { NotifiedAccountSchema, notificationWebhooks } from './operator/notifications/webhook-schemas.ts'
+import { NotifiedAccountSchema, notificationWebhooks } from './watch/notifications/webhook-schemas.ts'
 
 const Receipt = Type.Object(
   {

@@ -7,27 +7,27 @@ import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
-import { ErasureLedger } from './audience/erasure-ledger.ts'
-import { requireLedger } from './audience/ledger-files.ts'
-import { Background } from './background/background.ts'
-import { openDatabase } from './background/maintenance/maintenance.ts'
+import { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
+import { requireLedger } from './audience/erasure/ledger-files.ts'
+import { Background } from './background.ts'
 import type { Config } from './config/config.ts'
+import { createConsole, listenForConsole } from './console/server.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
 import { listen, localUrl } from './http/listen.ts'
-import { deliveryPaths } from './intake/line/line-signature.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
+import { deliveryPaths } from './line-api/line-signature.ts'
 import { logConsoleLines, Notices, openLog } from './observability/log.ts'
 import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
-import { createConsole, listenForConsole } from './operator/console/server.ts'
-import { ChannelTester } from './operator/notifications/history.ts'
-import { openNotificationSender } from './operator/notifications/send.ts'
-import { hasOwner } from './operator/people/operators.ts'
+import { hasOwner } from './operators/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
+import { openDatabase } from './upkeep/maintenance.ts'
+import { ChannelTester } from './watch/notifications/history.ts'
+import { openNotificationSender } from './watch/notifications/send.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -69,7 +69,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const sender = opened && new Sender(opened.database, isOwn, resolver)
   const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
-    ...{ config, database, lineApi, log, metrics, erasureLedger },
+    config,
+    database,
+    lineApi,
+    log,
+    metrics,
+    erasureLedger,
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
@@ -78,13 +83,25 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const background =
     opened &&
     new Background({
-      ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
-      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl, erasureLedger },
+      retention: config,
+      opened,
+      verifier,
+      sender: sender as Sender,
+      metrics,
+      log: app.log,
+      notificationSender,
+      heartbeatUrl: config.heartbeatUrl,
+      erasureLedger,
     })
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, ...config.console, database, erasureLedger, verifier, now: Date.now },
+      config,
+      ...config.console,
+      database,
+      erasureLedger,
+      verifier,
+      now: Date.now,
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       channelTester: new ChannelTester(notificationSender),

@@ -1,8 +1,8 @@
 /** The log of who changed what: who writes it, who reads it, and that nobody changes it. */
 import { userInfo } from 'node:os'
 import { describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { pauseEndpoint } from '../src/endpoints/backlog.ts'
+import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'

@@ -2,14 +2,9 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { writeSynced } from '../src/operator/backups/files.ts'
-import {
-  createBackupDirectory,
-  dataOf,
-  type Manifest,
-  writeManifest,
-} from '../src/operator/backups/manifest.ts'
 import { findBinaries } from '../src/postgres/embedded/cluster.ts'
+import { writeSynced } from '../src/upkeep/backup/files.ts'
+import { createBackupDirectory, dataOf, type Manifest, writeManifest } from '../src/upkeep/backup/manifest.ts'
 import { runCommand } from './support/command.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../src/operator/actor.ts'
+import { commandActor } from '../src/operators/actor.ts'
 import { MISBEHAVIOURS } from '../tools/simulator/misbehaviour.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'

@@ -1,9 +1,9 @@
 /** How operators add, change and remove organizations and accounts in the console, over HTTP. */
 import { afterAll, describe, expect, it } from 'vitest'
-import { deliveryPaths } from '../src/intake/line/line-signature.ts'
+import { takeTurn } from '../src/jobs/turn.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { commandActor, type Role } from '../src/operator/actor.ts'
-import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { deliveryPaths } from '../src/line-api/line-signature.ts'
+import { commandActor, type Role } from '../src/operators/actor.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'

@@ -1,7 +1,7 @@
 /** One search for everything that has a name or an id, in all accounts that the operator may see. */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../src/accounts/provisioning.ts'
-import { type SearchLimits, search } from '../src/operator/search.ts'
+import { type SearchLimits, search } from '../src/operations/search.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
@@ -43,7 +43,7 @@ beforeAll(async () => {
     basic_id: '@corner',
     channel_id: '1650000001',
   })
-  await updateAccount(database, bakery.accountId, { name: 'Old Bakery', login_channel_id: '1650000002' })
+  await updateAccount(database, bakery.accountId, { name: 'Old Bakery', login_channel_ids: ['1650000002'] })
   await service.deliver(cafe, [
     lineEvent('follow', ann),
     textMessage(ann, 'hello', { webhookEventId: eventId }),

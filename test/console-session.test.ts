@@ -1,8 +1,8 @@
 /** Sign-in to the console, its cookie, its limits, and which requests it refuses. */
 import { request as sendRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { CONSOLE_TOKEN, endSessions, Operator, signedIn, startConsole } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

@@ -136,7 +136,10 @@ function shuffle<T>(items: T[], chance: Chance): T[] {
 const sample = <T>(items: T[], n: number, chance: Chance) => items.filter(() => chance.below(n) === 0)
 
 async function addTwoTenants(): Promise<[Tenant, Tenant]> {
-  return [await addTenant(database, { loginChannelId }), await addTenant(database, { loginChannelId })]
+  return [
+    await addTenant(database, { loginChannelIds: [loginChannelId] }),
+    await addTenant(database, { loginChannelIds: [loginChannelId] }),
+  ]
 }
 
 describe('the members of an audience', () => {

@@ -86,7 +86,7 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   const platform = await simulatePlatform()
   onTestFinished(() => platform.close())
   const { loginChannelId } = platform.account
-  const tenant = await addTenant(database, { loginChannelId })
+  const tenant = await addTenant(database, { loginChannelIds: [loginChannelId] })
   const lines: string[] = []
   const service = await startApp(database, {
     config: { logLevel: 'trace', lineApiUrl: platform.url },

@@ -1,8 +1,8 @@
 /** The service does not depend on the settings that an administrator gave the database or its role. */
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config/config.ts'
-import { examineSystem } from '../src/operator/system-health.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
+import { examineSystem } from '../src/watch/system-health.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'

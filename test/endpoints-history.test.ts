@@ -1,7 +1,7 @@
 /** The last refused attempts of each endpoint, as operators see them. */
 import { expect, it } from 'vitest'
+import { type DeliveryAttempt, listAttempts } from '../src/endpoints/endpoint-history.ts'
 import { Settlements } from '../src/endpoints/settlements.ts'
-import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoints/endpoint-history.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'

@@ -1,7 +1,7 @@
 /** Outgoing webhooks of the format `line`. */
 import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
-import { signLine } from '../src/intake/line/line-signature.ts'
+import { signLine } from '../src/line-api/line-signature.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 

@@ -1,7 +1,7 @@
 /** Erasures and unsends during a replay: nothing that was erased is sent, nothing else is missing, and nothing is sent twice. */
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { takeTurn } from '../src/jobs/turn.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { eventsOf, startReplaying, textsOf } from './support/replays.ts'

@@ -1,8 +1,8 @@
 /** The partitions of event keys: a duplicate is found wherever its key is, and keys stay DEDUPLICATION_DAYS after their receipt. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

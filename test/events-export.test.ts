@@ -13,7 +13,7 @@ import {
   eventLines,
   findExportEnd,
   readRange,
-} from '../src/operator/exports/export-events.ts'
+} from '../src/audience/export/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'

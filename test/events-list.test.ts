@@ -1,7 +1,7 @@
 /** The list of all stored events, the way of an event, and failed events that are set aside. */
 import { describe, expect, it } from 'vitest'
-import { findFleetAccount } from '../src/operator/accounts/fleet.ts'
-import { listAllEvents } from '../src/operator/list-events.ts'
+import { listAllEvents } from '../src/audience/list-events.ts'
+import { findFleetAccount } from '../src/watch/fleet.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'

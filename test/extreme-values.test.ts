@@ -1,8 +1,8 @@
 /** Values at the limits of their types, as other programs may load them. */
 import { describe, expect, it } from 'vitest'
-import { listFleet } from '../src/operator/accounts/fleet.ts'
-import { confirmStatuses } from '../src/operator/accounts/store-statuses.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
+import { listFleet } from '../src/watch/fleet.ts'
+import { confirmStatuses } from '../src/watch/store-statuses.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, tenantWithMembers } from './support/load.ts'

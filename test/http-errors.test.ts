@@ -2,7 +2,7 @@
 import { get } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
-import { signLine } from '../src/intake/line/line-signature.ts'
+import { signLine } from '../src/line-api/line-signature.ts'
 import { lineBody, lineEvent } from '../tools/simulator/events.ts'
 import { openDatabase } from './support/database.ts'
 import {

@@ -21,7 +21,7 @@ const platform = await simulatePlatform()
 const config = { lineApiUrl: platform.url }
 const service = await startApp(database, { config })
 afterAll(() => platform.close())
-const tenant = await addTenant(database, { loginChannelId: LOGIN_CHANNEL })
+const tenant = await addTenant(database, { loginChannelIds: [LOGIN_CHANNEL] })
 
 const tokenOf = (userId: string, issuedAtMs = Date.now(), loginChannelId = LOGIN_CHANNEL) =>
   platform.login.idToken({ userId, loginChannelId, issuedAtMs })
@@ -276,7 +276,7 @@ describe('an event with a wrong ID token', async () => {
   })
 
   it('is rejected for any token if the account has no login channel', async () => {
-    const without = await addTenant(database, { loginChannelId: '  ' })
+    const without = await addTenant(database, { loginChannelIds: ['  '] })
     const body = { writeKey: without.trackingKey, batch: [page(await tokenOf(victim))] }
     const { json } = await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })
     expect(json.details[0].message).toMatch(/the account has no login channel/)
@@ -284,15 +284,25 @@ describe('an event with a wrong ID token', async () => {
 })
 
 describe("the account's login channel", () => {
+  it('may be one of several, as those of a MINI App', async () => {
+    const tenant = await addTenant(database, { loginChannelIds: ['3', ' ', '4'] })
+    const send = async (channelId: string) => {
+      const event = page(await tokenOf(randomUserId(), Date.now(), channelId))
+      const body = { writeKey: tenant.trackingKey, batch: [event] }
+      return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).status
+    }
+    expect([await send('3'), await send('4'), await send('5')]).toEqual([200, 200, 400])
+  })
+
   it('counts on the next request when another program changes it', async () => {
-    const changing = await addTenant(database, { loginChannelId: '1' })
+    const changing = await addTenant(database, { loginChannelIds: ['1'] })
     const send = async (channelId: string) => {
       const event = page(await tokenOf(randomUserId(), Date.now(), channelId))
       const body = { writeKey: changing.trackingKey, batch: [event] }
       return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).status
     }
     const change = (channelId: string | null) =>
-      database.query('update official_account set login_channel_id = $2 where id = $1', [
+      database.query('update official_account set login_channel_ids = array[$2] where id = $1', [
         changing.accountId,
         channelId,
       ])
@@ -389,7 +399,7 @@ describe("LINE's keys", () => {
     await expect.poll(() => refused.map(({ status }) => status)).toHaveLength(5)
     for (const { status, headers } of refused)
       expect([status, headers.get('retry-after')]).toEqual([503, '1'])
-    const other = await addTenant(database, { loginChannelId: '2000000009' })
+    const other = await addTenant(database, { loginChannelIds: ['2000000009'] })
     const loginChannelId = '2000000009'
     const event = page(await alone.login.idToken({ userId: 'U1', loginChannelId }))
     const answer = await to.call('POST', '/api/tracking', {

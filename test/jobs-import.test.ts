@@ -1,7 +1,7 @@
 /** Audience files that operators upload: what is changed, what is refused, and what stays of the file. */
 import { afterEach, describe, expect, it } from 'vitest'
-import { commandActor } from '../src/operator/actor.ts'
-import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { takeTurn } from '../src/jobs/turn.ts'
+import { commandActor } from '../src/operators/actor.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { sendPiece, uploadFile } from './support/jobs.ts'

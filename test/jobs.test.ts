@@ -1,8 +1,8 @@
 /** Long work of operators: bulk changes of tags, their progress, end and limits. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { AppError } from '../src/errors.ts'
-import type { Platform } from '../src/operator/jobs/step.ts'
-import { takeTurn } from '../src/operator/jobs/turn.ts'
+import type { Platform } from '../src/jobs/step.ts'
+import { takeTurn } from '../src/jobs/turn.ts'
 import { signedIn, signedInAs, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { endOf, startJobRunner } from './support/jobs.ts'

@@ -119,7 +119,9 @@ describe('an event', () => {
     expect((await deliver()).json).toEqual(ACCEPTED)
     expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
     await database.query(
-      `update official_account set foreign_destination_at = now() - interval '61 minutes' where id = $1`,
+      `update official_account
+          set foreign_destination_at = now() - interval '61 minutes', credentials_version = random_version()
+        where id = $1`,
       [account.accountId],
     )
     await deliver()

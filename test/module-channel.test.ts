@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { flush } from '../src/intake/flush.ts'
 import { readLineEvent } from '../src/intake/line/line-payload.ts'
-import { signLine } from '../src/intake/line/line-signature.ts'
 import { lineSource } from '../src/intake/line/line-source.ts'
+import { signLine } from '../src/line-api/line-signature.ts'
 import { lineBody, lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
@@ -104,6 +104,8 @@ describe('a delivery whose destination is the bot of another account', () => {
     await follow(path, 'Usecond')
     expect(await flagOf(path)).toBe('Ufirst')
     await change(path, 'foreign_destination_at', new Date(Date.now() - 61_000).toISOString())
+    // The account is no longer cached.
+    await change(path, 'chat_inbox_id', 'later')
     await follow(path, 'Usecond')
     expect(await flagOf(path)).toBe('Usecond')
   })

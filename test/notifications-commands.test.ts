@@ -1,10 +1,10 @@
 /** `oa-audience notifications`, and what doctor says about channels. */
 import { expect, it } from 'vitest'
-import { accountWatch } from '../src/background/notifications/watch.ts'
 import { INT64_MAX } from '../src/http/path-id.ts'
 import { CHANNELS } from '../src/operations/channels.ts'
-import { commandActor } from '../src/operator/actor.ts'
-import { ChannelTester, listNotifications } from '../src/operator/notifications/history.ts'
+import { commandActor } from '../src/operators/actor.ts'
+import { ChannelTester, listNotifications } from '../src/watch/notifications/history.ts'
+import { accountWatch } from '../src/watch/notifications/watch.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'

@@ -1,8 +1,8 @@
 /** HEARTBEAT_URL: a watchdog outside learns when the service cannot store. */
 import pg from 'pg'
 import { expect, it, onTestFinished } from 'vitest'
-import { startHeartbeat as start } from '../src/background/notifications/heartbeat.ts'
 import { Secret } from '../src/config/secret.ts'
+import { startHeartbeat as start } from '../src/watch/notifications/heartbeat.ts'
 import { createTestDatabase, openDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'

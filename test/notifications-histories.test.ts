@@ -1,15 +1,10 @@
 /** What channels receive for any history of statuses, by passes on a real database and a sender that stops now and then. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  announce,
-  FAULTS_MIN,
-  GROUP_SECONDS,
-  PER_HOUR_MAX,
-} from '../src/background/notifications/announce.ts'
-import { nextInterval } from '../src/background/notifications/watch.ts'
-import { REASONS } from '../src/operator/accounts/account-status.ts'
-import { claimPass, PASS_INTERVAL_MS } from '../src/operator/accounts/store-statuses.ts'
+import { REASONS } from '../src/watch/account-status.ts'
+import { announce, FAULTS_MIN, GROUP_SECONDS, PER_HOUR_MAX } from '../src/watch/notifications/announce.ts'
+import { nextInterval } from '../src/watch/notifications/watch.ts'
+import { claimPass, PASS_INTERVAL_MS } from '../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { addChannel } from './support/notifications.ts'
 import { runs } from './support/runs.ts'

@@ -1,8 +1,8 @@
 /** Channels as other programs may store them. */
 import { expect, it } from 'vitest'
-import { accountWatch } from '../src/background/notifications/watch.ts'
 import { Secret } from '../src/config/secret.ts'
-import { openMailer } from '../src/operator/notifications/email.ts'
+import { openMailer } from '../src/watch/notifications/email.ts'
+import { accountWatch } from '../src/watch/notifications/watch.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'

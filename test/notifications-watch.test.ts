@@ -1,10 +1,10 @@
 /** What the watch of account statuses stores for notification channels. */
 import pino from 'pino'
 import { expect, it } from 'vitest'
-import { deleteExpired } from '../src/background/maintenance/retention.ts'
-import { announce, GROUP_SECONDS } from '../src/background/notifications/announce.ts'
-import { accountWatch, startWatch } from '../src/background/notifications/watch.ts'
-import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/operator/accounts/store-statuses.ts'
+import { deleteExpired } from '../src/upkeep/retention.ts'
+import { announce, GROUP_SECONDS } from '../src/watch/notifications/announce.ts'
+import { accountWatch, startWatch } from '../src/watch/notifications/watch.ts'
+import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 
 interface Stored extends Record<string, unknown> {

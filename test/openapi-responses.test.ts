@@ -1,7 +1,7 @@
 /** Statuses, headers and bodies of real responses are those of the OpenAPI document. */
 import { expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
-import { signLine } from '../src/intake/line/line-signature.ts'
+import { signLine } from '../src/line-api/line-signature.ts'
 import { lineBody, lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { faultsOf, openapi } from './support/openapi.ts'

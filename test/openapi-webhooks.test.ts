@@ -1,9 +1,9 @@
 /** Real outgoing messages match the webhooks of the OpenAPI document, which receivers read. */
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
-import { accountWatch } from '../src/background/notifications/watch.ts'
 import { EndpointTester } from '../src/endpoints/test-delivery.ts'
-import { ChannelTester } from '../src/operator/notifications/history.ts'
+import { ChannelTester } from '../src/watch/notifications/history.ts'
+import { accountWatch } from '../src/watch/notifications/watch.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'

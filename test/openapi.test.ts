@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { audienceClient, members } from '../examples/client.ts'
 import { Secret } from '../src/config/secret.ts'
-import { signLine } from '../src/intake/line/line-signature.ts'
+import { signLine } from '../src/line-api/line-signature.ts'
 import { setUpService } from './support/service.ts'
 
 const { service, tenant } = await setUpService()

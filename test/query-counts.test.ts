@@ -1,7 +1,7 @@
 /** The cost of each request in statements and round trips to the database. */
 
 import { describe, expect, it } from 'vitest'
-import { importEntries } from '../src/operator/members/import-entries.ts'
+import { importEntries } from '../src/audience/import/import-entries.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
 import { addTenant, createTestDatabase, markUsed, openDatabase } from './support/database.ts'
@@ -55,6 +55,18 @@ describe('the cost of a request', () => {
 
   it('is one round trip for a delivery', async () => {
     expect(await costOf(deliver)).toEqual({ statements: 1, roundTrips: 1 })
+  })
+
+  it('is the same for a delivery to a misconfigured account, after the first one for the same bot', async () => {
+    const deliverForOther = () =>
+      service.deliver({ ...tenant, botUserId: 'Uother' }, [lineEvent('message', 'U1')])
+    const deliverForThird = () =>
+      service.deliver({ ...tenant, botUserId: 'Uthird' }, [lineEvent('message', 'U1')])
+    // A lookup, the flush, and the flag.
+    expect(await costOf(deliverForOther)).toEqual({ statements: 3, roundTrips: 3 })
+    expect(await costOf(deliverForThird)).toEqual({ statements: 3, roundTrips: 3 })
+    for (const deliverAgain of [deliverForOther, deliverForThird])
+      expect(await costOf(deliverAgain)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
   it('is one lookup and one transaction for a batch of an import', async () => {

@@ -3,7 +3,7 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { examineReachability, type ReachabilityOptions } from '../src/operator/reachability.ts'
+import { examineReachability, type ReachabilityOptions } from '../src/watch/reachability.ts'
 import { type Certificate, canMakeCertificates, makeAuthority } from './support/certificates.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'

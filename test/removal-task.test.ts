@@ -1,7 +1,7 @@
 /** A removal that began ends, also if its operator, its process or other tasks do not. */
 import { afterEach, expect, it } from 'vitest'
-import { listFleet } from '../src/operator/accounts/fleet.ts'
-import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { takeTurn } from '../src/jobs/turn.ts'
+import { listFleet } from '../src/watch/fleet.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'

@@ -1,7 +1,7 @@
 /** Retention: partitions of the event table, and rows that are deleted when they are old. */
 import { describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'

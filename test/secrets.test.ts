@@ -44,7 +44,7 @@ async function setUp(): Promise<Stage> {
   const tenant = await addTenant(database, {
     channelId,
     channelAccessToken,
-    loginChannelId,
+    loginChannelIds: [loginChannelId],
     chatSecret: 'chat-secret-of-test',
   })
   await database.query(

@@ -30,6 +30,15 @@ describe('an account that is set up correctly', () => {
       ['identity', true],
       ['webhook_endpoint', true],
       ['webhook_active', true],
+      // Nothing was delivered yet.
+      ['channel_secret', null],
+      ['redelivery', null],
+      ['destination', null],
+      ['response_time', null],
+      ['module', null],
+      ['login_channels', null],
+      ['chat_secret', null],
+      ['tracking_key', null],
     ])
   })
 
@@ -73,7 +82,7 @@ describe('the identity check', () => {
   it.each([{ basicId: '@another' }, { botUserId: 'Uanother' }])('fails for the claim %o', async (claims) => {
     const { json } = await verify(await addVerifiable(), claims)
     expect(json).toMatchObject({ verified: false, webhook: null, accountType: 'unknown' })
-    expect(json.checks.at(-1)).toMatchObject({ name: 'identity', ok: false })
+    expect(json.checks).toContainEqual(expect.objectContaining({ name: 'identity', ok: false }))
   })
 
   it('compares the stored basic id', async () => {
@@ -86,7 +95,7 @@ describe('the identity check', () => {
   it('fails if the token belongs to another account', async () => {
     expect((await verify(await addVerifiable({ botUserId: 'Uanother' }))).json).toMatchObject({
       verified: false,
-      checks: [{ ok: true }, { name: 'identity', ok: false }],
+      checks: expect.arrayContaining([expect.objectContaining({ name: 'identity', ok: false })]),
       webhook: null,
     })
   })
@@ -104,7 +113,7 @@ describe('the access token check', () => {
     expect(json).toMatchObject({
       verified: false,
       account: null,
-      checks: [{ name: 'access_token', ok: false }],
+      checks: expect.arrayContaining([expect.objectContaining({ name: 'access_token', ok: false })]),
     })
   })
 })

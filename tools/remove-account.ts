@@ -5,7 +5,7 @@ import {
   finishErasuresOf,
   type RemovalPosition,
   refuseRequests,
-} from '../src/operator/accounts/remove-account.ts'
+} from '../src/accounts/remove-account.ts'
 import type { Database } from '../src/postgres/database.ts'
 
 /** @param receivedSince see deleteNextRows */

@@ -112,7 +112,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
     displayName: random.displayName,
     channelSecret: account.channelSecret.reveal(),
     channelId: account.channelId ?? random.channelId,
-    loginChannelId: account.loginChannelId ?? random.loginChannelId,
+    loginChannelId: account.loginChannelIds[0] ?? random.loginChannelId,
     channelAccessToken: account.channelAccessToken?.reveal() ?? random.channelAccessToken,
     botUserId: account.botUserId ?? random.botUserId,
     basicId: account.basicId ?? random.basicId,
@@ -130,7 +130,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
         `LINE_API_URL=${url} npx --no oa-audience accounts add --organization 1 --name Simulated`,
         `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
         `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
-        `--login-channel-id ${account.loginChannelId}`,
+        `--login-channel-ids ${account.loginChannelId}`,
       ].join(' '),
     )
     console.log('Then send deliveries to it, with the id that was printed:')

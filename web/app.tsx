@@ -1,6 +1,6 @@
 /** The frame around all pages: sign-in, navigation and languages. */
 import { useEffect, useState } from 'preact/hooks'
-import type { Role } from '../src/operator/actor.ts'
+import type { Role } from '../src/operators/actor.ts'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'

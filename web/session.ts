@@ -1,10 +1,10 @@
 /** Who is signed in. The browser's storage keeps it, so that a page can load its data immediately. Scripts cannot read the cookie. */
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
-import type { Role, Operator as SignedIn } from '../src/operator/actor.ts'
+import type { Role, Operator as SignedIn } from '../src/operators/actor.ts'
 import type { Json } from './api.ts'
 
-export type Operator = Json<Pick<SignedIn, 'name' | 'kind' | 'role' | 'organizationIds'>>
+type Operator = Json<Pick<SignedIn, 'name' | 'kind' | 'role' | 'organizationIds'>>
 
 export interface Session {
   /** null: a proxy signs the operator in with every request */

@@ -25,13 +25,13 @@ async function addOne(database, platform, organizationId, number, receiverUrl) {
   const { people } = platform.addAccount(onPlatform)
   const chatSecret = number === 1 ? randomBytes(16).toString('hex') : null
   const added = await addAccount(database, organizationId, {
-    ...{
-      name: onPlatform.displayName,
-      channel_id: channelId,
-      channel_secret: channelSecret,
-      bot_user_id: botUserId,
-    },
-    ...{ channel_access_token: channelAccessToken, basic_id: basicId, chat_secret: chatSecret },
+    name: onPlatform.displayName,
+    channel_id: channelId,
+    channel_secret: channelSecret,
+    bot_user_id: botUserId,
+    channel_access_token: channelAccessToken,
+    basic_id: basicId,
+    chat_secret: chatSecret,
   })
   const client = await addClient(database, `client of ${number}`)
   const { key } = await addKey(database, client.id, added.id)

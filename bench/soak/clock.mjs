@@ -15,7 +15,7 @@
  */
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { runMaintenance } from '../../dist/src/background/maintenance/maintenance.js'
+import { runMaintenance } from '../../dist/src/upkeep/maintenance.js'
 import { ulid } from '../../dist/tools/simulator/events.js'
 
 /** Days are one minute long, and events leave in partitions of seven. Every steady state is reached after 21 minutes. */

@@ -120,7 +120,8 @@ export class Figures {
       at: new Date(nowMs).toISOString().slice(0, 19),
       seconds: rounded(seconds),
       rates: this.#rates(seconds),
-      ...{ repeated: receiver.received.repeated, refused: receiver.received.refused },
+      repeated: receiver.received.repeated,
+      refused: receiver.received.refused,
       ms: mapValues(this.#latencies, percentiles),
       statuses: this.#statuses,
       processes: this.#processes(seconds),
@@ -207,8 +208,10 @@ export class Figures {
     const tables = (await database.query(SELECT_TABLES)).sort((a, b) => a.name.localeCompare(b.name))
     const byName = (rows, value) => Object.fromEntries(rows.map((row) => [row.name, value(row)]))
     return {
-      ...{ backlog: { deliveries, profiles }, connections },
-      ...{ walMiB: rounded(wal / KIB / KIB), databaseMiB: rounded(size / KIB / KIB) },
+      backlog: { deliveries, profiles },
+      connections,
+      walMiB: rounded(wal / KIB / KIB),
+      databaseMiB: rounded(size / KIB / KIB),
       partitions: byName(
         tables.filter(({ partitions }) => partitions > 0),
         ({ partitions }) => partitions,

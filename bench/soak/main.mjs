@@ -152,7 +152,8 @@ function plan(parts, durationMs, isFullRate, seed) {
   const count = Math.max(1, Math.round(usedMs / KILL_INTERVAL_MS))
   const kills = (name, { inject }) =>
     Array.from({ length: count }, (_, part) => ({
-      ...{ name, atMs: ((part + random()) * usedMs) / count },
+      name,
+      atMs: ((part + random()) * usedMs) / count,
       act: async () => {
         await inject()
         await becomeHealthy(services)
@@ -160,7 +161,8 @@ function plan(parts, durationMs, isFullRate, seed) {
     }))
   const intervalMs = isFullRate ? CHECK_INTERVAL_AT_FULL_RATE_MS : CHECK_INTERVAL_MS
   const checks = Array.from({ length: Math.max(0, Math.round(durationMs / intervalMs) - 1) }, (_, i) => ({
-    ...{ name: 'check', atMs: (i + 1) * intervalMs },
+    name: 'check',
+    atMs: (i + 1) * intervalMs,
     act: async () => {
       await check(parts)
       parts.load.start()
@@ -208,9 +210,13 @@ async function report({ figures, receiver, load, startedMs }, fault, seed, direc
   const kinds = figures.lines.flatMap(({ events }) => events.map(({ kind }) => kind))
   const count = (wanted) => kinds.filter((kind) => kind === wanted).length
   const summary = {
-    ...{ seed, hours: (Date.now() - startedMs) / 3_600_000, books: fault === null ? 'right' : fault.message },
-    ...{ checks: count('check'), kills: { service: count('service'), postgres: count('postgres') } },
-    ...{ acknowledged: load.acknowledged, received: receiver.received },
+    seed,
+    hours: (Date.now() - startedMs) / 3_600_000,
+    books: fault === null ? 'right' : fault.message,
+    checks: count('check'),
+    kills: { service: count('service'), postgres: count('postgres') },
+    acknowledged: load.acknowledged,
+    received: receiver.received,
   }
   writeFileSync(join(directory, 'summary.json'), `${JSON.stringify({ ...summary, trends }, null, 2)}\n`)
   console.log(text)

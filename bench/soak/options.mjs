@@ -45,7 +45,9 @@ export function readOptions(args) {
       ? 3_600_000 * number('--hours', hours ?? '2', 1 / 60, HOURS_MAX)
       : 60_000 * number('--minutes', minutes, 1, HOURS_MAX * 60)
   return {
-    ...{ help, durationMs, isFullRate: rate === 'max' },
+    help,
+    durationMs,
+    isFullRate: rate === 'max',
     seed: Math.trunc(number('--seed', seed ?? String(randomInt(2 ** 31)), 0, 2 ** 31 - 1)),
     directory:
       output ??

@@ -148,23 +148,30 @@ begin
    where e.channel_oa_id = u.owner and e.message_id = u.message_id and e.payload is not null;
 end $$;
 
--- Stores whether the platform suspended an account or reinstated it. There is one statement per account, in the order of ids, because
--- an update with a join may read all accounts.
-create or replace function apply_suspensions(
-  owners bigint[], keys uuid[], occurred_ats timestamptz[], suspensions boolean[]
+-- Stores what the platform says about an account: suspended or resumed, and whether a module channel was attached or detached. There is
+-- one statement per account, in the order of ids, because an update with a join may read all accounts.
+create or replace function apply_account_states(
+  owners bigint[], keys uuid[], occurred_ats timestamptz[], states text[]
 ) returns void language plpgsql as $$
 declare
   newest record;
 begin
   for newest in
-    select distinct on (account_id) account_id, key, occurred_at, suspended
-      from unnest(owners, keys, occurred_ats, suspensions) as e (account_id, key, occurred_at, suspended)
-     where account_id is not null and suspended is not null
-     order by account_id, occurred_at desc, key desc
+    select distinct on (account_id, is_module) account_id, is_module, key, occurred_at, state
+      from unnest(owners, keys, occurred_ats, states) as e (account_id, key, occurred_at, state)
+     cross join lateral (select state in ('attached', 'detached') as is_module) kind
+     where account_id is not null and state is not null
+     order by account_id, is_module, occurred_at desc, key desc
   loop
-    update official_account a
-       set suspended = newest.suspended, suspension_at = newest.occurred_at, suspension_key = newest.key
-     where a.id = newest.account_id and is_newer(newest.occurred_at, newest.key, a.suspension_at, a.suspension_key);
+    if newest.is_module then
+      update official_account a
+         set module_attached = newest.state = 'attached', module_at = newest.occurred_at, module_key = newest.key
+       where a.id = newest.account_id and is_newer(newest.occurred_at, newest.key, a.module_at, a.module_key);
+    else
+      update official_account a
+         set suspended = newest.state = 'suspended', suspension_at = newest.occurred_at, suspension_key = newest.key
+       where a.id = newest.account_id and is_newer(newest.occurred_at, newest.key, a.suspension_at, a.suspension_key);
+    end if;
   end loop;
 end $$;
 
@@ -226,7 +233,7 @@ create or replace function flush_events(
   relationships text[],
   conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
   unsent_messages text[],
-  suspensions boolean[],
+  account_states text[],
   -- DELIVERIES to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
   -- destination if it is not the account's bot user id.
   deliveries int[], destinations text[],
@@ -360,7 +367,7 @@ begin
   if conversation_ids is not null then
     perform apply_conversations(effective, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats);
   end if;
-  if unsent_messages is not null or suspensions is not null or deliveries is not null and forwards then
+  if unsent_messages is not null or account_states is not null or deliveries is not null and forwards then
     owners := array(
       select case when admission = any (admitted) and position <> all (coalesce(duplicates, '{}')) then account_ids[admission] end
         from unnest(admissions) with ordinality as e (admission, position) order by position);
@@ -368,8 +375,8 @@ begin
   if unsent_messages is not null then
     perform apply_unsends(owners, unsent_messages);
   end if;
-  if suspensions is not null then
-    perform apply_suspensions(owners, keys, occurred_ats, suspensions);
+  if account_states is not null then
+    perform apply_account_states(owners, keys, occurred_ats, account_states);
   end if;
   -- DELIVERIES
   if forwards and deliveries is not null then

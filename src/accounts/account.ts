@@ -20,12 +20,14 @@ export interface Account {
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** The LINE Login channel whose ID tokens prove people in tracking events. */
-  loginChannelId: string | null
+  /** The LINE Login channels whose ID tokens prove people in tracking events. */
+  loginChannelIds: string[]
   /** Changes with every value that admits deliveries or determines their account. */
   credentialsVersion: bigint
   /** A `destination` other than botUserId in a delivery of the last hour. */
   foreignDestination: string | null
+  /** The next delivery with events is stored, and refused once, so that LINE sends it again. */
+  isProofArmed: boolean
 }
 
 type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
@@ -33,18 +35,22 @@ type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
 type AccountRow = Omit<Account, SecretName | 'oaHash'> &
   Record<SecretName, string | null> & { oaHash: string }
 
+const IS_PROOF_ARMED = `coalesce(redelivery_armed_at > now() - interval '10 minutes', false)
+           and (redelivery_refused_at > redelivery_armed_at) is not true`
+
 /**
- * A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns, and a blank filter would drop every
- * webhook.
+ * A blank chat_inbox_id counts as null, and blank login channels do not count. Other programs write these columns, and a blank filter
+ * would drop every webhook.
  */
 const SELECT_ACCOUNT = `
     select id, organization_id as "organizationId", channel_id as "channelId", channel_secret as "channelSecret",
            channel_access_token as "channelAccessToken", bot_user_id as "botUserId", basic_id as "basicId",
            chat_secret as "chatSecret", nullif(btrim(chat_inbox_id), '') as "chatInboxId", oa_hash as "oaHash",
-           tracking_key as "trackingKey", nullif(btrim(login_channel_id), '') as "loginChannelId",
+           tracking_key as "trackingKey", array(select btrim(id) from unnest(login_channel_ids) as id where btrim(id) <> '') as "loginChannelIds",
            credentials_version as "credentialsVersion",
            case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-             as "foreignDestination"
+             as "foreignDestination",
+           ${IS_PROOF_ARMED} as "isProofArmed"
       from official_account`
 
 /** $1 id bigint */
@@ -78,6 +84,40 @@ const updateForeignDestination = statement('update-foreign-destination')`
        and bot_user_id <> $2
        and (foreign_destination_at > now() - case when foreign_destination = $2 then interval '1 hour'
                                                   else interval '1 minute' end) is not true`
+
+/** $1 id bigint. Once an hour, because a delivery is refused for it. The new version of the credentials lets every instance know. */
+const armProof = statement('arm-redelivery-proof')`
+    update official_account set redelivery_armed_at = now()
+     where id = $1 and (redelivery_armed_at > now() - interval '1 hour') is not true`
+
+/** $1 id bigint */
+const takeProof = statement('take-redelivery-proof')`
+    update official_account set redelivery_refused_at = now() where id = $1 and ${IS_PROOF_ARMED}
+    returning id`
+
+/** $1 id bigint. At most once an hour, unless a proof was begun since. */
+const noteRedelivery = statement('note-redelivery')`
+    update official_account set redelivery_seen_at = now()
+     where id = $1
+       and (redelivery_seen_at > greatest(now() - interval '1 hour', redelivery_armed_at)) is not true`
+
+/**
+ * Arms a proof that the platform sends deliveries again: for ten minutes, the next delivery with events is stored, and answered 503 once.
+ * Does nothing if one was armed within an hour.
+ */
+export async function armRedeliveryProof(database: Queryable, id: AccountId): Promise<void> {
+  await database.query(armProof, [id])
+}
+
+/** Returns whether the delivery that is being answered is the one to refuse. */
+export async function takeRedeliveryProof(database: Queryable, id: AccountId): Promise<boolean> {
+  return (await database.query(takeProof, [id])).length > 0
+}
+
+/** Stores that the platform has sent a delivery again. */
+export async function flagRedelivery(database: Queryable, id: AccountId): Promise<void> {
+  await database.query(noteRedelivery, [id])
+}
 
 export function findAccount(database: Lookups, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])

@@ -19,7 +19,7 @@ export interface AccountColumns {
   chat_inbox_id: string | null
   oa_hash: string
   tracking_key: string
-  login_channel_id: string | null
+  login_channel_ids: string[] | null
 }
 
 export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
@@ -36,10 +36,10 @@ const insertOrganization = statement('insert-organization')`
 const insertAccount = statement('insert-account')`
     insert into official_account (id, organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
                                   basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
-                                  login_channel_id)
+                                  login_channel_ids)
     select $3, $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
            given.basic_id, given.chat_secret, given.chat_inbox_id,
-           coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_id
+           coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_ids
       from jsonb_populate_record(null::official_account, $2::jsonb) as given
     returning id, oa_hash, tracking_key`
 
@@ -52,10 +52,10 @@ const insertAccount = statement('insert-account')`
 const updateAccountColumns = statement('update-account-columns')`
     update official_account as account
        set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
-            basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key, login_channel_id) =
+            basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key, login_channel_ids) =
            (select changed.name, changed.channel_id, changed.channel_secret, changed.channel_access_token,
                    changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
-                   changed.oa_hash, changed.tracking_key, changed.login_channel_id
+                   changed.oa_hash, changed.tracking_key, changed.login_channel_ids
               from jsonb_populate_record(account, $2::jsonb) as changed)
      where id = $1
     returning id`

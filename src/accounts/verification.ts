@@ -6,6 +6,7 @@ import { BotInfoSchema, WebhookTestSchema } from '../line-api/line-responses.ts'
 export const ClaimsSchema = Type.Object(
   {
     testWebhook: Type.Optional(Type.Boolean()),
+    proveRedelivery: Type.Optional(Type.Boolean()),
     basicId: Type.Optional(StorableText({ maxLength: 128 })),
     botUserId: Type.Optional(StorableText({ maxLength: 128 })),
   },
@@ -15,12 +16,31 @@ export const ClaimsSchema = Type.Object(
 export type Claims = Static<typeof ClaimsSchema>
 
 const FAILURE_REASONS = [
-  ...(['no_credentials', 'malformed_token', 'credentials_refused', 'token_not_issued'] as const),
-  ...(['token_refused', 'call_refused', 'other_bot', 'other_basic_id'] as const),
-  ...(['no_webhook_url', 'other_webhook_url', 'webhook_off'] as const),
-  ...(['test_not_connected', 'test_timed_out', 'test_error_status', 'test_signature_refused'] as const),
-  ...(['test_failed', 'nothing_to_test'] as const),
-]
+  'no_credentials',
+  'malformed_token',
+  'credentials_refused',
+  'token_not_issued',
+  'token_refused',
+  'call_refused',
+  'other_bot',
+  'other_basic_id',
+  'no_webhook_url',
+  'other_webhook_url',
+  'webhook_off',
+  'test_not_connected',
+  'test_timed_out',
+  'test_error_status',
+  'test_signature_refused',
+  'test_failed',
+  'nothing_to_test',
+  'secret_refused',
+  'redelivery_off',
+  'other_destination',
+  'responded_late',
+  'module_detached',
+  'other_login_channel',
+  'chat_secret_refused',
+] as const
 
 /** Programs and the console's languages read the code instead of the message. */
 const FailureReasonSchema = Type.Unsafe<(typeof FAILURE_REASONS)[number]>(
@@ -32,17 +52,35 @@ const FailureReasonSchema = Type.Unsafe<(typeof FAILURE_REASONS)[number]>(
 
 export type FailureReason = Static<typeof FailureReasonSchema>
 
+/** What the platform is asked. */
+const ASKED = ['access_token', 'identity', 'webhook_endpoint', 'webhook_active', 'webhook_test'] as const
+/** What deliveries prove (evidence.ts). */
+const PROVEN = [
+  'channel_secret',
+  'redelivery',
+  'destination',
+  'response_time',
+  'module',
+  'login_channels',
+  'chat_secret',
+  'tracking_key',
+] as const
+
 const CheckSchema = Type.Object({
-  name: Type.Union([
-    Type.Literal('access_token'),
-    Type.Literal('identity'),
-    Type.Literal('webhook_endpoint'),
-    Type.Literal('webhook_active'),
-    Type.Literal('webhook_test'),
-  ]),
-  ok: Type.Boolean(),
+  name: Type.Unsafe<(typeof ASKED)[number] | (typeof PROVEN)[number]>(
+    Type.Union([...ASKED, ...PROVEN].map((name) => Type.Literal(name))),
+  ),
+  ok: Nullable(Type.Boolean({ description: 'null: deliveries have proven nothing yet' })),
   message: Type.String({ description: 'the result of the check and, if it failed, how to fix it' }),
   reason: Type.Optional(FailureReasonSchema),
+  seenAt: Type.Optional(
+    Nullable(
+      Type.String({
+        format: 'date-time',
+        description: 'the time of the evidence, for what deliveries prove; null: there is none',
+      }),
+    ),
+  ),
   status: Type.Optional(
     Type.Integer({ description: "HTTP status of the platform's refusal, or of the response to its test" }),
   ),

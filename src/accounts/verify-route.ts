@@ -1,6 +1,5 @@
 /** POST /api/line-oa/verify: verifies the scope's account with the platform. */
 import type { FastifyInstance, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
-import { scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import {
@@ -16,6 +15,7 @@ import {
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
+import { scopeOf } from './scope.ts'
 import { ClaimsSchema } from './verification.ts'
 import { type Verifier, verifyAccount } from './verify.ts'
 

@@ -5,7 +5,7 @@ import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Account } from './account.ts'
+import { type Account, armRedeliveryProof } from './account.ts'
 import {
   ACCESS_TOKEN_ACCEPTED,
   activeCheck,
@@ -18,6 +18,7 @@ import {
   takeWebhookTest,
   testCheck,
 } from './checks.ts'
+import { readEvidence } from './evidence.ts'
 import type { Check, Claims, Verification, Webhook } from './verification.ts'
 
 /** Time limit of all calls of a verification together. The response is due within 10 s. */
@@ -30,6 +31,8 @@ export interface Verifier {
   publicUrl: string | null
   /** The paths of an account's webhook, the recommended one first. */
   webhookPaths: (accountId: string) => string[]
+  /** Stores what this process has counted of deliveries. Absent in a process that receives none. */
+  writeCounts?: () => Promise<void>
   now: () => number
 }
 
@@ -99,9 +102,14 @@ export async function checkAccount(
     }
     throw error
   })
+  if (claims.proveRedelivery === true) await armRedeliveryProof(verifier.database, account.id)
+  await verifier.writeCounts?.()
+  const evidence = await readEvidence(verifier.database, account.id)
   return {
+    // Deliveries say what happened, and the platform what is set up now. Clients decide by the latter.
     verified: outcome.checks.every(({ ok }) => ok),
     ...outcome,
+    checks: [...outcome.checks, ...evidence],
     checkedAt: new Date(verifier.now()).toISOString(),
   }
 }

@@ -1,24 +1,21 @@
 /** Tools about accounts: the fleet, the problems of one account, its numbers over time, and one of its people. */
-import { type Member, USER_ID_MAX_LENGTH } from '../audience/member.ts'
+
+import { findVerification } from '../accounts/accounts.ts'
+import type { Member } from '../audience/member.ts'
+import { findMember, memberTimeline, type TimelineEntry, type TimelinePosition } from '../audience/members.ts'
+import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
-import { ACCOUNT_STATUSES, REASONS } from '../operator/accounts/account-status.ts'
-import { findVerification } from '../operator/accounts/accounts.ts'
+import { ACCOUNT_STATUSES, REASONS } from '../watch/account-status.ts'
 import {
   type FleetAccount,
   findFleetAccount,
   listAccountDays,
   listDeliveryHours,
   listFleet,
-} from '../operator/accounts/fleet.ts'
-import { explainProblem } from '../operator/accounts/problem-commands.ts'
-import {
-  findMember,
-  memberTimeline,
-  type TimelineEntry,
-  type TimelinePosition,
-} from '../operator/members/members.ts'
+} from '../watch/fleet.ts'
+import { explainProblem } from '../watch/problem-commands.ts'
 import {
   absent,
   accountTool,
@@ -120,17 +117,18 @@ export const explainAccount = accountTool(
         verification: verification && {
           ...columnsOf(verification, 'verified', 'checkedAt'),
           checks: verification.checks.map(({ name, ok, reason = null, status = null, message }) => ({
-            ...{ name, ok, reason, status, message: untrusted(message) },
+            name,
+            ok,
+            reason,
+            status,
+            message: untrusted(message),
           })),
         },
         deliveries: {
           ...columnsOf(account, 'lastDeliveryAt', 'deliveries24h', 'events24h', 'failed24h'),
           ...columnsOf(account, 'refused', 'lastRefusedAt', 'unapplied'),
         },
-        platform: columnsOf(
-          account,
-          ...(['verifiedAt', 'checkedAt', 'tokenExpiresAt', 'quotaLimit', 'quotaUsed'] as const),
-        ),
+        platform: columnsOf(account, 'verifiedAt', 'checkedAt', 'tokenExpiresAt', 'quotaLimit', 'quotaUsed'),
         audience: columnsOf(account, 'members', 'following', 'blocked', 'countedAt'),
         endpoints: { pending: account.endpointsPending, failed: account.endpointsFailed },
       },

@@ -7,9 +7,9 @@
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
 import { AppError, NotVisible } from '../errors.ts'
-import { recordActivity } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
-import { toJson } from '../operator/format.ts'
+import { toJson } from '../http/format.ts'
+import { recordActivity } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import {
   DatabaseBusy,
@@ -36,7 +36,7 @@ export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'exa
   logError: (text: string) => void
 }
 
-export interface CallOutcome {
+interface CallOutcome {
   isError: boolean
   /** a JSON object */
   result: Record<string, unknown>

@@ -1,6 +1,6 @@
 /** The server of the Model Context Protocol, without a transport. */
 import { serviceName, serviceVersion } from '../config/package.ts'
-import type { Actor } from '../operator/actor.ts'
+import type { Actor } from '../operators/actor.ts'
 import { type Caller, toolsFor } from './caller.ts'
 import { ProtocolError, ProtocolErrorCode, Server } from './sdk.ts'
 
@@ -21,7 +21,9 @@ export function createServer(caller: Caller, actor: Actor): Server {
     { capabilities: { tools: {} }, instructions: INSTRUCTIONS },
   )
   const tools = toolsFor(actor).map(({ name, title, description, inputSchema }) => ({
-    ...{ name, title, description },
+    name,
+    title,
+    description,
     inputSchema: JSON.parse(JSON.stringify(inputSchema)),
     annotations: {
       title,

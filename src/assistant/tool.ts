@@ -3,16 +3,17 @@
  * messages of LINE and of receivers. Such text only appears as the value of a field `untrusted`. Personal text is masked, unless the
  * operator has decided otherwise.
  */
+
+import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
 import { AppError } from '../errors.ts'
+import { oneLine } from '../http/one-line.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { checker, refuseInput } from '../http/validate.ts'
-import { oneLine } from '../one-line.ts'
-import { type AccountDetails, findAccountDetails } from '../operator/accounts/accounts.ts'
-import type { NewActivity } from '../operator/activity.ts'
-import type { OrganizationIds } from '../operator/actor.ts'
-import type { Finding } from '../operator/system-health.ts'
+import type { NewActivity } from '../operators/activity.ts'
+import type { OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import type { Finding } from '../watch/system-health.ts'
 
 export interface ToolContext {
   /** a session that refuses changes */

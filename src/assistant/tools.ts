@@ -1,18 +1,14 @@
 /** All tools of the assistant, each of which only reads. Here: those of deliveries, events, activity and the installation. */
+
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { listFailureReasons } from '../audience/events.ts'
+import { listAllEvents } from '../audience/list-events.ts'
+import { listAttempts } from '../endpoints/endpoint-history.ts'
+import { type EndpointSummary, findEndpoint, listEndpoints, pageDeliveries } from '../endpoints/endpoints.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import { readTime } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
-import { findAccountDetails } from '../operator/accounts/accounts.ts'
-import { listAttempts } from '../operator/endpoints/endpoint-history.ts'
-import {
-  type EndpointSummary,
-  findEndpoint,
-  listEndpoints,
-  pageDeliveries,
-} from '../operator/endpoints/endpoints.ts'
-import { listFailureReasons } from '../operator/events.ts'
-import { type Activity, listActivity } from '../operator/list-activity.ts'
-import { listAllEvents } from '../operator/list-events.ts'
-import { readTime } from '../operator/read-time.ts'
+import { type Activity, listActivity } from '../operators/list-activity.ts'
 import { explainAccount, listAccounts, showPerson, showTrends } from './account-tools.ts'
 import {
   columnsOf,

@@ -13,7 +13,7 @@
  * the horizon that were made after the first page are left to the next walk.
  *
  * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over). `is_lost`: the client
- * may have read changes that a restore of the database has lost, so it must begin again.
+ * may have read changes that a restore of the database has lost, so it must begin again. Planner idioms: docs/planner.md.
  */
 
 import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
@@ -22,108 +22,96 @@ import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
 import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /**
- * The gap between checkpoints is up to 30 s: an interval of 10 s, and 20 s for a late one. Within a gap, the database's clock may step
- * back without a trace, so a feed begins a whole gap before the requested time. A page of the previous walk from a replica may have
- * lacked the changes of 30 s (maximum of READ_MAX_LAG_MS). 30 s + 30 s = 60 s.
- */
-const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
-
-/**
- * A clock that jumped ahead and was corrected shows the same times again, with higher change numbers. The first of the earlier
- * checkpoints may be up to 30 s after the requested time: 60 s + 30 s = 90 s. If the clock did not jump, checkpoints after SINCE have
- * higher numbers, and this changes nothing.
- */
-const FIRST_CHANGE_AROUND = `(select min(near.change) from change_mark near
-                                         where near.marked_at > ${SINCE}
-                                           and near.marked_at <= ${SINCE} + interval '90 seconds')`
-
-/**
- * A time in the future has a checkpoint near it only if the clock stepped back. Otherwise it was invented, and it is unknown what the
- * client has read, so the feed begins at the beginning.
- */
-const FEED_START = `coalesce($10::bigint,
-                (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute')
-                        then least(change, ${FIRST_CHANGE_AROUND}) - 1 end
-                   from change_mark
-                  where marked_at <= ${SINCE}
-                  order by marked_at desc limit 1),
-                -1)`
-
-/** The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time. */
-const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
-
-/** The client has read changes up to this time: that of the first page, or updatedSince. */
-const READ_UNTIL = `coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
-                             timestamptz 'epoch' + $14::bigint * interval '1 millisecond')`
-
-/** Evaluated for each page instead of cached, because a restore changes it. The table has one row per restore (decision 59). */
-const IS_LOST = `exists (select from database_restore
-                          where backup_at - interval '60 seconds' <= ${READ_UNTIL} and restored_at > ${READ_UNTIL})`
-
-const isOfWalk = (change: string, at: string) => `(${change} < (select horizon from range)
-                                or ${at} <= timestamptz 'epoch' + (select began_us from range) * interval '1 microsecond')`
-
-/**
  * Driven by audience_member_change and erased_member_change. The last candidate is returned even if it does not match, because the
- * next page begins after it. A tombstone does not match if another program has loaded a member with its id again. Members are found
- * by ctid and in the order of ids, because without statistics the planner would find an id by scanning the account in another index.
+ * next page begins after it. Members are found by ctid and in the order of ids, because without statistics the planner would find an id
+ * by scanning the account in another index.
+ *
+ * $4 is the page size plus one. If that many rows are found, the next page begins after the last member of this one. Otherwise it begins
+ * after the last candidate, if the scan reached its limit.
  */
-const rowsOf = (member: string, erased: string) => `
-        with range as materialized (
-          select ${FEED_START} as after_change, coalesce($11::bigint, change_limit()) as until_change,
-                 coalesce($12::bigint, change_horizon()) as horizon,
-                 coalesce($13::bigint, (extract(epoch from ${PRIMARY_CLOCK}) * 1000000)::bigint) as began_us
-        )
-        select c.change, c.id, c.is_last, (select until_change from range) as until_change,
-               (select horizon from range) as horizon, (select began_us from range) as began_us,
-               case when not c.is_match then null when c.is_erased then ${erased} else ${member} end as line
-          from (select *, row_number() over (order by change, id) = ${SCAN_MAX} as is_last
-                  from (
-                    (select m.change, m.id, m.ctid as place, null::timestamptz as at, false as is_erased,
-                            m.organization_id = $2 and ${FILTERS}
-                              and ${isOfWalk('m.change', 'm.updated_at')} as is_match
-                       from audience_member m
-                      where m.channel_oa_id = $1
-                        and (m.change, m.id) > ((select after_change from range), $3)
-                        and m.change < (select until_change from range)
-                      order by m.change, m.id limit ${SCAN_MAX})
-                     union all
-                    (select e.change, e.id, null, e.deleted_at, true,
-                            e.organization_id = $2
-                              and e.id is distinct from (select id from audience_member
-                                                          where channel_oa_id = $1 and id >= e.id order by id limit 1)
-                              and ${isOfWalk('e.change', 'e.deleted_at')}
-                       from erased_member e
-                      where e.channel_oa_id = $1
-                        and (e.change, e.id) > ((select after_change from range), $3)
-                        and e.change < (select until_change from range)
-                      order by e.change, e.id limit ${SCAN_MAX})
-                     order by change, id limit ${SCAN_MAX}
-                  ) candidate
-               ) c
-          left join lateral (select * from audience_member where ctid = c.place and c.is_match offset 0) m on true
-          ${withTrackedActivity}
-         where c.is_match or c.is_last
-         order by c.change, c.id limit $4`
-
-/**
- * $4 is the page size plus one. If that many rows are found, the next page begins after the last member of this one. Otherwise it
- * begins after the last candidate, if the scan reached its limit.
- */
-const pageOf = (rows: string, separator: string) => `
+const feed = (format: string, member: string, erased: string, separator: string) =>
+  statement(`audience-by-change-${format}`)`
+    with requested as (
+      -- The gap between checkpoints is up to 30 s: an interval of 10 s, and 20 s for a late one. Within a gap, the database's clock may
+      -- step back without a trace, so a feed begins a whole gap before the requested time. A page of the previous walk from a replica
+      -- may have lacked the changes of 30 s (maximum of READ_MAX_LAG_MS). 30 s + 30 s = 60 s.
+      select timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds' as since
+    ), range as materialized (
+      select coalesce($10::bigint,
+                      -- A time in the future has a checkpoint near it only if the clock stepped back. Otherwise it was invented, and it is
+                      -- unknown what the client has read, so the feed begins at the beginning.
+                      (select case when since < greatest(clock_timestamp(), before.marked_at + interval '1 minute') then least(
+                                before.change,
+                                -- A clock that jumped ahead and was corrected shows the same times again, with higher change numbers. The
+                                -- first of the earlier checkpoints may be up to 30 s after the requested time: 60 s + 30 s = 90 s. If the
+                                -- clock did not jump, checkpoints after it have higher numbers, and this changes nothing.
+                                (select min(near.change) from change_mark near
+                                  where near.marked_at > since and near.marked_at <= since + interval '90 seconds')) - 1 end
+                         from change_mark before
+                        where before.marked_at <= since
+                        order by before.marked_at desc limit 1),
+                      -1) as after_change,
+             coalesce($11::bigint, change_limit()) as until_change,
+             coalesce($12::bigint, change_horizon()) as horizon,
+             -- The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time.
+             coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
+                      least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)) as began_at,
+             -- The client has read changes up to this time: that of the first page, or updatedSince.
+             coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
+                      timestamptz 'epoch' + $14::bigint * interval '1 millisecond') as read_until
+        from requested
+    ), candidate as (
+      select *, row_number() over (order by change, id) = ${SCAN_MAX} as is_last
+        from (
+          (select m.change, m.id, m.ctid as place, null::timestamptz as at, false as is_erased,
+                  m.organization_id = $2 and ${FILTERS}
+                    and (m.change < (select horizon from range) or m.updated_at <= (select began_at from range)) as is_match
+             from audience_member m
+            where m.channel_oa_id = $1
+              and (m.change, m.id) > ((select after_change from range), $3)
+              and m.change < (select until_change from range)
+            order by m.change, m.id limit ${SCAN_MAX})
+           union all
+          -- A tombstone does not match if another program has loaded a member with its id again.
+          (select e.change, e.id, null, e.deleted_at, true,
+                  e.organization_id = $2
+                    and e.id is distinct from (select id from audience_member
+                                                where channel_oa_id = $1 and id >= e.id order by id limit 1)
+                    and (e.change < (select horizon from range) or e.deleted_at <= (select began_at from range))
+             from erased_member e
+            where e.channel_oa_id = $1
+              and (e.change, e.id) > ((select after_change from range), $3)
+              and e.change < (select until_change from range)
+            order by e.change, e.id limit ${SCAN_MAX})
+           order by change, id limit ${SCAN_MAX}
+        ) merged
+    ), found as (
+      select c.change, c.id, c.is_last,
+             case when not c.is_match then null when c.is_erased then ${erased} else ${member} end as line
+        from candidate c
+        left join lateral (select * from audience_member where ctid = c.place and c.is_match offset 0) m on true
+        ${withTrackedActivity}
+       where c.is_match or c.is_last
+       order by c.change, c.id limit $4
+    ), ended as (
+      select *, case when count(*) over () = $4 then position = $4 - 1 else is_last end as ends_page
+        from (select *, row_number() over (order by change, id) as position from found) numbered
+    )
     select string_agg(line, ${separator} order by position) filter (where position < $4) as lines,
            (count(line) filter (where position < $4))::int as members,
            max(id) filter (where ends_page) as id, max(change) filter (where ends_page) as change,
-           max(until_change) as until_change, max(horizon) as horizon, max(began_us) as began_us,
-           ${IS_LOST} as is_lost
-      from (select *, case when has_more then position = $4 - 1 else is_last end as ends_page
-              from (select *, row_number() over (order by change, id) as position, count(*) over () = $4 as has_more
-                      from (${rows}) found) numbered) ended`
+           (select until_change from range) as until_change, (select horizon from range) as horizon,
+           (select (extract(epoch from began_at) * 1000000)::bigint from range) as began_us,
+           -- Evaluated for each page instead of cached, because a restore changes it. The table has one row per restore (decision 59).
+           exists (select from database_restore
+                    where backup_at - interval '60 seconds' <= (select read_until from range)
+                      and restored_at > (select read_until from range)) as is_lost
+      from ended`
 
 export const listByChange: List = {
-  page: statement('audience-by-change-page')`${pageOf(rowsOf(memberJson, erasedJson), `','`)}`,
-  ndjson: statement('audience-by-change-ndjson')`${pageOf(rowsOf(memberJson, erasedJson), `E'\\n'`)}`,
-  csv: statement('audience-by-change-csv')`${pageOf(rowsOf(memberCsv, erasedCsv), `E'\\r\\n'`)}`,
+  page: feed('page', memberJson, erasedJson, `','`),
+  ndjson: feed('ndjson', memberJson, erasedJson, `E'\\n'`),
+  csv: feed('csv', memberCsv, erasedCsv, `E'\\r\\n'`),
 }
 
 // Checkpoints (rows of change_mark) store which changes had ended at which time, so that a delta feed can begin at a time.

@@ -1,7 +1,10 @@
 /** The filters of a list of members. */
+
+import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
+import { isDay } from '../http/read-time.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
-import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
+import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
 
 /** Maximum per query. All must match. */
 const TAGS_MAX = 10
@@ -47,12 +50,6 @@ function readTime(text: string): string {
     )
   }
   return new Date(ms).toISOString()
-}
-
-/** Date.parse reads February 30 as March 2. A feed would then miss the changes in between. */
-export function isDay(text: string): boolean {
-  const day = new Date(`${text}T00:00:00Z`)
-  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }
 
 /** Validates filters for streams and the command line. */

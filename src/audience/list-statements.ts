@@ -8,7 +8,7 @@
  *   $4 int     limit            $8 text[]  tags
  *                               $9 text    part of the display name
  *
- * A filter that is null matches everything. The part of the display name ignores case and has no wildcards.
+ * A filter that is null matches everything. The part of the display name ignores case and has no wildcards. See docs/planner.md.
  */
 import { type Statement, statement } from '../postgres/statement.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'

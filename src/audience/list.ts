@@ -1,7 +1,7 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import Negotiator from 'negotiator'
-import { clientOf, requireScopeAgain, type Scope, scopeOf } from '../access/scope.ts'
+import { clientOf, requireScopeAgain, type Scope, scopeOf } from '../accounts/scope.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { ownerShare, type Reader, readerShare, Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'

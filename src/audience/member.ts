@@ -1,12 +1,9 @@
 /** The member as clients see it. The table FIELDS yields its schema, its JSON text and its CSV row. */
 
-import type { AccountId } from '../accounts/account.ts'
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
-import { type SendPipeline, statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 
-/** Characters. LINE's longest user ids have 68 (module channels). */
-export const USER_ID_MAX_LENGTH = 128
 /**
  * The form of LINE's user ids. LINE gives one person the same id at all accounts of one provider. Other programs that load members, and
  * pages that send tracking events, may use ids of another form.
@@ -199,22 +196,3 @@ export const withTrackedActivity = `
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Distinguishes a stale version from an unknown member. */
 export const selectVersion = statement('member-version')`
     select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`
-
-/** The constraint that a new member violates if its id is taken. */
-export const MEMBER_ID_TAKEN = 'audience_member_pkey'
-
-/** Advances generated ids beyond those of the accounts' members. */
-export async function skipTakenMemberIds(send: SendPipeline, accountIds: AccountId[]): Promise<void> {
-  await send([{ statement: skipTaken, values: [accountIds] }])
-}
-
-/**
- * $1 bigint[]: accounts. Ids are unique per account, so other accounts do not matter. Reads one row of each account. Without
- * statistics, max() over all of them would read every member.
- */
-const skipTaken = statement('skip-taken-member-ids')`
-    select skip_member_ids(max(last.id))
-      from unnest($1::bigint[]) as account (id)
-     cross join lateral (select m.id from audience_member m
-                          where m.channel_oa_id = account.id and m.id < 4611686018427387904
-                          order by m.id desc limit 1) last`

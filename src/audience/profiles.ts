@@ -4,8 +4,8 @@
  */
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import { every, type Repetition } from '../jobs/every.ts'
 import { CallBudget, type PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { profileRequested, profilesBackedOff } from '../observability/facts.ts'

@@ -1,7 +1,7 @@
 /** Chooses the statement for a list of members and reads a page with it. */
 
 import { createHash } from 'node:crypto'
-import type { Scope } from '../access/scope.ts'
+import type { Scope } from '../accounts/scope.ts'
 import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'

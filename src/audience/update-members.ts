@@ -1,4 +1,4 @@
-import type { Scope } from '../access/scope.ts'
+import type { Scope } from '../accounts/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import { type SendPipeline, statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'
@@ -16,7 +16,7 @@ const setEditor = statement('set-editor')`
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members.
  *
  * Locks members as an update does, in the order of flushes. In the order of the file, an import and a flush could deadlock. The
- * lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
+ * lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account. See docs/planner.md.
  */
 export const lockMembers = statement('lock-members')`
     select from (select x.id

@@ -1,6 +1,6 @@
 /** PUT /api/audience/:id: changes the fields of a member that clients may set. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
-import { type Scope, scopeOf } from '../access/scope.ts'
+import { type Scope, scopeOf } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
@@ -162,11 +162,18 @@ export async function updateMember(
 ): Promise<{ version: bigint; json: string }> {
   const { externalId, tags, attributes } = update
   const values = [
-    ...[scope.accountId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
-    ...[String(externalId !== undefined), externalId ?? null],
-    ...[String(tags !== undefined), tags ? textArray(tags) : null],
-    ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
-    ...[String(scope.keyId ?? ''), scope.actorName ?? ''],
+    scope.accountId,
+    scope.organizationId,
+    id,
+    allowedVersions && int8Array(allowedVersions),
+    String(externalId !== undefined),
+    externalId ?? null,
+    String(tags !== undefined),
+    tags ? textArray(tags) : null,
+    String(attributes !== undefined),
+    attributes ? JSON.stringify(attributes) : null,
+    String(scope.keyId ?? ''),
+    scope.actorName ?? '',
   ]
   try {
     const [member] = await tenant.query<{ version: bigint; json: string }>(applyUpdate, values)

@@ -1,20 +1,20 @@
 /** The options of an official account, which `accounts add`, `accounts update`, `accounts apply` and `setup` share. */
 import type { Command } from 'commander'
-import type { AccountColumns } from '../accounts/provisioning.ts'
-import { type Config, readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
-import { localUrl } from '../http/listen.ts'
-import { deliveryPaths } from '../intake/line/line-signature.ts'
-import { callbackPath } from '../intake/mbox/mbox-source.ts'
-import { LineApi } from '../line-api/client.ts'
 import {
   FIELDS,
   type Field,
   faultsOf,
   secretWarning,
   columnsOf as toColumns,
-} from '../operator/accounts/account-fields.ts'
-import { type Proof, UNPROVEN } from '../operator/accounts/channels.ts'
+} from '../accounts/account-fields.ts'
+import { type Proof, UNPROVEN } from '../accounts/channels.ts'
+import type { AccountColumns } from '../accounts/provisioning.ts'
+import { type Config, readConfig } from '../config/config.ts'
+import { FatalError } from '../errors.ts'
+import { localUrl } from '../http/listen.ts'
+import { callbackPath } from '../intake/mbox/mbox-source.ts'
+import { LineApi } from '../line-api/client.ts'
+import { deliveryPaths } from '../line-api/line-signature.ts'
 import { io, printError } from './io.ts'
 
 export type Fields = { [field in Field]?: string }
@@ -54,7 +54,10 @@ export function withFields(command: Command): Command {
       "identifies the account in the support chat's callback address (default: random)",
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
-    .option('--login-channel-id <id>', 'LINE Login channel whose ID tokens prove people in tracking events')
+    .option(
+      '--login-channel-ids <list>',
+      'LINE Login or MINI App channels whose ID tokens prove people in tracking events',
+    )
     .option('--unproven', 'store channel id and secret without asking LINE whether they belong together')
     .addHelpText('after', SECRETS_HELP)
 }
@@ -91,7 +94,7 @@ export function warnIfUnproven(proof: Proof): void {
 
 // URLs of this service that an operator enters on other platforms.
 
-export interface Addresses {
+interface Addresses {
   /** for the LINE Developers Console */
   webhookUrl: string
   /** for the support chat */

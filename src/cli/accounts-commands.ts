@@ -1,20 +1,20 @@
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
-import type { Verification } from '../accounts/verification.ts'
-import type { ImportProgress } from '../audience/import-followers.ts'
+import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
+import { addAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
+import type { Claims, Verification } from '../accounts/verification.ts'
+import type { ImportProgress } from '../audience/import/import-followers.ts'
 import { readConfig } from '../config/config.ts'
 import { AppError, FatalError } from '../errors.ts'
-import { deliveryPaths } from '../intake/line/line-signature.ts'
+import type { RemovalTally } from '../jobs/remove-account.ts'
 import { LineApi } from '../line-api/client.ts'
+import { deliveryPaths } from '../line-api/line-signature.ts'
 import { ACCOUNTS } from '../operations/organizations.ts'
-import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
-import { listFleet } from '../operator/accounts/fleet.ts'
-import { addAccount, updateAccount, verifyAccount } from '../operator/accounts/manage-accounts.ts'
-import { explainProblem } from '../operator/accounts/problem-commands.ts'
-import { confirmStatuses } from '../operator/accounts/store-statuses.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import type { RemovalTally } from '../operator/jobs/remove-account.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
+import { listFleet } from '../watch/fleet.ts'
+import { explainProblem } from '../watch/problem-commands.ts'
+import { confirmStatuses } from '../watch/store-statuses.ts'
 import {
   addressesOf,
   columnsOf,
@@ -114,28 +114,34 @@ function showCommand(group: Command): void {
     .argument('<id>', 'id of the account', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
-      printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
+      const shown = { ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }
+      if (json) printJson(shown)
+      else printOne({ ...shown, loginChannelIds: shown.loginChannelIds.join(', ') }, false)
     })
 }
 
-export function verifyCommand(group: Command): void {
+function verifyCommand(group: Command): void {
   withJson(group.command('verify'))
     .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
     .argument('<id>', 'id of the account', parseId)
     .option('--test-webhook', 'also make the platform send a test delivery (at most 60 an hour)')
-    .action(async (id: bigint, options: { testWebhook?: boolean; json?: boolean }) => {
+    .option(
+      '--prove-redelivery',
+      'store the next delivery and refuse it once, which proves whether LINE sends it again (once an hour)',
+    )
+    .action(async (id: bigint, { json, ...claims }: Claims & { json?: boolean }) => {
       const verification = await onDatabase(async (database) =>
-        verify(database, await requireAccount(database, id), options.testWebhook === true),
+        verify(database, await requireAccount(database, id), claims),
       )
-      if (options.json) printJson(verification)
+      if (json) printJson(verification)
       else printVerification(verification)
       if (!verification.verified) io.exitCode = 1
     })
 }
 
-async function verify(database: Database, account: Account, testWebhook: boolean): Promise<Verification> {
+async function verify(database: Database, account: Account, claims: Claims): Promise<Verification> {
   try {
-    return await verifyAccount({ ...platform(), database }, commandActor(), account, { testWebhook })
+    return await verifyAccount({ ...platform(), database }, commandActor(), account, claims)
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
     throw new FatalError(`${error.message} (in ${error.retryAfterSeconds} s)`)
@@ -143,7 +149,11 @@ async function verify(database: Database, account: Account, testWebhook: boolean
 }
 
 function printVerification({ verified, account, accountType, webhook, checks }: Verification): void {
-  const rows = checks.map(({ name, ok, message }) => ({ check: name, ok: ok ? 'yes' : 'NO', message }))
+  const rows = checks.map(({ name, ok, message }) => ({
+    check: name,
+    ok: ok === null ? '-' : ok ? 'yes' : 'NO',
+    message,
+  }))
   printMany(rows, false)
   print()
   printOne(
@@ -193,7 +203,12 @@ export function fleetCommand(program: Command): void {
       else {
         printMany(
           fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
+            id,
+            name,
+            status,
+            lastDeliveryAt,
+            deliveries24h,
+            following,
             problem: problems[0]?.message ?? null,
           })),
           false,

@@ -2,13 +2,13 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
+import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import {
   type Activity,
   type ActivityFilter,
   exportActivity,
   listActivity,
-} from '../operator/list-activity.ts'
+} from '../operators/list-activity.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
 import { printJson, printMany } from './io.ts'
 

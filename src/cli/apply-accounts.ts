@@ -1,9 +1,6 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
 import type { Command } from 'commander'
-import { readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
-import { LineApi } from '../line-api/client.ts'
-import { COLUMNS, type Field, secretWarning } from '../operator/accounts/account-fields.ts'
+import { COLUMNS, type Field, secretWarning } from '../accounts/account-fields.ts'
 import {
   type AppliedAccount,
   type ApplyOptions,
@@ -13,19 +10,22 @@ import {
   planAccounts,
   RefusedLine,
   type WantedAccount,
-} from '../operator/accounts/apply-accounts.ts'
-import { UNPROVEN } from '../operator/accounts/channels.ts'
-import { provePlans, readFleet } from '../operator/accounts/fleet-file.ts'
-import { type Outcome, onboard } from '../operator/accounts/onboard.ts'
+} from '../accounts/apply-accounts.ts'
+import { UNPROVEN } from '../accounts/channels.ts'
+import { provePlans, readFleet } from '../accounts/fleet-file.ts'
+import { type Outcome, onboard } from '../accounts/onboard.ts'
 import {
   type Onboarding,
   PROPAGATION_MAX_MS,
   previewWebhook,
   publicUrlFault,
   type WebhookPreview,
-} from '../operator/accounts/point-webhook.ts'
-import { commandActor } from '../operator/actor.ts'
-import { constraintSentence } from '../operator/constraint-sentences.ts'
+} from '../accounts/point-webhook.ts'
+import { readConfig } from '../config/config.ts'
+import { FatalError } from '../errors.ts'
+import { LineApi } from '../line-api/client.ts'
+import { constraintSentence } from '../operations/constraint-sentences.ts'
+import { commandActor } from '../operators/actor.ts'
 import { onDatabase, withJson } from './input.ts'
 import { fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
 import { Progress } from './progress.ts'
@@ -67,7 +67,10 @@ export function applyCommand(group: Command): void {
       const wanted = { accounts, faults, addsOrganizations: addOrganizations === true }
       await onDatabase((database) => {
         const onboarding = {
-          ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
+          database,
+          publicUrl,
+          setsWebhook: webhook,
+          importsFollowers: true,
           propagationMaxMs: PROPAGATION_MAX_MS,
           lineApi: new LineApi(lineApiUrl),
           actor: commandActor(),
@@ -119,19 +122,17 @@ async function preview(onboarding: Onboarding, wanted: Wanted, asJson: boolean):
 async function storeAll({ database, lineApi, actor }: Onboarding, wanted: Wanted): Promise<AppliedAccount[]> {
   const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted.accounts, wanted))
   if (unproven > 0) printError(`oa-audience: warning: ${unproven} accounts: ${UNPROVEN}`)
-  let progress = null as Progress | null
-  const onProgress = (stored: number) => {
-    // Not earlier: a file with faults stores nothing.
-    progress ??= new Progress('accounts stored', wanted.accounts.length)
-    progress.show(stored)
-  }
+  // Not earlier: a file with faults stores nothing.
+  const progress = new Progress('accounts stored', wanted.accounts.length)
+  const onProgress = (stored: number) => progress.show(stored)
   try {
-    return await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
+    const { accounts } = await applyAccounts(database, actor, wanted.accounts, { ...wanted, onProgress })
+    return accounts
   } catch (error) {
     if (!(error instanceof RefusedLine)) throw error
     throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
   } finally {
-    progress?.end()
+    progress.end()
   }
 }
 

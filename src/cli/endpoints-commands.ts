@@ -1,11 +1,11 @@
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
+import { responseLine } from '../endpoints/endpoint-health.ts'
+import { type DeliverySummary, listDeliveries } from '../endpoints/endpoints.ts'
 import { isAccepted } from '../endpoints/post.ts'
 import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
 import { ENDPOINTS } from '../operations/endpoints.ts'
-import { responseLine } from '../operator/endpoints/endpoint-health.ts'
-import { type DeliverySummary, listDeliveries } from '../operator/endpoints/endpoints.ts'
 import { finishJob } from './follow-job.ts'
 import { between, onDatabase } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
@@ -29,11 +29,9 @@ export function endpointsCommand(program: Command): void {
       printOne({ id, status: 'removed' }, json === true)
     })
   addRotateCommand(group, ENDPOINTS, {
-    ...{ description: 'print a new secret; the previous one signs, too, until --finish' },
-    ...{
-      finish: 'stop signing with the previous secret',
-      discard: 'go back: stop signing with the new secret',
-    },
+    description: 'print a new secret; the previous one signs, too, until --finish',
+    finish: 'stop signing with the previous secret',
+    discard: 'go back: stop signing with the new secret',
   })
   deliveriesCommand(group)
   retryCommand(group)

@@ -1,6 +1,5 @@
 /** Writes the events of an account to a file or to standard output. */
 import type { AccountId } from '../accounts/account.ts'
-import { commandActor } from '../operator/actor.ts'
 import {
   type EventRange,
   eventLines,
@@ -8,7 +7,8 @@ import {
   isoTime,
   readRange,
   recordEventExport,
-} from '../operator/exports/export-events.ts'
+} from '../audience/export/export-events.ts'
+import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { io, printError } from './io.ts'
 import { openOutput, type PageOutput } from './output.ts'
@@ -27,7 +27,7 @@ export interface EventExportOptions {
   gzip?: boolean
 }
 
-export type EventExport = {
+type EventExport = {
   events: number
   /** exclusive: the next export may begin here */
   to: string

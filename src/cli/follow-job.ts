@@ -1,11 +1,11 @@
 /** Works on a job and shows its progress until it has ended. Instances of the service work on it, too, and on replays alone. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../errors.ts'
-import { commandActor } from '../operator/actor.ts'
-import { findJob, type JobSummary, REPLAY_KINDS, secondsSinceStep } from '../operator/jobs/job.ts'
-import { COMMAND_KINDS } from '../operator/jobs/kinds.ts'
-import type { Platform } from '../operator/jobs/step.ts'
-import { takeTurn } from '../operator/jobs/turn.ts'
+import { findJob, type JobSummary, REPLAY_KINDS, secondsSinceStep } from '../jobs/job.ts'
+import { COMMAND_KINDS } from '../jobs/kinds.ts'
+import type { Platform } from '../jobs/step.ts'
+import { takeTurn } from '../jobs/turn.ts'
+import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { io, printError } from './io.ts'
 import { Progress } from './progress.ts'
@@ -48,16 +48,14 @@ export async function followJob(
   for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
   try {
     for (;;) {
-      let fault = ''
-      const onPostponed = ({ message }: Error) => {
-        fault = `; ${message}`
-      }
-      const turn = { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform, onPostponed }
-      const hasWorked = await takeTurn(database, turn)
+      const turn = await takeTurn(database, { jobId: id, turnMs: TURN_MS, kinds: COMMAND_KINDS, platform })
       const job = await findJob(database, commandActor(), id)
-      if (job && progress) progress.show(Number(job.done), fault || (await noteOf(database, job)))
+      if (job && progress) {
+        const note = turn instanceof Error ? `; ${turn.message}` : await noteOf(database, job)
+        progress.show(Number(job.done), note)
+      }
       if (job === null || job.finishedAt !== null) return job
-      if (!hasWorked) await sleep(POLL_MS)
+      if (turn === false) await sleep(POLL_MS)
     }
   } finally {
     for (const signal of INTERRUPTS) process.off(signal, interrupt)

@@ -1,9 +1,10 @@
 /** Input and output of a command, apart from the database. */
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
-import { toJson } from '../operator/format.ts'
-import type { TextSource } from '../operator/members/text-file.ts'
+import type { TextSource } from '../audience/import/text-file.ts'
+import { toJson } from '../http/format.ts'
 
 export interface Io {
   env: Record<string, string | undefined>
@@ -14,11 +15,32 @@ export interface Io {
   exitCode?: NodeJS.Process['exitCode']
 }
 
-/** The streams of this process. Tests run commands in their own process, one at a time, and replace them. */
-export let io: Io = process
+const running = new AsyncLocalStorage<Io>()
+const current = (): Io => running.getStore() ?? process
 
-export function useIo(replacement: Io): void {
-  io = replacement
+/** Runs a command with its own input and output. Tests run several in one process. */
+export const withIo = <T>(given: Io, command: () => Promise<T>): Promise<T> => running.run(given, command)
+
+/** Input and output of the running command: those of the process, unless it runs in `withIo`. */
+export const io: Io = {
+  get env() {
+    return current().env
+  },
+  get stdin() {
+    return current().stdin
+  },
+  get stdout() {
+    return current().stdout
+  },
+  get stderr() {
+    return current().stderr
+  },
+  get exitCode() {
+    return current().exitCode
+  },
+  set exitCode(code) {
+    current().exitCode = code
+  },
 }
 
 /** @param file `-` is standard input */

@@ -2,9 +2,9 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
+import { type JobSummary, listJobs } from '../jobs/job.ts'
 import { JOBS } from '../operations/jobs.ts'
-import { commandActor } from '../operator/actor.ts'
-import { type JobSummary, listJobs } from '../operator/jobs/job.ts'
+import { commandActor } from '../operators/actor.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printJson, printMany, printOne } from './io.ts'
 import { addOperation, performHere } from './operation-commands.ts'
@@ -48,7 +48,9 @@ export function jobsCommand(program: Command): void {
 function jobRow(job: JobSummary): Printable {
   const { id, status, reason, done, total } = job
   return {
-    ...{ id, task: job.kind, account: job.accountId },
+    id,
+    task: job.kind,
+    account: job.accountId,
     status: reason === null || reason === status ? status : `${status}: ${reason}`,
     done: total === null ? done : `${done} of ${total}`,
     'started at': job.createdAt,

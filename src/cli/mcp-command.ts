@@ -2,11 +2,11 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Command } from 'commander'
 import type { OrganizationId } from '../accounts/account.ts'
+import { listOrganizations } from '../accounts/organizations.ts'
 import { readConfig } from '../config/config.ts'
-import { listOrganizations } from '../operator/accounts/organizations.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import { examineSystem } from '../operator/system-health.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
+import { examineSystem } from '../watch/system-health.ts'
 import { collectIds, notFound, onDatabase } from './input.ts'
 import { io, printError } from './io.ts'
 
@@ -44,7 +44,9 @@ async function serveAssistant(database: Database, options: McpOptions): Promise<
   const config = readConfig(io.env)
   const actor = { ...commandActor(), organizationIds }
   const caller = createCaller({
-    ...{ database, actor, showPersonalData },
+    database,
+    actor,
+    showPersonalData,
     examineSystem: () => examineSystem(config),
     logError: (text) => printError(`oa-audience mcp: ${text}`),
   })

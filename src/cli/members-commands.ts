@@ -1,31 +1,28 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
+
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
-import { ErasureLedger } from '../audience/erasure-ledger.ts'
-import { requireLedger } from '../audience/ledger-files.ts'
-import { LedgerUnwritable } from '../audience/ledger-writer.ts'
-import { LINE_USER_ID, USER_ID_MAX_LENGTH } from '../audience/member.ts'
-import { readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
-import { parsePathId } from '../http/path-id.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
+import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
+import { requireLedger } from '../audience/erasure/ledger-files.ts'
+import { LedgerUnwritable } from '../audience/erasure/ledger-writer.ts'
 import {
   findPerson,
   type Person,
   personInAccounts,
   personJson,
   recordPersonExport,
-} from '../operator/exports/export-person.ts'
-import { eraseByUserId } from '../operator/members/manage-members.ts'
-import { findMember, type MemberChanges, memberTimeline } from '../operator/members/members.ts'
-import { accountsOf, findMemberships } from '../operator/members/memberships.ts'
-import { readLines } from '../operator/members/text-file.ts'
-import {
-  changeLine,
-  describeChanges,
-  describeEffect,
-  TIMELINE_TEXTS,
-} from '../operator/members/timeline-texts.ts'
+} from '../audience/export/export-person.ts'
+import { readLines } from '../audience/import/text-file.ts'
+import { eraseByUserId } from '../audience/manage-members.ts'
+import { LINE_USER_ID } from '../audience/member.ts'
+import { findMember, type MemberChanges, memberTimeline } from '../audience/members.ts'
+import { accountsOf, findMemberships } from '../audience/memberships.ts'
+import { changeLine, describeChanges, describeEffect, TIMELINE_TEXTS } from '../audience/timeline-texts.ts'
+import { readConfig } from '../config/config.ts'
+import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
+import { FatalError } from '../errors.ts'
+import { parsePathId } from '../http/path-id.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { systemReason } from '../system-reason.ts'

@@ -2,15 +2,11 @@
 import type { Command } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
+import { responseLine } from '../endpoints/endpoint-health.ts'
 import { CHANNELS } from '../operations/channels.ts'
-import { responseLine } from '../operator/endpoints/endpoint-health.ts'
-import type { ChannelSummary } from '../operator/notifications/channels.ts'
-import {
-  ChannelTester,
-  type NotificationSummary,
-  type TestResult,
-} from '../operator/notifications/history.ts'
-import { openNotificationSender } from '../operator/notifications/send.ts'
+import type { ChannelSummary } from '../watch/notifications/channels.ts'
+import { ChannelTester, type NotificationSummary, type TestResult } from '../watch/notifications/history.ts'
+import { openNotificationSender } from '../watch/notifications/send.ts'
 import { between, onDatabase } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
 import { addOperation, addOperations, performHere } from './operation-commands.ts'

@@ -4,9 +4,9 @@ import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
 import { FatalError } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
+import type { JobSummary } from '../jobs/job.ts'
 import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
-import { commandActor } from '../operator/actor.ts'
-import type { JobSummary } from '../operator/jobs/job.ts'
+import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
 import { finishJob } from './follow-job.ts'
@@ -46,7 +46,9 @@ export function performHere<R>(
   const ownUrls = () => ownAddresses(publicUrl, host, port)
   const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null }
   return perform(operation, {
-    ...{ database, actor: commandActor(), services: { ...own, ...services } as Services },
+    database,
+    actor: commandActor(),
+    services: { ...own, ...services } as Services,
     ...call,
   })
 }

@@ -20,8 +20,8 @@ export function clientsCommand(program: Command): void {
     .description('manage the API clients that may call protected routes')
   addOperations(group, Object.values(CLIENTS))
   addRotateCommand(group, CLIENTS, {
-    ...{ finish: 'refuse the previous secret' },
-    ...{ discard: 'go back: refuse the new secret, and accept the previous one alone' },
+    finish: 'refuse the previous secret',
+    discard: 'go back: refuse the new secret, and accept the previous one alone',
     description: 'print a new secret, which is not shown again; the previous one stays valid until --finish',
   })
   const { removal, remove } = CLIENTS

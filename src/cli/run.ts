@@ -4,11 +4,11 @@ import { describeVariables, readConfig, removeSecretsKeys } from '../config/conf
 import { serviceName, serviceVersion } from '../config/package.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '../errors.ts'
-import { constraintSentence } from '../operator/constraint-sentences.ts'
+import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { systemReason } from '../system-reason.ts'
 import { notFound, withJson } from './input.ts'
-import { type Io, io, print, printError, printMany, useIo } from './io.ts'
+import { type Io, io, print, printError, printMany, withIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
@@ -61,8 +61,9 @@ export async function createProgram(isNeeded: (group: string) => boolean): Promi
  * Runs one command. Its exit status is in `given.exitCode`, undefined for success.
  * @param args without the program's own name
  */
-export async function run(args: string[], given: Io): Promise<void> {
-  useIo(given)
+export const run = (args: string[], given: Io): Promise<void> => withIo(given, () => runCommand(args))
+
+async function runCommand(args: string[]): Promise<void> {
   // Loads only the given group, because loading all of them takes 0.2 s. The help lists all.
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'
@@ -91,7 +92,7 @@ function serveCommand(program: Command): void {
       const config = readConfig(io.env)
       const secretsKeys = removeSecretsKeys(io.env)
       if (config.workers > 1 && cluster.isPrimary)
-        await (await import('../background/workers.ts')).serveWithWorkers(config, secretsKeys)
+        await (await import('../workers.ts')).serveWithWorkers(config, secretsKeys)
       else await (await import('../main.ts')).serve(config)
     })
 }
@@ -118,7 +119,7 @@ function doctorCommand(program: Command): void {
       'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
     )
     .action(async ({ json }: { json?: boolean }) => {
-      const { examineSystem } = await import('../operator/system-health.ts')
+      const { examineSystem } = await import('../watch/system-health.ts')
       const findings = await examineSystem(readConfig(io.env))
       printMany(findings, json === true)
       if (findings.some(({ severity }) => severity === 'error')) io.exitCode = 1

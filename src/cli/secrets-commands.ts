@@ -1,8 +1,8 @@
 /** `oa-audience secrets`: how the secrets in the database are encrypted. */
 import type { Command } from 'commander'
-import { commandActor } from '../operator/actor.ts'
-import { rotateSecrets } from '../operator/secrets.ts'
+import { commandActor } from '../operators/actor.ts'
 import { examineSecrets } from '../secrets/examine-secrets.ts'
+import { rotateSecrets } from '../upkeep/secrets.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, printOne } from './io.ts'
 import { Progress } from './progress.ts'
@@ -23,13 +23,18 @@ export function secretsCommand(program: Command): void {
       else {
         print(`first key: ${firstKeyId ?? 'none, new secrets are plain text'}`)
         const stored = counts.map(({ column, keyId, values }) => ({
-          ...{ column, key: keyId ?? 'plain text', values },
+          column,
+          key: keyId ?? 'plain text',
+          values,
         }))
         printMany(stored, false)
         if (unreadable.length > 0) {
           print('\nno key reads:')
           const rows = unreadable.map(({ accountId: account, keyId: key, column, id }) => ({
-            ...{ column, id, account, key },
+            column,
+            id,
+            account,
+            key,
           }))
           printMany(rows, false)
         }

@@ -1,11 +1,11 @@
 /** `oa-audience setup`: everything that a first account needs. */
 import type { Command } from 'commander'
+import { type AddedFirstAccount, addFirstAccount } from '../accounts/first-account.ts'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
-import { type AddedFirstAccount, addFirstAccount } from '../operator/accounts/first-account.ts'
-import { commandActor } from '../operator/actor.ts'
-import { examineReachability } from '../operator/reachability.ts'
+import { commandActor } from '../operators/actor.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
+import { examineReachability } from '../watch/reachability.ts'
 import {
   type AddressConfig,
   addressesOf,

@@ -132,7 +132,9 @@ export function environmentOfPostgresPrograms(): Record<string, string> {
 /** The variables as a table for `oa-audience --help`. */
 export function describeVariables(): string {
   const rows = Object.values<Variable<unknown>>(VARIABLES).map(({ name, fallback, help, isSecret }) => ({
-    ...{ name, help, isSecret },
+    name,
+    help,
+    isSecret,
     // No value, or an empty list of proxies.
     shownDefault: [fallback].flat().join(',') || 'unset',
   }))

@@ -1,7 +1,9 @@
-/** Limits of one request, and of a minute of tracking events. */
+/** Limits of one request, of an id, and of a minute of tracking events. */
 
 /** LINE escapes every non-ASCII character (6 bytes each), so a batch of long texts is large. */
 export const BODY_MAX_BYTES = 1024 * 1024
+/** Characters. LINE's longest user ids have 68 (module channels). */
+export const USER_ID_MAX_LENGTH = 128
 /** Tracking events per request. Those beyond it are rejected by index. */
 export const TRACKING_REQUEST_MAX_EVENTS = 500
 

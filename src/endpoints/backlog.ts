@@ -1,4 +1,4 @@
-/** Statements that lease deliveries, read their contents, and store the results of attempts. */
+/** Statements that lease deliveries, read their contents, and store the results of attempts. Planner idioms: docs/planner.md. */
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 

@@ -1,6 +1,7 @@
 /**
  * The deliveries of replays and resends: jobs that put a bounded number of rows into endpoint_delivery, from where the sender sends
  * them like all others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
+ * Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array } from '../postgres/binary-array.ts'
@@ -147,7 +148,7 @@ const queueEvents = statement('queue-replayed-events')`
       from (select) always
       left join (select received_at, id from taken order by received_at desc, id desc limit 1) last on true`
 
-export interface EventRange {
+interface EventRange {
   accountId: AccountId
   endpointId: bigint
   jobId: bigint
@@ -171,8 +172,17 @@ export async function queueReplayedEvents(
   { maxEvents, maxBytes, examined }: { maxEvents: number; maxBytes: number; examined: number },
 ): Promise<QueuedEvents> {
   const [row] = await transaction.query<Row>(queueEvents, [
-    ...[accountId, after.receivedAt, after.id, until, kinds, endpointKinds],
-    ...[maxEvents, maxBytes, examined, jobId, endpointId],
+    accountId,
+    after.receivedAt,
+    after.id,
+    until,
+    kinds,
+    endpointKinds,
+    maxEvents,
+    maxBytes,
+    examined,
+    jobId,
+    endpointId,
   ])
   const { queued, isLast, receivedAt, id } = row as {
     queued: number
@@ -220,7 +230,7 @@ const lockDeliveries = statement('lock-deliveries-of-job')`
 
 /**
  * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows may read
- * the deliveries of all accounts.
+ * the deliveries of all accounts, and so may `failed_at is null`.
  *
  * $1 job id bigint
  */

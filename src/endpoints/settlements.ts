@@ -1,4 +1,4 @@
-/** Writes the results of attempts to the database in batches: one transaction every SETTLE_MS. */
+/** Writes the results of attempts to the database in batches: one transaction every SETTLE_MS. Planner idioms: docs/planner.md. */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'

@@ -17,7 +17,10 @@ interface Outgoing {
 /** A request that the service sends. Receivers need none of the headers with which clients authenticate. */
 function outgoing({ headers, schema, ...operation }: Outgoing) {
   const parameters = Object.entries(headers).map(([name, description]) => ({
-    ...{ in: 'header', name, required: true, description },
+    in: 'header',
+    name,
+    required: true,
+    description,
     schema: { type: 'string' },
   }))
   return {

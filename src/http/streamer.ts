@@ -31,12 +31,14 @@ export interface Reader {
 
 /** The share of an API key or operator, which may have one stream at a time. */
 export const readerShare = (key: string): Share => ({
-  ...{ key, max: 1 },
+  key,
+  max: 1,
   refusal: () => new AppError('stream_open', { retryAfterSeconds: RETRY_AFTER_SECONDS }),
 })
 
 export const ownerShare = (owner: 'client' | 'organization', id: bigint): Share => ({
-  ...{ key: `${owner} ${id}`, max: STREAMS_PER_OWNER_MAX },
+  key: `${owner} ${id}`,
+  max: STREAMS_PER_OWNER_MAX,
   refusal: () =>
     new AppError('stream_open', {
       message: `Two streams of this ${owner} are open; try again later`,
@@ -45,7 +47,8 @@ export const ownerShare = (owner: 'client' | 'organization', id: bigint): Share 
 })
 
 const ALL_STREAMS: Share = {
-  ...{ key: 'all', max: STREAMS_MAX },
+  key: 'all',
+  max: STREAMS_MAX,
   refusal: () =>
     new AppError('unavailable', {
       message: `More than ${STREAMS_MAX} concurrent streams; try again later`,

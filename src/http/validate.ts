@@ -80,8 +80,12 @@ function messagesOf(errors: TLocalizedValidationError[]): string[] {
 }
 
 const TYPE_NAMES: Record<string, string> = {
-  ...{ array: 'an array', object: 'an object', string: 'a string' },
-  ...{ integer: 'a whole number', number: 'a number', boolean: 'true or false' },
+  array: 'an array',
+  object: 'an object',
+  string: 'a string',
+  integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
 }
 const typeName = (type: string) => TYPE_NAMES[type] ?? type
 

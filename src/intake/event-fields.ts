@@ -1,7 +1,7 @@
 /** Fields that events of all sources have, read from parsed JSON. */
 
 import { setImmediate } from 'node:timers/promises'
-import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
+import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { InvalidEvent, KIND_MAX_LENGTH } from './event.ts'
 

@@ -15,7 +15,8 @@ export type Effect =
   | { type: 'conversation'; id: string; status: string | null; atMs: number }
   /** The sender deleted a message, so its stored content is deleted. */
   | { type: 'unsend'; messageId: string }
-  | { type: 'suspension'; suspended: boolean }
+  /** What the platform says about the account. */
+  | { type: 'accountState'; state: 'suspended' | 'resumed' | 'attached' | 'detached' }
 
 export const NO_EFFECT: Effect = { type: 'none' }
 

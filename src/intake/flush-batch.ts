@@ -65,18 +65,34 @@ function numberAdmissions() {
  * of the batch needs it.
  */
 const ADMIT = [
-  ...(['account_ids', 'credentials_versions', 'sources', 'proven'] as const),
-  ...(['path_account_ids', 'foreign_bots', 'bot_versions'] as const),
-]
+  'account_ids',
+  'credentials_versions',
+  'sources',
+  'proven',
+  'path_account_ids',
+  'foreign_bots',
+  'bot_versions',
+] as const
 const DEDUPLICATE = [
-  ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids'] as const),
-  ...(['group_ids', 'message_ids', 'payloads', 'failures'] as const),
-]
+  'admissions',
+  'kinds',
+  'keys',
+  'occurred_ats',
+  'user_ids',
+  'group_ids',
+  'message_ids',
+  'payloads',
+  'failures',
+] as const
 const MEMBERS = ['claimed_ats', 'own_acts', 'other_events', 'other_people'] as const
 const EFFECTS = [
-  ...(['relationships', 'conversation_ids', 'conversation_statuses', 'conversation_ats'] as const),
-  ...(['unsent_messages', 'suspensions'] as const),
-]
+  'relationships',
+  'conversation_ids',
+  'conversation_statuses',
+  'conversation_ats',
+  'unsent_messages',
+  'account_states',
+] as const
 const DELIVERIES = ['deliveries', 'destinations'] as const
 const PARAMETERS = [...ADMIT, ...DEDUPLICATE, ...MEMBERS, ...EFFECTS, ...DELIVERIES]
 
@@ -199,7 +215,7 @@ function effectColumns(events: IntakeEvent[]) {
   const conversationStatuses = new SparseColumn<string>(events.length)
   const conversationTimes = new SparseColumn<number>(events.length)
   const unsentMessages = new SparseColumn<string>(events.length)
-  const suspensions = new SparseColumn<boolean>(events.length)
+  const accountStates = new SparseColumn<string>(events.length)
   for (const [index, { effect }] of events.entries()) {
     switch (effect.type) {
       case 'none':
@@ -215,8 +231,8 @@ function effectColumns(events: IntakeEvent[]) {
       case 'unsend':
         unsentMessages.set(index, effect.messageId)
         break
-      case 'suspension':
-        suspensions.set(index, effect.suspended)
+      case 'accountState':
+        accountStates.set(index, effect.state)
         break
       default:
         throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
@@ -228,6 +244,6 @@ function effectColumns(events: IntakeEvent[]) {
     conversation_statuses: conversationStatuses.encode(textArray),
     conversation_ats: conversationTimes.encode(timestamptzArray),
     unsent_messages: unsentMessages.encode(textArray),
-    suspensions: suspensions.encode(booleanArray),
+    account_states: accountStates.encode(textArray),
   }
 }

@@ -9,8 +9,9 @@
  *
  * A transaction that conflicts with another one is sent again.
  */
-import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member.ts'
+
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../postgres/schema/taken-ids.ts'
 import { type BoundStatement, type SendPipeline, statement } from '../postgres/statement.ts'
 import type { AdmittedEvent, Outcome } from './event.ts'
 import { bindFlush, type FlushResult, numberEvents, outcomesOf } from './flush-batch.ts'

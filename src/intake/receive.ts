@@ -2,10 +2,11 @@
  * Stores deliveries in batches. A delivery gets its response when the flush with its events has committed. Deliveries that arrive
  * during one flush are in the next one. So a single delivery does not wait, and many deliveries share a commit.
  */
-import { SendersBarrier } from '../audience/erasure-lock.ts'
+
 import { AppError } from '../errors.ts'
 import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
+import { SendersBarrier } from '../postgres/erasure-lock.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'

@@ -1,5 +1,5 @@
 /** `oa-audience events retry`: applies events that were stored without effect. */
-import { lockOutErasures, waitForSenders } from '../audience/erasure-lock.ts'
+import { lockOutErasures, waitForSenders } from '../postgres/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
@@ -91,9 +91,17 @@ function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   if (source.needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
-    ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
-    ...{ claimedAtMs: null, isOwnAct: source.isOwnActWithoutContent(kind) },
-    ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
+    kind,
+    occurredAtMs: stored.occurred_at_ms,
+    userId,
+    otherUserIds,
+    claimedAtMs: null,
+    isOwnAct: source.isOwnActWithoutContent(kind),
+    groupId,
+    messageId,
+    effect: NO_EFFECT,
+    payload: null,
+    failure: null,
   }
 }
 

@@ -33,14 +33,14 @@ export type TokenVerdict =
       isAboutChannel: boolean
     }
 
-/** `unavailable`: a token needs LINE's keys, and LINE does not respond. `overloaded`: too many tokens of the login channel wait. */
+/** `unavailable`: a token needs LINE's keys, and LINE does not respond. `overloaded`: too many tokens of the login channels wait. */
 type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
 
 export class IdTokens {
   readonly #waiting = new WaitingTokens()
   readonly #keys: LoginKeys
   readonly #now: () => number
-  /** User ids by a hash of login channel and token, so that tokens do not stay in memory after their requests. */
+  /** User ids by a hash of login channels and token, so that tokens do not stay in memory after their requests. */
   readonly #verified = new LRUCache<string, string>({ max: VERIFIED_MAX, ttl: VERIFIED_TTL_MS })
   #lastVerification: Promise<unknown> = Promise.resolve()
 
@@ -50,35 +50,36 @@ export class IdTokens {
   }
 
   /** Verifies the tokens of one request. Cached tokens do not wait, so a flood of new tokens does not delay them. */
-  async verify(tokens: ReadonlySet<string>, loginChannelId: string): Promise<Verdicts> {
+  async verify(tokens: ReadonlySet<string>, loginChannelIds: string[]): Promise<Verdicts> {
+    const audience = loginChannelIds.join(' ')
     const verdicts = new Map<string, TokenVerdict>()
     const unverified: string[] = []
     for await (const token of paced(tokens)) {
-      const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
+      const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, audience)
       if (verdict === null) unverified.push(token)
       else verdicts.set(token, verdict)
       // Checked early, so that requests of a flood cost little: reading 500 tokens takes 3 ms.
-      if (!this.#waiting.hasRoom(loginChannelId, unverified.length)) return 'overloaded'
+      if (!this.#waiting.hasRoom(audience, unverified.length)) return 'overloaded'
     }
     if (unverified.length === 0) return verdicts
-    if (!this.#waiting.enter(loginChannelId, unverified.length)) return 'overloaded'
+    if (!this.#waiting.enter(audience, unverified.length)) return 'overloaded'
     try {
-      return await this.#verifyAll(unverified, loginChannelId, verdicts)
+      return await this.#verifyAll(unverified, loginChannelIds, verdicts)
     } finally {
-      this.#waiting.leave(loginChannelId, unverified.length)
+      this.#waiting.leave(audience, unverified.length)
     }
   }
 
   async #verifyAll(
     tokens: string[],
-    loginChannelId: string,
+    loginChannelIds: string[],
     verdicts: Map<string, TokenVerdict>,
   ): Promise<Verdicts> {
     const keys = await this.#keys.get()
     if (keys === null) return 'unavailable'
     const unknown: string[] = []
     for await (const token of paced(tokens)) {
-      const verdict = await this.#verifyNext(token, loginChannelId, keys)
+      const verdict = await this.#verifyNext(token, loginChannelIds, keys)
       if (verdict === UNKNOWN_KEY) unknown.push(token)
       else verdicts.set(token, verdict)
     }
@@ -86,7 +87,7 @@ export class IdTokens {
     const newer = await this.#keys.getNewer()
     if (newer === null) return 'unavailable'
     for await (const token of paced(unknown)) {
-      verdicts.set(token, await this.#verifyNext(token, loginChannelId, newer))
+      verdicts.set(token, await this.#verifyNext(token, loginChannelIds, newer))
     }
     return verdicts
   }
@@ -103,8 +104,8 @@ export class IdTokens {
     }
   }
 
-  #cachedVerdict(token: string, loginChannelId: string): TokenVerdict | null {
-    const userId = this.#verified.get(cacheKey(token, loginChannelId))
+  #cachedVerdict(token: string, audience: string): TokenVerdict | null {
+    const userId = this.#verified.get(cacheKey(token, audience))
     return userId === undefined ? null : { isValid: true, userId }
   }
 
@@ -112,25 +113,25 @@ export class IdTokens {
    * This process verifies one token at a time, so a flood of forged tokens uses only a part of one core. Each request waits with one
    * token at a time, so requests take turns.
    */
-  #verifyNext(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
-    const verification = this.#lastVerification.then(() => this.#verifyNow(token, loginChannelId, keys))
+  #verifyNext(token: string, loginChannelIds: string[], keys: LoginKeySet): Promise<TokenVerdict> {
+    const verification = this.#lastVerification.then(() => this.#verifyNow(token, loginChannelIds, keys))
     this.#lastVerification = verification.catch(() => undefined)
     return verification
   }
 
-  async #verifyNow(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+  async #verifyNow(token: string, loginChannelIds: string[], keys: LoginKeySet): Promise<TokenVerdict> {
     try {
       const { payload } = await jwtVerify(token, keys, {
         algorithms: ALGORITHMS,
         issuer: ISSUER,
-        audience: loginChannelId,
+        audience: loginChannelIds,
         requiredClaims: ['exp', 'sub'],
         clockTolerance: LEEWAY_SECONDS,
         currentDate: new Date(this.#now()),
       })
       const { sub: userId } = payload
       if (typeof userId !== 'string') return invalid('has no valid claim sub')
-      this.#verified.set(cacheKey(token, loginChannelId), userId)
+      this.#verified.set(cacheKey(token, loginChannelIds.join(' ')), userId)
       return { isValid: true, userId }
     } catch (error) {
       return verdictOf(error)
@@ -148,8 +149,8 @@ async function* paced(tokens: Iterable<string>): AsyncGenerator<string> {
   }
 }
 
-const cacheKey = (token: string, loginChannelId: string) =>
-  createHash('sha256').update(loginChannelId).update('\0').update(token).digest('base64')
+const cacheKey = (token: string, audience: string) =>
+  createHash('sha256').update(audience).update('\0').update(token).digest('base64')
 
 const invalid = (fault: string, isAboutChannel = false): TokenVerdict => ({
   isValid: false,
@@ -187,28 +188,28 @@ class WaitingTokens {
   #total = 0
 
   /** Whether the channel may have `count` more. */
-  hasRoom(loginChannelId: string, count: number): boolean {
-    return count === 0 || this.#waitingOf(loginChannelId) + count <= WAITING_MAX - this.#total
+  hasRoom(audience: string, count: number): boolean {
+    return count === 0 || this.#waitingOf(audience) + count <= WAITING_MAX - this.#total
   }
 
   /** Returns false, and counts nothing, if there is no room. */
-  enter(loginChannelId: string, count: number): boolean {
-    if (!this.hasRoom(loginChannelId, count)) return false
-    this.#count(loginChannelId, this.#waitingOf(loginChannelId) + count, count)
+  enter(audience: string, count: number): boolean {
+    if (!this.hasRoom(audience, count)) return false
+    this.#count(audience, this.#waitingOf(audience) + count, count)
     return true
   }
 
-  leave(loginChannelId: string, count: number): void {
-    this.#count(loginChannelId, this.#waitingOf(loginChannelId) - count, -count)
+  leave(audience: string, count: number): void {
+    this.#count(audience, this.#waitingOf(audience) - count, -count)
   }
 
-  #waitingOf(loginChannelId: string): number {
-    return this.#byChannel.get(loginChannelId) ?? 0
+  #waitingOf(audience: string): number {
+    return this.#byChannel.get(audience) ?? 0
   }
 
-  #count(loginChannelId: string, waiting: number, change: number): void {
+  #count(audience: string, waiting: number, change: number): void {
     this.#total += change
-    if (waiting === 0) this.#byChannel.delete(loginChannelId)
-    else this.#byChannel.set(loginChannelId, waiting)
+    if (waiting === 0) this.#byChannel.delete(audience)
+    else this.#byChannel.set(audience, waiting)
   }
 }

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { chatName, oneLine } from '../one-line.ts'
+import { chatName, oneLine } from '../http/one-line.ts'
 import { endpointResponded } from './facts.ts'
 
 /** Deliveries to endpoints take milliseconds, or hours after an outage. */

@@ -7,8 +7,9 @@ import { NotVisible } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput } from '../http/validate.ts'
-import { changesBetween } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
+import { changesBetween } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
+import { statement } from '../postgres/statement.ts'
 import {
   CHANNEL_FORMATS,
   type ChannelFormat,
@@ -17,9 +18,8 @@ import {
   findChannel,
   listChannels,
   recordedTarget,
-} from '../operator/notifications/channels.ts'
-import { listNotifications } from '../operator/notifications/history.ts'
-import { statement } from '../postgres/statement.ts'
+} from '../watch/notifications/channels.ts'
+import { listNotifications } from '../watch/notifications/history.ts'
 import {
   AllowPrivateNetwork,
   Default,
@@ -52,7 +52,9 @@ const lockChannel = statement('lock-notification-channel')`
       from notification_channel where id = $1 for no key update`
 
 const CHANNEL: Noun<Channel> = {
-  ...{ kind: 'notification_channel', word: 'channel', plural: 'notifications' },
+  kind: 'notification_channel',
+  word: 'channel',
+  plural: 'notifications',
   find: async (database, actor, id) => {
     const [locked] = await database.query<Channel>(lockChannel, [id])
     if (locked === undefined || !seesOrganization(actor, locked.organizationId))
@@ -185,7 +187,14 @@ export const CHANNELS = {
       const storedTarget = secretKeys.encrypt('notification_channel.target', id, target)
       const storedSecret = secretKeys.encrypt('notification_channel.secret', id, secret)
       const added = await database.query(insertChannel, [
-        ...[organizationId, name, format, storedTarget, allowPrivateNetwork, storedSecret, CHANNELS_MAX, id],
+        organizationId,
+        name,
+        format,
+        storedTarget,
+        allowPrivateNetwork,
+        storedSecret,
+        CHANNELS_MAX,
+        id,
       ])
       if (added.length === 0)
         refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
@@ -262,7 +271,8 @@ export const CHANNELS = {
       await database.query(deleteChannel, [id])
       return {
         changes: {
-          ...{ name: [name, null], format: [format, null] },
+          name: [name, null],
+          format: [format, null],
           target: [recordedTarget(format, target), null],
         },
       }

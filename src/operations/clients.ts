@@ -1,27 +1,31 @@
 /** API clients. Operators see the clients that have a key in one of their organizations. Only an addition and a rotation return a secret. */
-import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
-import { refuseInput } from '../http/validate.ts'
-import { recordActivity } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
+
 import {
   type ClientDetails,
   findClient,
   jsonTime,
   listClientDetails,
   listKeyDetails,
-} from '../operator/clients.ts'
-import { readFutureExpiry } from '../operator/read-time.ts'
+} from '../accounts/clients.ts'
+import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
+import { refuseInput } from '../http/validate.ts'
+import { recordActivity } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
 import { addKeyOf, ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const CLIENT: Noun<Target & { client: ClientDetails }> = {
-  ...{ kind: 'client', word: 'client', plural: 'clients' },
+  kind: 'client',
+  word: 'client',
+  plural: 'clients',
   find: async (database, { organizationIds }, id) => ({
-    ...{ id, organizationId: null },
+    id,
+    organizationId: null,
     client: await findClient(database, organizationIds, id),
   }),
 }
@@ -145,7 +149,11 @@ export const CLIENTS = {
       const { organizationId, accountId = null } = added.target
       const object = { kind: 'key', id: key.id } as const
       await recordActivity(database, actor, {
-        ...{ action: 'key.added', object, organizationId, accountId, changes: added.changes },
+        action: 'key.added',
+        object,
+        organizationId,
+        accountId,
+        changes: added.changes,
       })
       return { result: { ...client, keyId: key.id, key: key.key }, target, changes }
     },

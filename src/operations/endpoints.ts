@@ -1,6 +1,16 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
 import { printableUrl } from '../endpoints/address.ts'
+import { countText, responseLine } from '../endpoints/endpoint-health.ts'
+import { listAttempts } from '../endpoints/endpoint-history.ts'
+import {
+  type EndpointSummary,
+  findEndpoint,
+  listEndpoints,
+  pageDeliveries,
+  previewDelivery,
+} from '../endpoints/endpoints.ts'
 import {
   beginResumption,
   discardRotation,
@@ -11,20 +21,10 @@ import {
 } from '../endpoints/manage.ts'
 import { addEndpoint, type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
+import { age } from '../http/format.ts'
 import { Type } from '../http/typebox.ts'
-import { findAccountDetails } from '../operator/accounts/accounts.ts'
-import { changesBetween } from '../operator/activity.ts'
-import { countText, responseLine } from '../operator/endpoints/endpoint-health.ts'
-import { listAttempts } from '../operator/endpoints/endpoint-history.ts'
-import {
-  type EndpointSummary,
-  findEndpoint,
-  listEndpoints,
-  pageDeliveries,
-  previewDelivery,
-} from '../operator/endpoints/endpoints.ts'
-import { age } from '../operator/format.ts'
-import { startBacklog, startEndpointRetry } from '../operator/jobs/endpoint-backlog.ts'
+import { startBacklog, startEndpointRetry } from '../jobs/endpoint-backlog.ts'
+import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import {
   AllowPrivateNetwork,

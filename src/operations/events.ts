@@ -1,12 +1,7 @@
 /** All stored events, and what becomes of those that could not be applied to members: they are retried or set aside. */
 
 import type { AccountId } from '../accounts/account.ts'
-import { NotVisible } from '../errors.ts'
-import { Type } from '../http/typebox.ts'
-import { StorableText } from '../http/validate.ts'
-import { findAccountDetails } from '../operator/accounts/accounts.ts'
-import type { Actor } from '../operator/actor.ts'
-import { listEventDeliveries } from '../operator/endpoints/event-deliveries.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
 import {
   countUnapplied,
   type EventDetails,
@@ -17,15 +12,22 @@ import {
   recordRetry,
   retryEvents,
   setEventsAside,
-} from '../operator/events.ts'
-import { startEventRetry, startSettingAside } from '../operator/jobs/retry-events.ts'
-import { EVENT_STATUSES, listAllEvents } from '../operator/list-events.ts'
+} from '../audience/events.ts'
+import { EVENT_STATUSES, listAllEvents } from '../audience/list-events.ts'
+import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
+import { NotVisible } from '../errors.ts'
+import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
+import { startEventRetry, startSettingAside } from '../jobs/retry-events.ts'
+import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { Id, orNull } from './fields.ts'
 import { type Noun, operationsOf, PAGE_SIZE, type Target } from './operation.ts'
 
 const EVENT: Noun<EventDetails & Target> = {
-  ...{ kind: 'event', word: 'event', plural: 'events' },
+  kind: 'event',
+  word: 'event',
+  plural: 'events',
   find: async (database, { organizationIds }, id) => {
     const event = await findEvent(database, organizationIds, id)
     const account = await findAccountDetails(database, organizationIds, event.accountId)

@@ -6,7 +6,7 @@ import { AppError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
 import { checker, Nullable, refuseInput, StorableText } from '../http/validate.ts'
-import type { Actor } from '../operator/actor.ts'
+import type { Actor } from '../operators/actor.ts'
 
 export type Fields = Record<string, TSchema>
 

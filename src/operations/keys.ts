@@ -1,14 +1,14 @@
 /** API keys, each of which gives a client access to one official account. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { findClient, jsonTime, listKeys } from '../accounts/clients.ts'
 import { type AddedKey, addKey, revokeKey } from '../accounts/provisioning.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
 import { StorableText } from '../http/validate.ts'
-import { findAccountDetails } from '../operator/accounts/accounts.ts'
-import { type Changes, changesBetween } from '../operator/activity.ts'
-import type { Actor } from '../operator/actor.ts'
-import { findClient, jsonTime, listKeys } from '../operator/clients.ts'
-import { readFutureExpiry } from '../operator/read-time.ts'
+import { type Changes, changesBetween } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, Id, orNull } from './fields.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
@@ -21,7 +21,9 @@ const selectKey = statement('select-key-of-organizations')`
       from api_key where id = $1 and visible(organization_id, $2)`
 
 const KEY: Noun<Key> = {
-  ...{ kind: 'key', word: 'key', plural: 'keys' },
+  kind: 'key',
+  word: 'key',
+  plural: 'keys',
   find: async (database, { organizationIds }, id) => {
     const [key] = await database.query<Key>(selectKey, [id, organizationIds])
     return requireVisible(key, 'key', id)
@@ -31,7 +33,8 @@ const { list, add, change } = operationsOf(KEY)
 
 export const ExpiresAt = orNull(
   StorableText({
-    ...{ minLength: 1, maxLength: 256 },
+    minLength: 1,
+    maxLength: 256,
     description:
       'ISO 8601 with an offset or Z, or a date (00:00 UTC), from which requests are refused; or `never`',
   }),

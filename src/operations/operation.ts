@@ -5,11 +5,11 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
 import type { Static } from '../http/typebox.ts'
-import { type Action, type Changes, type ObjectKind, recordActivity } from '../operator/activity.ts'
-import type { Actor, Role } from '../operator/actor.ts'
-import type { ChannelTester } from '../operator/notifications/history.ts'
+import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
+import type { Actor, Role } from '../operators/actor.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
+import type { ChannelTester } from '../watch/notifications/history.ts'
 import { checkerOf, type Fields, type objectOf } from './fields.ts'
 
 /** What an operation is about. */
@@ -130,7 +130,11 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
       row: (item: object) => item,
       isWhole: false,
       ...given,
-      ...{ way, noun, records, input, check: checkerOf(input) },
+      way,
+      noun,
+      records,
+      input,
+      check: checkerOf(input),
       hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
     } as Operation<R>
@@ -157,7 +161,7 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
 
 const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
 
-export interface Call {
+interface Call {
   database: Transactions
   /** for reads without a target, which a replica may serve */
   reads?: Queryable

@@ -6,11 +6,11 @@ import { randomBytes } from 'node:crypto'
 import { AppError, requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { Nullable, refuseInput } from '../http/validate.ts'
-import { changesBetween } from '../operator/activity.ts'
-import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operator/actor.ts'
-import { listOperators, readEmail, selectFullOwner } from '../operator/people/operators.ts'
-import { endSessionsOf } from '../operator/people/sessions.ts'
-import { HAS_JOINED, hashOfInvitation } from '../operator/people/sign-in.ts'
+import { changesBetween } from '../operators/activity.ts'
+import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operators/actor.ts'
+import { listOperators, readEmail, selectFullOwner } from '../operators/operators.ts'
+import { endSessionsOf } from '../operators/sessions.ts'
+import { HAS_JOINED, hashOfInvitation } from '../operators/sign-in.ts'
 import { OPERATORS_LOCK, takeLock } from '../postgres/locks.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { partial, ShortText } from './fields.ts'
@@ -58,7 +58,9 @@ async function lockOperators(transaction: Queryable, actor: Actor): Promise<Acto
 }
 
 const OPERATOR: Noun<LockedOperator & Target & { by: Actor }> = {
-  ...{ kind: 'operator', word: 'operator', plural: 'operators' },
+  kind: 'operator',
+  word: 'operator',
+  plural: 'operators',
   find: async (transaction, requested, id) => {
     const by = await lockOperators(transaction, requested)
     const [locked] = await transaction.query<LockedOperator>(selectForUpdate, [id, by.organizationIds])

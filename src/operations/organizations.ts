@@ -1,21 +1,22 @@
 /** Organizations, and the official accounts that they own. The console's routes of changes of accounts are in console/manage-account-routes.ts. */
-import { addOrganization } from '../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
-import { refuseInput, StorableText } from '../http/validate.ts'
-import { listAccountDays, listDeliveryHours } from '../operator/accounts/fleet.ts'
-import { findVisibleAccount, type VisibleAccount } from '../operator/accounts/manage-accounts.ts'
+
+import { listKeyDetails } from '../accounts/clients.ts'
+import { findVisibleAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
   findOrganizationContents,
   listOrganizations,
   type OrganizationContents,
   removeOrganization,
-} from '../operator/accounts/organizations.ts'
-import { findAccountContents } from '../operator/accounts/remove-account.ts'
-import { listKeyDetails } from '../operator/clients.ts'
-import { startFollowersImport } from '../operator/jobs/import-followers.ts'
-import { startRemoval } from '../operator/jobs/remove-account.ts'
+} from '../accounts/organizations.ts'
+import { addOrganization } from '../accounts/provisioning.ts'
+import { findAccountContents } from '../accounts/remove-account.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { refuseInput, StorableText } from '../http/validate.ts'
+import { startFollowersImport } from '../jobs/import-followers.ts'
+import { startRemoval } from '../jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
+import { listAccountDays, listDeliveryHours } from '../watch/fleet.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }
@@ -31,7 +32,9 @@ const updateName = statement('rename-organization')`
     update organization set name = $2 where id = $1`
 
 const ORGANIZATION: Noun<Organization> = {
-  ...{ kind: 'organization', word: 'organization', plural: 'organizations' },
+  kind: 'organization',
+  word: 'organization',
+  plural: 'organizations',
   find: async (database, { organizationIds }, id) => {
     const [locked] = await database.query<{ name: string }>(lockOrganization, [id, organizationIds])
     return { ...requireVisible(locked, 'organization', id), id, organizationId: id }
@@ -43,7 +46,8 @@ const { list, add, change } = operationsOf(ORGANIZATION)
 const SHOWN: Noun<Target & { contents: OrganizationContents }> = {
   ...ORGANIZATION,
   find: async (database, { organizationIds }, id) => ({
-    ...{ id, organizationId: id },
+    id,
+    organizationId: id,
     contents: await findOrganizationContents(database, organizationIds, id),
   }),
 }
@@ -125,7 +129,9 @@ const HOURS_CHART_DAYS = 7
 const DAYS_CHART_DAYS = 90
 
 export const ACCOUNT: Noun<VisibleAccount> = {
-  ...{ kind: 'account', word: 'account', plural: 'accounts' },
+  kind: 'account',
+  word: 'account',
+  plural: 'accounts',
   find: async (database, actor, id) =>
     requireVisible(await findVisibleAccount(database, actor, id), 'account', id),
 }
@@ -156,7 +162,8 @@ export const ACCOUNTS = {
     does: 'import followers',
     records: 'account.followers_imported',
     run: async ({ database, actor, target }) => ({
-      ...{ job: await startFollowersImport(database, actor, target), changes: null },
+      job: await startFollowersImport(database, actor, target),
+      changes: null,
     }),
   }),
 

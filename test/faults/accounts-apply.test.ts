@@ -4,14 +4,14 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
+import { applyAccounts } from '../../src/accounts/apply-accounts.ts'
+import { readFleet } from '../../src/accounts/fleet-file.ts'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { verifyAccount } from '../../src/accounts/verify.ts'
 import { fileSource } from '../../src/cli/io.ts'
-import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import { applyAccounts } from '../../src/operator/accounts/apply-accounts.ts'
-import { readFleet } from '../../src/operator/accounts/fleet-file.ts'
-import { commandActor } from '../../src/operator/actor.ts'
+import { deliveryPaths } from '../../src/line-api/line-signature.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
@@ -189,7 +189,7 @@ describe('a fleet', () => {
       Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted)),
     )
     expect(await stored()).toHaveLength(3)
-    const isAdded = runs.map((accounts) => accounts.map(({ storedId }) => storedId === null))
+    const isAdded = runs.map(({ accounts }) => accounts.map(({ storedId }) => storedId === null))
     expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
     expect(isAdded.filter((added) => !added.some(Boolean))).toHaveLength(3)
   })

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { commandActor } from '../../src/operator/actor.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'

@@ -1,8 +1,8 @@
 /** The day of an operator: everything with a browser, nothing with a shell. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
-import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'

@@ -1,6 +1,6 @@
 /** deploy/nginx-console.conf in front of the console, with a stand-in for oauth2-proxy. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import { commandActor } from '../../src/operator/actor.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { serveForTest } from '../support/http-server.ts'

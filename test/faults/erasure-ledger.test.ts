@@ -1,9 +1,9 @@
 /** ERASURE_LEDGER while processes are killed and a disk is full. */
 import { spawnSync } from 'node:child_process'
 import { expect, it } from 'vitest'
-import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
-import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/ledger-files.ts'
-import { reapplyErasures } from '../../src/audience/reapply-erasures.ts'
+import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
+import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/erasure/ledger-files.ts'
+import { reapplyErasures } from '../../src/audience/erasure/reapply-erasures.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'

@@ -1,10 +1,10 @@
 /** `oa-audience erasures`: after a restore, erased people are erased again. */
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
+import { refuseRequests } from '../../src/accounts/remove-account.ts'
+import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { startService } from '../../src/main.ts'
-import { refuseRequests } from '../../src/operator/accounts/remove-account.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'

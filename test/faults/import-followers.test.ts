@@ -1,7 +1,7 @@
 /** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
 import { afterAll, beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
-import { importNextFollowers } from '../../src/audience/import-followers.ts'
+import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'

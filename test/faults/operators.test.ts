@@ -1,7 +1,7 @@
 /** Operators: invitations, passwords, roles, organizations and single sign-on. */
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../../src/operator/actor.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'

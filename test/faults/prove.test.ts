@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it, onTestFinished, vi } from 'vitest'
-import { createPartitions, EVENTS, TRACKING_EVENTS } from '../../src/background/maintenance/partitions.ts'
+import { createPartitions, EVENTS, TRACKING_EVENTS } from '../../src/upkeep/partitions.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'

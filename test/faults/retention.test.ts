@@ -1,7 +1,7 @@
 /** What a run of retention reads when tables are large, and every page has rows of each age, as after years of reused space. */
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { runMaintenance } from '../../src/background/maintenance/maintenance.ts'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
+import { runMaintenance } from '../../src/upkeep/maintenance.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
 

@@ -1,7 +1,7 @@
 /** Guesses of passwords and tokens: whom they lock out, and whom they do not. */
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../../src/operator/actor.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { addOperator } from '../support/operations.ts'

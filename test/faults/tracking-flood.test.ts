@@ -64,7 +64,10 @@ async function measureFlood({ hasTokens = false, addresses = 'one' } = {}) {
   const platform = await simulatePlatform()
   onTestFinished(() => platform.close())
   const { loginChannelId } = platform.account
-  const [tenant, victim] = [await addTenant(database, { loginChannelId }), await addTenant(database)]
+  const [tenant, victim] = [
+    await addTenant(database, { loginChannelIds: [loginChannelId] }),
+    await addTenant(database),
+  ]
   const idToken = hasTokens ? await platform.login.idToken({ userId: 'U1', loginChannelId }) : null
   const service = await spawnService({
     DATABASE_URL: urlOf(connection),

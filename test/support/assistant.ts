@@ -2,11 +2,11 @@
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
 import { type CallerParts, createCaller } from '../../src/assistant/caller.ts'
 import { createServer } from '../../src/assistant/server.ts'
-import { commandActor, type OrganizationIds } from '../../src/operator/actor.ts'
+import { commandActor, type OrganizationIds } from '../../src/operators/actor.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 
-export interface Reply {
+interface Reply {
   isError: boolean
   /** the result as JSON */
   text: string
@@ -14,7 +14,7 @@ export interface Reply {
   result: any
 }
 
-export interface Assistant {
+interface Assistant {
   client: Client
   /** errors that the assistant does not see */
   logged: string[]

@@ -33,7 +33,7 @@ export interface Certificate {
   cert: string
 }
 
-export interface CertificateMaker {
+interface CertificateMaker {
   /** of the authority */
   authority: string
   /** of an authority that the first one certified */

@@ -17,22 +17,15 @@ class Collector extends Writable {
   }
 }
 
-/** Commands share their input and output, so they run one at a time. */
-let last: Promise<unknown> = Promise.resolve()
-
 /** Resolves when the command has ended. @param isTTY whether the input claims to be a terminal */
-export function runCommand(
+export async function runCommand(
   args: string[],
   env: Record<string, string> = {},
   { input = '', isTTY = false } = {},
 ): Promise<{ status: number; stdout: string; stderr: string }> {
-  const running = last.then(async () => {
-    const [stdout, stderr] = [new Collector(), new Collector()]
-    const stdin = Object.assign(Readable.from([Buffer.from(input)], { objectMode: false }), { isTTY })
-    const io: Io = { env: environment(env), stdin, stdout, stderr }
-    await run(args, io)
-    return { status: Number(io.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text() }
-  })
-  last = running.catch(() => undefined)
-  return running
+  const [stdout, stderr] = [new Collector(), new Collector()]
+  const stdin = Object.assign(Readable.from([Buffer.from(input)], { objectMode: false }), { isTTY })
+  const io: Io = { env: environment(env), stdin, stdout, stderr }
+  await run(args, io)
+  return { status: Number(io.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text() }
 }

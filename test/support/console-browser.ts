@@ -16,7 +16,7 @@ const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 export const DESKTOP = { width: 1440, height: 900 }
 export const PHONE = { width: 375, height: 812 }
 
-export interface OpenConsole<Loaded> {
+interface OpenConsole<Loaded> {
   browser: Browser
   url: string
   database: TextDatabase
@@ -59,7 +59,7 @@ export function setUpConsole<Loaded>(
   return opened
 }
 
-export interface ConsoleVisit extends BrowserContextOptions {
+interface ConsoleVisit extends BrowserContextOptions {
   /** default: '/' */
   path?: string
   isSignedOut?: boolean

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { OPERATIONS } from '../../src/operations/all.ts'
 import { routeOf } from '../../src/operations/operation.ts'
-import type { Role } from '../../src/operator/actor.ts'
+import type { Role } from '../../src/operators/actor.ts'
 
 /** Ids of objects of one organization. */
 export interface Objects {
@@ -20,7 +20,7 @@ export interface Objects {
   operator: string
 }
 
-export interface RouteAccess {
+interface RouteAccess {
   role: Role
   /** for the table of SECURITY.md */
   does: string

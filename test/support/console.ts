@@ -3,15 +3,15 @@ import { randomBytes } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { Secret } from '../../src/config/secret.ts'
-import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
+import type { ConsoleOptions as ConsoleParts } from '../../src/console/parts.ts'
+import { createConsole } from '../../src/console/server.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import { commandActor, type Role } from '../../src/operator/actor.ts'
-import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
-import { createConsole } from '../../src/operator/console/server.ts'
-import { ChannelTester } from '../../src/operator/notifications/history.ts'
-import { openNotificationSender } from '../../src/operator/notifications/send.ts'
-import { openSession } from '../../src/operator/people/sessions.ts'
+import { deliveryPaths } from '../../src/line-api/line-signature.ts'
+import { commandActor, type Role } from '../../src/operators/actor.ts'
+import { openSession } from '../../src/operators/sessions.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
+import { ChannelTester } from '../../src/watch/notifications/history.ts'
+import { openNotificationSender } from '../../src/watch/notifications/send.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import { addOperator } from './operations.ts'
@@ -21,7 +21,7 @@ const SESSION_COOKIE = 'oa-audience-console'
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 export const PASSWORD = 'six unrelated words of this test'
 
-export interface RunningConsole {
+interface RunningConsole {
   app: FastifyInstance
   url: string
 }

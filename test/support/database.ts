@@ -61,7 +61,7 @@ export async function addTenant(
     channelId?: string
     channelSecret?: string
     basicId?: string
-    loginChannelId?: string
+    loginChannelIds?: string[]
   } = {},
 ): Promise<Tenant> {
   const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
@@ -74,7 +74,7 @@ export async function addTenant(
     bot_user_id: botUserId,
     basic_id: columns.basicId ?? null,
     chat_secret: columns.chatSecret ?? null,
-    login_channel_id: columns.loginChannelId ?? null,
+    login_channel_ids: columns.loginChannelIds ?? null,
   })
   return {
     organizationId,

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { addClient, addKey } from '../../src/accounts/provisioning.ts'
-import { confirmStatuses } from '../../src/operator/accounts/store-statuses.ts'
+import { confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'

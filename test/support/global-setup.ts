@@ -8,7 +8,7 @@ import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/ser
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 
-export const TEMPLATE = 'oa_audience_template'
+const TEMPLATE = 'oa_audience_template'
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,7 +1,7 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
-import { JobRunner } from '../../src/background/background.ts'
-import type { JobSummary } from '../../src/operator/jobs/job.ts'
-import type { Platform, Step } from '../../src/operator/jobs/step.ts'
+import { JobRunner } from '../../src/background.ts'
+import type { JobSummary } from '../../src/jobs/job.ts'
+import type { Platform, Step } from '../../src/jobs/step.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
@@ -25,7 +25,7 @@ export function startJobRunner(
   return runner
 }
 
-export type JobAsJson = {
+type JobAsJson = {
   [Name in keyof JobSummary]: JobSummary[Name] extends bigint ? string : JobSummary[Name]
 }
 

@@ -5,7 +5,7 @@ import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { onTestFinished } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 
-export interface ReceivedMail {
+interface ReceivedMail {
   from: string
   to: string[]
   /** headers and body */
@@ -14,7 +14,7 @@ export interface ReceivedMail {
   user: string | null
 }
 
-export interface MailServer {
+interface MailServer {
   /** without credentials */
   url: Secret
   port: number

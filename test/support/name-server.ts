@@ -9,7 +9,7 @@ export type NameAnswer =
   | 'garbage'
   | 'none'
 
-export interface NameServer {
+interface NameServer {
   server: string
   /** Names that were asked for an A record. */
   asked: string[]

@@ -1,13 +1,13 @@
 /** Channels and messages of notifications, as the watch and operators store them. */
 import { onTestFinished } from 'vitest'
-import * as outbox from '../../src/background/notifications/outbox.ts'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
+import type { Transactions } from '../../src/postgres/statement.ts'
+import * as outbox from '../../src/watch/notifications/outbox.ts'
 import {
   type NotificationSender,
   notificationSender,
   type SenderParts,
-} from '../../src/operator/notifications/send.ts'
-import type { Transactions } from '../../src/postgres/statement.ts'
+} from '../../src/watch/notifications/send.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { insertRow } from './load.ts'
 
@@ -30,7 +30,7 @@ export function startOutbox(database: Transactions, sender = newSender()) {
 export const addChannel = (database: TextDatabase, columns: Record<string, unknown>): Promise<bigint> =>
   insertRow(database, 'notification_channel', { format: 'slack', allow_private_network: true, ...columns })
 
-export interface StoredAccount {
+interface StoredAccount {
   id: bigint
   before?: string
   after?: string

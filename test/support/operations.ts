@@ -2,7 +2,7 @@
 import { CLIENTS } from '../../src/operations/clients.ts'
 import { type Operation, type Outcome, perform, type Services } from '../../src/operations/operation.ts'
 import { OPERATORS } from '../../src/operations/operators.ts'
-import { type Actor, commandActor, type OrganizationIds, type Role } from '../../src/operator/actor.ts'
+import { type Actor, commandActor, type OrganizationIds, type Role } from '../../src/operators/actor.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
 
 interface Running {
@@ -28,7 +28,7 @@ async function resultOf<R>(outcome: Promise<Outcome<R>>): Promise<R> {
 
 const textsOf = (ids: OrganizationIds) => ids?.map(String) ?? null
 
-export interface OperatorFields {
+interface OperatorFields {
   name: string | null
   role: Role
   organizationIds: OrganizationIds

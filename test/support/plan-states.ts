@@ -1,7 +1,7 @@
 /** Everything that the service does with one account, on tables of a certain size and with or without statistics. */
 import { SCAN_MAX } from '../../src/audience/list-statements.ts'
-import { makePartitions } from '../../src/background/maintenance/maintenance.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { makePartitions } from '../../src/upkeep/maintenance.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'

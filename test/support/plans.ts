@@ -56,7 +56,7 @@ export function readPlan(notice: string): Plan | null {
   return { text, steps: flatten(root) }
 }
 
-export interface Planner {
+interface Planner {
   /** Executes a statement on a session like those of requests, rolls it back, and returns the steps of all its plans. */
   stepsOf: (bound: BoundStatement) => Promise<Step[]>
   end: () => Promise<void>

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
 
-export interface Piece {
+interface Piece {
   atMs: number
   text: string
 }
@@ -17,7 +17,7 @@ export interface RawConnection {
   requests: number
 }
 
-export interface RawReceiver {
+interface RawReceiver {
   url: string
   connections: RawConnection[]
 }

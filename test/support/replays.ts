@@ -1,15 +1,15 @@
 /** Replays and resends on a service with a sender and a runner of jobs, as an instance has them. */
 import type { Filters } from '../../src/audience/filters.ts'
-import { commandActor } from '../../src/operator/actor.ts'
 import {
   type AskedReplay,
   countReplay,
   findResendable,
   planReplay,
-} from '../../src/operator/endpoints/replays.ts'
-import { findJob, type JobSummary } from '../../src/operator/jobs/job.ts'
-import { startReplay } from '../../src/operator/jobs/replay-events.ts'
-import { startResend } from '../../src/operator/jobs/resend-members.ts'
+} from '../../src/endpoints/start-replay.ts'
+import { findJob, type JobSummary } from '../../src/jobs/job.ts'
+import { startReplay } from '../../src/jobs/replay-events.ts'
+import { startResend } from '../../src/jobs/resend-members.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { type Receiver, type Sending, startSending } from './endpoints.ts'
 import { startJobRunner } from './jobs.ts'
@@ -19,7 +19,7 @@ import type { ReceivedEvent } from './receivers.ts'
 /** The range of everything that was received in a test. */
 export const TODAY = { from: '2020-01-01', to: '2100-01-01' }
 
-export interface Replaying extends Sending {
+interface Replaying extends Sending {
   /** Starts a replay as an operator does. Returns the job. */
   replay: (endpointId: bigint, asked?: Partial<AskedReplay>) => Promise<bigint>
   resend: (endpointId: bigint, filters?: Filters, rate?: number) => Promise<bigint>

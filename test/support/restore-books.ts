@@ -13,7 +13,7 @@ const LOOPS = 4
 type Listed = Member & { deletedAt?: string }
 
 /** Comparable states by id. A member who is not in the map does not exist. */
-export type Copy = Map<string, string>
+type Copy = Map<string, string>
 
 const stateOf = ({ userId, tags, version, relationship }: Member) =>
   JSON.stringify([userId, tags, version, relationship])

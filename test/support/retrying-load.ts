@@ -2,7 +2,7 @@
 import { Agent, request } from 'node:https'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { lineBody, lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 
 const SENDERS = 6
@@ -11,7 +11,7 @@ const RETRY_MS = 1_000
 const TIMEOUT_MS = 5_000
 const RETRIES_MAX = 60
 
-export interface Target {
+interface Target {
   port: number
   ca: string
   path: string

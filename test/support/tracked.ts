@@ -4,7 +4,7 @@ import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { eventually } from './process.ts'
 
-export interface TrackedEvent {
+interface TrackedEvent {
   kind: string
   userId: string | null
   payload: { messageId: string; event?: string; anonymousId?: string }

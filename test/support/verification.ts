@@ -7,7 +7,7 @@ import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { type Answer, type Service, startApp } from './service.ts'
 
-export interface Verification {
+interface Verification {
   database: TextDatabase
   platform: SimulatedPlatform
   service: Service

@@ -2,7 +2,7 @@
 import { type AddressInfo, createServer, connect as open, type Socket } from 'node:net'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 
-export interface WireLog {
+interface WireLog {
   /** how a client reaches the database through the proxy */
   connection: Connection
   /** the names of executed statements, or the texts of those without a name */

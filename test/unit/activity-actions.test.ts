@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { ACTIONS } from '../../src/operator/activity.ts'
+import { ACTIONS } from '../../src/operators/activity.ts'
 import { english, LANGUAGE_NAMES, type Language, loadLanguage } from '../../web/texts/languages.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Code without comments, and without the list itself. */
 const CODE = ['src', 'migrations'].flatMap((directory) =>
   readdirSync(join(ROOT, directory), { recursive: true, encoding: 'utf8' })
-    .filter((name) => /\.(ts|sql)$/.test(name) && name !== 'operator/activity.ts')
+    .filter((name) => /\.(ts|sql)$/.test(name) && name !== 'operators/activity.ts')
     .map((name) => readFileSync(join(ROOT, directory, name), 'utf8'))
     .map((text) => text.replaceAll(/\/\*[\s\S]*?\*\/|^\s*(\/\/|--).*$/gm, '')),
 )

@@ -2,7 +2,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { listTree, syncDirectory } from '../../src/operator/backups/files.ts'
+import { listTree, syncDirectory } from '../../src/upkeep/backup/files.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
 it('a directory on another disk is refused instead of left out of the backup', async () => {

@@ -1,7 +1,7 @@
 /** The field of the account's form that each problem links to. */
 import { expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
-import type { Problem } from '../../src/operator/accounts/account-status.ts'
+import type { Problem } from '../../src/watch/account-status.ts'
 import { fixPath } from '../../web/parts/problem-fixes.ts'
 
 const check = (name: Check['name'], reason: FailureReason): Check => ({

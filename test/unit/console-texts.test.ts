@@ -2,14 +2,11 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
+import { describeEffect, TIMELINE_TEXTS } from '../../src/audience/timeline-texts.ts'
 import { ERROR_MESSAGES } from '../../src/errors.ts'
-import { type Problem, REASONS, type Reason } from '../../src/operator/accounts/account-status.ts'
-import {
-  describeProblem as describeInEnglish,
-  PROBLEM_TEXTS,
-} from '../../src/operator/accounts/problem-texts.ts'
-import { describeEffect, TIMELINE_TEXTS } from '../../src/operator/members/timeline-texts.ts'
-import { REACHABILITY_TEXTS } from '../../src/operator/reachability-texts.ts'
+import { type Problem, REASONS, type Reason } from '../../src/watch/account-status.ts'
+import { describeProblem as describeInEnglish, PROBLEM_TEXTS } from '../../src/watch/problem-texts.ts'
+import { REACHABILITY_TEXTS } from '../../src/watch/reachability-texts.ts'
 import {
   english,
   fill,

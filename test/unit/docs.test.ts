@@ -103,8 +103,8 @@ describe('every command that the documents name', () => {
     if (name.endsWith('.md')) files.push(`docs/${name}`)
   }
   // Hints of the service and of the console's pages.
-  files.push('src/operator/accounts/problem-commands.ts', 'src/operator/endpoints/endpoint-health.ts')
-  files.push('src/operator/notifications/channels.ts', 'src/operator/notifications/text.ts')
+  files.push('src/watch/problem-commands.ts', 'src/endpoints/endpoint-health.ts')
+  files.push('src/watch/notifications/channels.ts', 'src/watch/notifications/text.ts')
   for (const language of ['en', 'ja', 'th', 'zh']) files.push(`web/texts/${language}.json`)
   const mentions = files.flatMap((file) =>
     [...read(file).matchAll(/oa-audience (?!console['"])([a-z]+)(?: ([a-z][a-z-]+))?/g)].map(

@@ -122,8 +122,8 @@ const LIMITS = `
     endpoints/queue.ts IN_FLIGHT_MAX
     endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
   operations | notifications in flight per instance
-    background/notifications/outbox.ts IN_FLIGHT_MAX
-    background/notifications/queue.ts LEASE_SECONDS
+    watch/notifications/outbox.ts IN_FLIGHT_MAX
+    watch/notifications/queue.ts LEASE_SECONDS
   operations | deliveries in memory per endpoint and instance
     endpoints/queue.ts WAITING_MAX_PROVEN
     endpoints/queue.ts WAITING_MAX_SLOW

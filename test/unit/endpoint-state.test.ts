@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { endpointState } from '../../src/operator/endpoints/endpoint-state.ts'
+import { endpointState } from '../../src/endpoints/endpoint-state.ts'
 
 const idle = { status: 'active', pending: 0, failed: 0, oldestPendingSeconds: null, lastAnswer: null }
 const waiting = { ...idle, pending: 226, oldestPendingSeconds: 38 * 60 }

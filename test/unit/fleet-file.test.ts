@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { readFleet } from '../../src/accounts/fleet-file.ts'
 import { fileSource } from '../../src/cli/io.ts'
-import { readFleet } from '../../src/operator/accounts/fleet-file.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'

@@ -13,8 +13,8 @@ import {
   readLastLines as readEnd,
   readLedgerFile,
   requireLedger,
-} from '../../src/audience/ledger-files.ts'
-import { LedgerWriter } from '../../src/audience/ledger-writer.ts'
+} from '../../src/audience/erasure/ledger-files.ts'
+import { LedgerWriter } from '../../src/audience/erasure/ledger-writer.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { runs } from '../support/runs.ts'

@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { readEntries } from '../../src/audience/import/member-file.ts'
 import { fileSource } from '../../src/cli/io.ts'
-import { readEntries } from '../../src/operator/members/member-file.ts'
 import { MEASURED } from '../support/measured.ts'
 import { temporaryDirectory } from '../support/process.ts'
 

@@ -1,10 +1,10 @@
 /** The texts of notifications, as operators read them. */
 import { describe, expect, it } from 'vitest'
-import { chatName, oneLine } from '../../src/one-line.ts'
-import { type Problem, REASONS } from '../../src/operator/accounts/account-status.ts'
-import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
-import { chatLine, writeSlack, writeWebhook } from '../../src/operator/notifications/send.ts'
-import { plainText, UNCHANGED, writeLines } from '../../src/operator/notifications/text.ts'
+import { chatName, oneLine } from '../../src/http/one-line.ts'
+import { type Problem, REASONS } from '../../src/watch/account-status.ts'
+import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
+import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'
+import { plainText, UNCHANGED, writeLines } from '../../src/watch/notifications/text.ts'
 
 const NOW = Date.parse('2026-11-23T03:00:00Z')
 const CONSOLE = 'https://console.example'

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Command } from 'commander'
+import { listOrganizations, removeOrganization } from '../../src/accounts/organizations.ts'
 import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
 import { withJson } from '../../src/cli/input.ts'
 import { styled } from '../../src/cli/io.ts'
@@ -10,8 +11,7 @@ import { Secret } from '../../src/config/secret.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
 import { PortTaken } from '../../src/http/listen.ts'
 import type { RunningService } from '../../src/main.ts'
-import { listOrganizations, removeOrganization } from '../../src/operator/accounts/organizations.ts'
-import { ALL_ORGANIZATIONS } from '../../src/operator/actor.ts'
+import { ALL_ORGANIZATIONS } from '../../src/operators/actor.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { statement } from '../../src/postgres/statement.ts'
 import { removeAccount } from '../remove-account.ts'
@@ -171,7 +171,7 @@ async function addDemoAccount(database: Database, simulated: SimulatedAccount): 
     channel_access_token: simulated.channelAccessToken,
     bot_user_id: simulated.botUserId,
     basic_id: simulated.basicId,
-    login_channel_id: simulated.loginChannelId,
+    login_channel_ids: [simulated.loginChannelId],
   })
   const client = await addClient(database, CLIENT)
   const added = await addKey(database, client.id, account.id)

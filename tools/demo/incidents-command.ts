@@ -1,12 +1,13 @@
 /** `oa-audience demo --incidents`: prints the messages that a chat receives about incidents. */
+
+import { removeOrganization } from '../../src/accounts/organizations.ts'
 import { styled } from '../../src/cli/io.ts'
-import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import type { RunningService } from '../../src/main.ts'
 import { CHANNELS } from '../../src/operations/channels.ts'
 import { perform, type Services } from '../../src/operations/operation.ts'
-import { removeOrganization } from '../../src/operator/accounts/organizations.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../../src/operators/actor.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { removeAccount } from '../remove-account.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
@@ -22,8 +23,10 @@ export async function showIncidents(
   try {
     await addChat(database, organizationId, `${platform.url}/receive/chat`)
     const verifier = {
-      ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
-      ...{ webhookPaths: deliveryPaths, now: Date.now },
+      lineApi: new LineApi(platform.url),
+      publicUrl: 'https://audience.example.com',
+      webhookPaths: deliveryPaths,
+      now: Date.now,
     }
     if (!asJson)
       console.log(

@@ -5,21 +5,21 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Verifier } from '../../src/accounts/verify.ts'
-import { AccountMonitor } from '../../src/background/monitoring/account-monitor.ts'
-import { GROUP_SECONDS } from '../../src/background/notifications/announce.ts'
-import { accountWatch } from '../../src/background/notifications/watch.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
+import { AccountMonitor } from '../../src/watch/account-monitor.ts'
+import { GROUP_SECONDS } from '../../src/watch/notifications/announce.ts'
+import { accountWatch } from '../../src/watch/notifications/watch.ts'
 import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { randomAccount } from '../simulator/state.ts'
 
-export const FLEET_SIZE = 8
+const FLEET_SIZE = 8
 const SECONDS = { group: GROUP_SECONDS + 1, outage: 16 * 60 }
 
 type ShopState = ReturnType<SimulatedPlatform['addAccount']>
 
-export interface IncidentParts {
+interface IncidentParts {
   database: Database
   platform: SimulatedPlatform
   verifier: Omit<Verifier, 'database'>

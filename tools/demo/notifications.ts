@@ -3,9 +3,9 @@
  * and the mailbox is paused.
  */
 import type { OrganizationId } from '../../src/accounts/account.ts'
-import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
-import type { NotificationKind } from '../../src/operator/notifications/content.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
+import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
+import type { NotificationKind } from '../../src/watch/notifications/content.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -31,7 +31,8 @@ const TOKEN: Problem = { reason: 'token_refused', status: 'broken', facts: { che
 const UNAPPLIED: Problem = { reason: 'events_unapplied', status: 'degraded', facts: { count: 7 } }
 
 const EXPIRES: Problem = {
-  ...{ reason: 'token_expires', status: 'degraded' },
+  reason: 'token_expires',
+  status: 'degraded',
   facts: { expiresAt: new Date(Date.now() + 72 * HOUR_MS).toISOString(), isExpired: false },
 }
 
@@ -39,44 +40,84 @@ const EXPIRES: Problem = {
 const ON_CALL: Message[] = [
   { hoursAgo: 310, kind: 'test' },
   {
-    ...{ hoursAgo: 172, kind: 'problem', account: 'Hotel Aurora', before: 'ok', after: 'broken' },
-    ...{ problem: { reason: 'suspended', status: 'broken', facts: {} }, reason: 'suspended', attempts: 2 },
+    hoursAgo: 172,
+    kind: 'problem',
+    account: 'Hotel Aurora',
+    before: 'ok',
+    after: 'broken',
+    problem: { reason: 'suspended', status: 'broken', facts: {} },
+    reason: 'suspended',
+    attempts: 2,
   },
   {
-    ...{ hoursAgo: 155, kind: 'recovery', account: 'Hotel Aurora', before: 'broken', after: 'ok' },
-    ...{ problem: null, reason: 'suspended', sinceHours: 17 },
+    hoursAgo: 155,
+    kind: 'recovery',
+    account: 'Hotel Aurora',
+    before: 'broken',
+    after: 'ok',
+    problem: null,
+    reason: 'suspended',
+    sinceHours: 17,
   },
   {
-    ...{ hoursAgo: 118, kind: 'problem', account: 'Momo Books', before: 'ok', after: 'broken' },
-    ...{ problem: TOKEN, reason: 'token_refused' },
+    hoursAgo: 118,
+    kind: 'problem',
+    account: 'Momo Books',
+    before: 'ok',
+    after: 'broken',
+    problem: TOKEN,
+    reason: 'token_refused',
   },
   {
-    ...{ hoursAgo: 22, kind: 'reminder', account: 'Momo Books', before: 'broken', after: 'broken' },
-    ...{ problem: TOKEN, reason: 'token_refused', sinceHours: 96 },
+    hoursAgo: 22,
+    kind: 'reminder',
+    account: 'Momo Books',
+    before: 'broken',
+    after: 'broken',
+    problem: TOKEN,
+    reason: 'token_refused',
+    sinceHours: 96,
   },
   {
-    ...{ hoursAgo: 21, kind: 'problem', account: 'Lotus Spa', before: 'ok', after: 'broken' },
-    ...{ problem: { reason: 'no_channel_secret', status: 'broken', facts: {} }, reason: 'no_channel_secret' },
+    hoursAgo: 21,
+    kind: 'problem',
+    account: 'Lotus Spa',
+    before: 'ok',
+    after: 'broken',
+    problem: { reason: 'no_channel_secret', status: 'broken', facts: {} },
+    reason: 'no_channel_secret',
   },
   {
-    ...{ hoursAgo: 20, kind: 'problem', account: 'Tokyo Ramen', before: 'ok', after: 'degraded' },
-    ...{ problem: EXPIRES, reason: 'token_expires' },
+    hoursAgo: 20,
+    kind: 'problem',
+    account: 'Tokyo Ramen',
+    before: 'ok',
+    after: 'degraded',
+    problem: EXPIRES,
+    reason: 'token_expires',
   },
   {
-    ...{ hoursAgo: 9, kind: 'problem', account: 'Siam Dental', before: 'ok', after: 'broken' },
-    ...{ problem: { reason: 'webhook_inactive', status: 'broken', facts: {} }, reason: 'webhook_inactive' },
+    hoursAgo: 9,
+    kind: 'problem',
+    account: 'Siam Dental',
+    before: 'ok',
+    after: 'broken',
+    problem: { reason: 'webhook_inactive', status: 'broken', facts: {} },
+    reason: 'webhook_inactive',
   },
   {
-    ...{ hoursAgo: 2, kind: 'problem', account: 'Green Gym', before: 'ok', after: 'degraded' },
-    ...{ problem: UNAPPLIED, reason: 'events_unapplied' },
+    hoursAgo: 2,
+    kind: 'problem',
+    account: 'Green Gym',
+    before: 'ok',
+    after: 'degraded',
+    problem: UNAPPLIED,
+    reason: 'events_unapplied',
   },
 ]
 
 const MAILBOX: Message[] = [
-  {
-    ...{ hoursAgo: 250, kind: 'test', attempts: 3 },
-    failed: { status: 550, answer: 'No such user here' },
-  },
+  { hoursAgo: 250, kind: 'test', attempts: 3, failed: { status: 550, answer: 'No such user here' } },
   { hoursAgo: 249, kind: 'test' },
 ]
 
@@ -114,14 +155,25 @@ async function addHistory(
     const createdMs = Date.now() - (hoursAgo + 0.1) * HOUR_MS
     const { status, answer } = failed ?? { status: 200, answer: '' }
     const [row] = await transaction.query<{ id: bigint }>(insertMessage, [
-      ...[added?.id, kind, reason, JSON.stringify(facts), new Date(createdMs)],
-      ...[attempts, failed !== undefined, status, answer],
+      added?.id,
+      kind,
+      reason,
+      JSON.stringify(facts),
+      new Date(createdMs),
+      attempts,
+      failed !== undefined,
+      status,
+      answer,
     ])
     const since = new Date(createdMs - (message.sinceHours ?? 0) * HOUR_MS)
     if (message.account !== undefined)
       await transaction.query(insertAccount, [
-        ...[row?.id, accounts.get(message.account), message.before, message.after],
-        ...[problem === null ? null : JSON.stringify(problem), since],
+        row?.id,
+        accounts.get(message.account),
+        message.before,
+        message.after,
+        problem === null ? null : JSON.stringify(problem),
+        since,
         messages.findLast(({ account }) => account === message.account) === message && problem !== null,
       ])
   }

@@ -3,12 +3,11 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { styled } from '../../src/cli/io.ts'
 import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../simulator/deliveries.ts'
 import { lineBody, lineEvent, randomUserId, textMessage } from '../simulator/events.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { describeReceipt } from '../simulator/receiver.ts'
-import { type Call, curlLine, send } from './curl.ts'
 
 export interface DemoAccount {
   id: bigint
@@ -207,4 +206,32 @@ function presenter({ url, asJson }: Demo): Show {
 function pretty(answer: string): string {
   if (answer === '') return '(no content)'
   return answer.length < 100 ? answer : JSON.stringify(JSON.parse(answer), null, 2)
+}
+
+// A request that the demo both sends and prints as a curl command.
+
+interface Call {
+  method: string
+  path: string
+  headers?: Record<string, string>
+  body?: string
+}
+
+interface CallResult {
+  status: number
+  answer: string
+}
+
+async function send(url: string, { method, path, headers = {}, body }: Call): Promise<CallResult> {
+  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
+  return { status: response.status, answer: await response.text() }
+}
+
+/** A command to paste into a shell. Single quotes keep every byte as it is. */
+function curlLine(url: string, { method, path, headers = {}, body }: Call): string {
+  const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
+  const parts = ['curl', '-sS', '-X', method, quote(url + path)]
+  for (const [name, value] of Object.entries(headers)) parts.push('-H', quote(`${name}: ${value}`))
+  if (body !== undefined) parts.push('--data-binary', quote(body))
+  return parts.join(' ')
 }

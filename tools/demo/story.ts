@@ -1,7 +1,7 @@
 /** Two weeks of fictitious operators in the activity log of the demo. The log itself is written with each change, so it has no past. */
 import type { OrganizationId } from '../../src/accounts/account.ts'
-import type { Action, Changes, ObjectKind } from '../../src/operator/activity.ts'
-import type { Role } from '../../src/operator/actor.ts'
+import type { Action, Changes, ObjectKind } from '../../src/operators/activity.ts'
+import type { Role } from '../../src/operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 
 const NAOMI = 'naomi.sato@example.com'
@@ -41,44 +41,74 @@ function storyOf(organization: { id: OrganizationId; name: string }, accounts: s
   const [naomi, krit, gym] = [{ actor: NAOMI }, { actor: KRIT }, { account: 'Green Gym' }]
   const [token, service] = [{ actor: 'token' }, { actor: 'service' }]
   const added: Row[] = accounts.map((account) => ({
-    ...{ daysAgo: 13, time: '01:05:10', ...naomi, action: 'account.added', account },
+    daysAgo: 13,
+    time: '01:05:10',
+    ...naomi,
+    action: 'account.added',
+    account,
     changes: { name: [null, account], channelSecret: 'replaced' },
   }))
   const some = [organization.id]
   return [
     { daysAgo: 14, time: '02:10', ...token, action: 'operator.added', ...invited(NAOMI, 'owner', null) },
     {
-      ...{ daysAgo: 13, time: '01:02', ...naomi, action: 'organization.added' as const },
+      daysAgo: 13,
+      time: '01:02',
+      ...naomi,
+      action: 'organization.added' as const,
       changes: { name: [null, organization.name] },
     },
     ...added,
     {
-      ...{ daysAgo: 13, time: '01:05:10', ...naomi, action: 'job.started' as const },
+      daysAgo: 13,
+      time: '01:05:10',
+      ...naomi,
+      action: 'job.started' as const,
       changes: { kind: 'accounts.onboard', accounts: added.length, setsWebhook: true },
     },
     { daysAgo: 13, time: '01:20', ...naomi, action: 'operator.added', ...invited(KRIT, 'manager', some) },
     {
-      ...{ daysAgo: 12, time: '03:12', ...krit, action: 'account.followers_imported' as const },
-      ...{ account: 'ร้านกาแฟดอยช้าง', changes: { seen: 590, added: 571, skipped: 0 } },
+      daysAgo: 12,
+      time: '03:12',
+      ...krit,
+      action: 'account.followers_imported' as const,
+      account: 'ร้านกาแฟดอยช้าง',
+      changes: { seen: 590, added: 571, skipped: 0 },
     },
     {
-      ...{ daysAgo: 11, time: '05:40', ...krit, action: 'endpoint.added' as const, ...gym },
+      daysAgo: 11,
+      time: '05:40',
+      ...krit,
+      action: 'endpoint.added' as const,
+      ...gym,
       changes: { url: [null, OLD_URL], format: [null, 'line'] },
     },
     { daysAgo: 9, time: '02:31', ...service, action: 'endpoint.gone', ...gym },
     {
-      ...{ daysAgo: 9, time: '06:04', ...krit, action: 'endpoint.updated' as const, ...gym },
+      daysAgo: 9,
+      time: '06:04',
+      ...krit,
+      action: 'endpoint.updated' as const,
+      ...gym,
       changes: { url: [OLD_URL, URL] },
     },
     { daysAgo: 9, time: '06:05', ...krit, action: 'endpoint.resumed', ...gym },
     { daysAgo: 7, time: '08:17', ...service, action: 'account.suspended', account: 'Hotel Aurora' },
     { daysAgo: 6, time: '01:50', ...service, action: 'account.resumed', account: 'Hotel Aurora' },
     {
-      ...{ daysAgo: 5, time: '04:22', ...krit, action: 'account.updated' as const, account: 'Momo Books' },
+      daysAgo: 5,
+      time: '04:22',
+      ...krit,
+      action: 'account.updated' as const,
+      account: 'Momo Books',
       changes: { channelSecret: 'replaced' },
     },
     {
-      ...{ daysAgo: 5, time: '04:23', ...krit, action: 'account.verified' as const, account: 'Momo Books' },
+      daysAgo: 5,
+      time: '04:23',
+      ...krit,
+      action: 'account.verified' as const,
+      account: 'Momo Books',
       changes: { verified: false, failed: ['access_token'] },
     },
     { daysAgo: 3, time: '07:35', ...naomi, action: 'member.erased', account: 'Sakura Pharmacy さくら薬局' },
@@ -135,15 +165,17 @@ async function insertRow(
   }
   const json = JSON.stringify(changes, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
   await transaction.query(insertActivity, [
-    ...[
-      daysAgo,
-      time,
-      operators.has(actor) ? 'operator' : actor,
-      operators.get(actor) ?? null,
-      actor,
-      action,
-    ],
-    ...[organizationId, account?.id ?? null, objectKind, objectIds[objectKind] ?? null, json],
+    daysAgo,
+    time,
+    operators.has(actor) ? 'operator' : actor,
+    operators.get(actor) ?? null,
+    actor,
+    action,
+    organizationId,
+    account?.id ?? null,
+    objectKind,
+    objectIds[objectKind] ?? null,
+    json,
   ])
 }
 

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { lineBody, lineEvent, textMessage } from '../simulator/events.ts'
 import type { FleetAccount } from './fleet.ts'
 

@@ -39,7 +39,7 @@ export interface Person {
   received: Received | null
 }
 
-export interface Received {
+interface Received {
   updatedAt: string
   relationship: string
   version: number
@@ -73,7 +73,13 @@ export class Book {
   addPerson(): Person {
     const userId = this.newUserId()
     const person: Person = {
-      ...{ userId, isMember: false, events: 0, updates: 0, messageIds: [], memberId: null, received: null },
+      userId,
+      isMember: false,
+      events: 0,
+      updates: 0,
+      messageIds: [],
+      memberId: null,
+      received: null,
       isLeaving: false,
       relationship: { atMs: 0, state: 'unknown' },
       conversation: { atMs: 0, status: null },

@@ -9,7 +9,7 @@ const RETRY_MAX_MS = 500
 const GIVE_UP_MS = 180_000
 const FAILURES_MAX = 1_000
 
-export interface Reply {
+interface Reply {
   /** 0: no response */
   status: number
   body: string

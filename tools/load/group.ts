@@ -5,8 +5,8 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
 import { signChat } from '../../src/intake/mbox/mbox-source.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { lineBody, lineEvent, textMessage, ulid } from '../simulator/events.ts'
 import type { Book, Person } from './book.ts'
 import type { RetryingClient } from './client.ts'
@@ -33,7 +33,7 @@ interface Delivery {
   init: RequestInit
 }
 
-export interface GroupOptions {
+interface GroupOptions {
   /** the id of a new event of LINE */
   eventId?: () => string
   /** receives the deliveries about erased people alone */
@@ -142,8 +142,12 @@ export class Group {
     const { account, acknowledged } = this.#book
     const people = Array.from({ length: 3 }, () => this.#pick())
     const batch = [...people.map(({ userId }) => userId), this.#book.newUserId()].map((userId) => ({
-      ...{ type: 'track', event: 'Product Viewed', userId, messageId: randomUUID() },
-      ...{ timestamp: new Date().toISOString(), properties: { sku: 'A-1', price: 90 } },
+      type: 'track',
+      event: 'Product Viewed',
+      userId,
+      messageId: randomUUID(),
+      timestamp: new Date().toISOString(),
+      properties: { sku: 'A-1', price: 90 },
     }))
     const body = JSON.stringify({ writeKey: account.trackingKey, batch })
     await this.#client.until('tracking', '/api/tracking', { method: 'POST', body }, [200])

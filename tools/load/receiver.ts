@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Secret } from '../../src/config/secret.ts'
 import { signStandard } from '../../src/endpoints/messages.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import type { Book } from './book.ts'
 
 /** Share of messages that are refused with 503, so that retries are part of the load. */

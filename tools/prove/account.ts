@@ -5,10 +5,10 @@
  */
 import { randomBytes, randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { removeOrganization as removeEmpty } from '../../src/accounts/organizations.ts'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { NotVisible } from '../../src/errors.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
-import { removeOrganization as removeEmpty } from '../../src/operator/accounts/organizations.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { transactionWithFreeIds } from '../../src/postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'

@@ -7,13 +7,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
-import { makePartitions } from '../../src/background/maintenance/maintenance.ts'
 import { between, withJson } from '../../src/cli/input.ts'
 import { printMany, printOne } from '../../src/cli/io.ts'
 import { Progress } from '../../src/cli/progress.ts'
 import { type DatabaseChoice, readConfig, variablesOfSecretsKeys } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
 import { migrateDatabase, withDatabase } from '../../src/postgres/pool/open.ts'
+import { makePartitions } from '../../src/upkeep/maintenance.ts'
 import {
   addProveAccount,
   type Discrepancies,

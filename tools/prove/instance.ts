@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
-import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
+import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { openForService } from '../../src/postgres/pool/open.ts'
 import { requireMigrated } from '../../src/postgres/schema/migrate.ts'
 

@@ -1,7 +1,7 @@
 /** An endless stream of deliveries as a platform sends them: all event kinds, duplicates, out of order, sometimes empty. */
 import { randomInt } from 'node:crypto'
 import { Secret } from '../../src/config/secret.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { lineBody, randomUserId } from './events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from './kinds.ts'
 import type { PlatformState, SimulatedPerson } from './state.ts'

@@ -13,7 +13,7 @@ interface SigningKey {
   publicKey: KeyObject
 }
 
-export interface IdTokenFields {
+interface IdTokenFields {
   userId: string
   loginChannelId: string
   /** Default: now. */
@@ -28,7 +28,9 @@ export class SimulatedLogin {
   certs(): { keys: JWK[] } {
     const keys = this.#keys.map(({ kid, publicKey }) => ({
       ...publicKey.export({ format: 'jwk' }),
-      ...{ kid, alg: 'ES256', use: 'sig' },
+      kid,
+      alg: 'ES256',
+      use: 'sig',
     }))
     return { keys: keys as JWK[] }
   }

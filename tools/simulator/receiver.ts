@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import { text } from 'node:stream/consumers'
 import { equalInConstantTime, Secret } from '../../src/config/secret.ts'
 import { signStandard } from '../../src/endpoints/messages.ts'
-import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signLine } from '../../src/line-api/line-signature.ts'
 import { type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 
 export const RECEIVER_PATH = '/receive'

@@ -9,7 +9,7 @@ const IN_FLIGHT_MAX = 256
 const RESPONSE_TIMEOUT_MS = 2_000
 const TICK_MS = 20
 
-export interface SendOptions extends TrafficOptions {
+interface SendOptions extends TrafficOptions {
   /** deliveries per second */
   rate: number
   /** number of deliveries; Infinity: until the signal */
@@ -37,10 +37,7 @@ export async function sendDeliveries(
   onProgress: (tally: Tally) => void,
   signal: AbortSignal,
 ): Promise<Tally> {
-  const tally: Tally = {
-    ...{ deliveries: 0, events: 0, repeatedDeliveries: 0, hiddenDeliveries: 0 },
-    answers: {},
-  }
+  const tally: Tally = { deliveries: 0, events: 0, repeatedDeliveries: 0, hiddenDeliveries: 0, answers: {} }
   const source = deliveries(platform, traffic)
   const inFlight = new Set<Promise<void>>()
   const startedAtMs = performance.now()

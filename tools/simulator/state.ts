@@ -78,7 +78,11 @@ export function initialState(account: SimulatedAccount): PlatformState {
     people: new Map(),
     groups: new Map(),
     settings: {
-      ...{ isVerified: true, webhook: null, propagationMs: 0, testOrigin: null, misbehaviour: null },
+      isVerified: true,
+      webhook: null,
+      propagationMs: 0,
+      testOrigin: null,
+      misbehaviour: null,
       quota: { limit: 1_000, used: 0 },
       tokenLifetimeSeconds: 30 * 86_400,
     },

@@ -1,7 +1,7 @@
 /** One account: problems with their fixes, setup, figures, endpoints and keys. */
 
-import type { Problem } from '../../src/operator/accounts/account-status.ts'
-import type { FleetAccount } from '../../src/operator/accounts/fleet.ts'
+import type { Problem } from '../../src/watch/account-status.ts'
+import type { FleetAccount } from '../../src/watch/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import {

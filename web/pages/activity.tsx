@@ -1,5 +1,5 @@
 /** The log of who changed what, of all objects. */
-import type { OperatorSummary } from '../../src/operator/people/operators.ts'
+import type { OperatorSummary } from '../../src/operators/operators.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { ActivityList, type ActivityRow } from '../parts/activity.tsx'

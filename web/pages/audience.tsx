@@ -1,8 +1,8 @@
 /** The members of an account, found by name, user id, external id, tag or relationship. */
 
 import { useEffect, useState } from 'preact/hooks'
+import type { AccountDetails } from '../../src/accounts/accounts.ts'
 import type { Member } from '../../src/audience/member.ts'
-import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
 import { type Json, queryOf } from '../api.ts'
 import { type List, useList, useQuery, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'

@@ -1,7 +1,7 @@
 /** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
 import { useState } from 'preact/hooks'
+import type { ClientDetails } from '../../src/accounts/clients.ts'
 import type { ClientContents } from '../../src/operations/clients.ts'
-import type { ClientDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
@@ -28,7 +28,7 @@ export function ClientPage({ id }: { id: string }) {
   if (client === undefined) {
     return (
       <Page title={`${t.clients.client} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -100,7 +100,9 @@ function Access({ client, isManager, onChange }: ClientProps & { isManager: bool
       isRotating={isRotating}
       canRotate={status === 'active'}
       changeLabel={title}
-      change={(onClose, onDone) => <EditExpiry {...{ path, title, expiresAt, onClose, onDone }} />}
+      change={(onClose, onDone) => (
+        <EditExpiry path={path} title={title} expiresAt={expiresAt} onClose={onClose} onDone={onDone} />
+      )}
       onChange={onChange}
     />
   )

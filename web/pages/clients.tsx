@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
+import type { ClientDetails } from '../../src/accounts/clients.ts'
 import type { AddedAccess } from '../../src/operations/clients.ts'
-import type { ClientDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
@@ -75,7 +75,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
         {t.clients.addKey}
       </Link>
     )
-    return <SecretDialog title={t.clients.added} {...{ secrets, onClose, next }} />
+    return <SecretDialog title={t.clients.added} secrets={secrets} onClose={onClose} next={next} />
   }
   const add = async () => {
     const given = { ...(name.trim() && { name: name.trim() }), ...(account && { account: account.id }) }

@@ -29,7 +29,7 @@ export function EditAccountPage({ id, field }: { id: string; field: string | nul
       }
       lead={t.manage.editLead}
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ account }) => (
           <Panel title={t.manage.account}>
             <Editor account={account} field={field} />
@@ -89,13 +89,13 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
 }
 
 const valuesOf = (account: AccountResponse['account']): Values =>
-  Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, account[name] ?? '']))
+  Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, String(account[name] ?? '')]))
 
 /** Only what differs, so that a change of a colleague in another field is kept. */
 function changesOf(account: AccountResponse['account'], values: Values): Values {
   const changes: Partial<Record<FormField, string | null>> = {}
   for (const name of PUBLIC_FIELDS)
-    if ((values[name] ?? '').trim() !== (account[name] ?? '')) changes[name] = values[name] ?? ''
+    if ((values[name] ?? '').trim() !== String(account[name] ?? '')) changes[name] = values[name] ?? ''
   for (const name of SECRET_FIELDS) {
     const { [name]: value } = values
     if (value === null || (value ?? '').trim() !== '') changes[name] = value ?? null

@@ -1,7 +1,7 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useMemo, useState } from 'preact/hooks'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
@@ -37,7 +37,7 @@ export function EndpointPage({ id }: { id: string }) {
   if (endpoint === undefined) {
     return (
       <Page title={`${t.endpoints.endpoint} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -147,7 +147,9 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
             isRotating={endpoint.isRotating}
             canRotate={endpoint.format === 'members'}
             changeLabel={t.endpoints.edit}
-            change={(onClose, onSaved) => <EditEndpoint {...{ endpoint, onClose, onSaved }} />}
+            change={(onClose, onSaved) => (
+              <EditEndpoint endpoint={endpoint} onClose={onClose} onSaved={onSaved} />
+            )}
             onChange={onChange}
           />
         )
@@ -184,7 +186,7 @@ function TestResult({ result: { request, response } }: { result: Json<TestDelive
     <>
       <h3>{t.endpoints.testResponse}</h3>
       <p class="response">
-        <ResponseTag {...{ wasAccepted, status }}>
+        <ResponseTag wasAccepted={wasAccepted} status={status}>
           {[duration, reason].filter(Boolean).join(' · ')}
         </ResponseTag>
       </p>

@@ -1,4 +1,4 @@
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { DialogButton } from '../parts/dialog.tsx'

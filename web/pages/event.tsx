@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
-import type { EventDelivery } from '../../src/operator/endpoints/event-deliveries.ts'
-import type { EventDetails, RetryOutcome } from '../../src/operator/events.ts'
+import type { EventDetails, RetryOutcome } from '../../src/audience/events.ts'
+import type { EventDelivery } from '../../src/endpoints/event-deliveries.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { DialogButton } from '../parts/dialog.tsx'
@@ -74,7 +74,7 @@ export function EventPage({ id }: { id: string }) {
         </div>
       )}
       <ActionFailure error={action.error} />
-      <Loaded {...{ query }}>{(loaded) => <Details {...loaded} />}</Loaded>
+      <Loaded query={query}>{(loaded) => <Details {...loaded} />}</Loaded>
     </Page>
   )
 }

@@ -1,6 +1,6 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { ApiError, type Json, postText, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
@@ -94,7 +94,8 @@ export function FleetFilePage() {
         {state.step === 'preview' && (
           <Preview
             {...state}
-            {...{ names, query }}
+            names={names}
+            query={query}
             onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
           />
         )}

@@ -1,7 +1,7 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import type { AccountStatus } from '../../src/operator/accounts/account-status.ts'
-import type { FleetRow as Row } from '../../src/operator/accounts/fleet.ts'
+import type { AccountStatus } from '../../src/watch/account-status.ts'
+import type { FleetRow as Row } from '../../src/watch/fleet.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'

@@ -1,7 +1,7 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
 import { useEffect, useState } from 'preact/hooks'
-import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
-import type { ColumnFault } from '../../src/operator/members/member-columns.ts'
+import type { AccountDetails } from '../../src/accounts/accounts.ts'
+import type { ColumnFault } from '../../src/audience/import/member-columns.ts'
 import { type Json, post, postBytes } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'

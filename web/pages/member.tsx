@@ -2,8 +2,8 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
-import type { MemberChanges, TimelineEntry } from '../../src/operator/members/members.ts'
-import { describeChanges, describeEffect } from '../../src/operator/members/timeline-texts.ts'
+import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts'
+import { describeChanges, describeEffect } from '../../src/audience/timeline-texts.ts'
 import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
@@ -47,11 +47,11 @@ export function MemberPage({ account, user }: MemberProps) {
   )
   if (erased && accounts)
     // A separate page, so that its title takes the focus of the closed dialog.
-    return <Erased key="erased" {...erased} {...{ accounts, trail }} />
+    return <Erased key="erased" {...erased} accounts={accounts} trail={trail} />
   if (member === undefined) {
     return (
       <Page title={user} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -74,7 +74,8 @@ export function MemberPage({ account, user }: MemberProps) {
               <DialogButton label={t.member.editFields}>
                 {(close) => (
                   <MemberDialog
-                    {...{ account, member }}
+                    account={account}
+                    member={member}
                     onClose={close}
                     onSaved={() => {
                       close()
@@ -91,7 +92,8 @@ export function MemberPage({ account, user }: MemberProps) {
                 {(close) =>
                   accounts && (
                     <ErasePerson
-                      {...{ accounts, member }}
+                      accounts={accounts}
+                      member={member}
                       onClose={close}
                       onErased={(task) => setErased({ task })}
                     />

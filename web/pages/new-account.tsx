@@ -1,6 +1,6 @@
 /** Adds an account, then shows what to enter where. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { ApiError, type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
@@ -34,10 +34,13 @@ export function NewAccountPage() {
         </Link>
       }
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ organizations }) => (
           <Panel title={t.manage.account}>
-            <NewAccount {...{ organizations }} onAdded={(account, values) => setAdded({ account, values })} />
+            <NewAccount
+              organizations={organizations}
+              onAdded={(account, values) => setAdded({ account, values })}
+            />
           </Panel>
         )}
       </Loaded>

@@ -1,7 +1,7 @@
 /** One notification channel: its settings, its messages, and what operators do with it. */
 import { useState } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import type { TestResult } from '../../src/operator/notifications/history.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
+import type { TestResult } from '../../src/watch/notifications/history.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
@@ -32,7 +32,7 @@ export function NotificationPage({ id }: { id: string }) {
   if (channel === undefined) {
     return (
       <Page title={`${t.notifications.channel} ${id}`} trail={trail}>
-        <Loaded {...{ query }} />
+        <Loaded query={query} />
       </Page>
     )
   }
@@ -139,7 +139,7 @@ function Result({ result: { wasAccepted, status, reason, ...result } }: { result
   return (
     <>
       <p class="response" role="status">
-        <ResponseTag {...{ wasAccepted, status }}>
+        <ResponseTag wasAccepted={wasAccepted} status={status}>
           {[wasAccepted ? t.notifications.accepted : reason, duration].filter(Boolean).join(' · ')}
         </ResponseTag>
       </p>

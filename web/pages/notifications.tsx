@@ -1,5 +1,5 @@
 /** The notification channels: where messages about accounts are sent. */
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AddChannel } from '../parts/channel-form.tsx'
@@ -33,7 +33,7 @@ export function NotificationsPage() {
       lead={t.notifications.lead}
       actions={isManager && add}
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ channels }) =>
           channels.length === 0 ? (
             <Empty title={t.notifications.empty}>{t.notifications.emptyHelp}</Empty>
@@ -92,7 +92,7 @@ export function ChannelResponse({ channel: { lastResponse } }: { channel: Channe
   const { at, wasAccepted, status, reason } = lastResponse
   return (
     <span class="response">
-      <ResponseTag {...{ wasAccepted, status }}>
+      <ResponseTag wasAccepted={wasAccepted} status={status}>
         {!wasAccepted && <span>{reason} </span>}
         <Time at={at} />
       </ResponseTag>

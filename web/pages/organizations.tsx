@@ -1,6 +1,6 @@
 /** Organizations: add, rename and remove. */
 import { useState } from 'preact/hooks'
-import type { OrganizationContents, OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationContents, OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { DialogButton } from '../parts/dialog.tsx'
@@ -47,7 +47,7 @@ export function OrganizationsPage() {
   )
   return (
     <Page title={t.organizations.title} lead={t.organizations.lead} actions={isOwner && seesAll && add}>
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ organizations }) =>
           organizations.length === 0 ? (
             <Empty title={t.organizations.empty}>{t.organizations.emptyHelp}</Empty>
@@ -98,7 +98,8 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
       : fill(t.organizations.renameTitle, { name: organization.name })
   return (
     <FormDialog
-      {...{ title, onClose }}
+      title={title}
+      onClose={onClose}
       submit={t.manage.save}
       onSubmit={save}
       isComplete={name.trim() !== ''}

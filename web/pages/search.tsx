@@ -1,5 +1,5 @@
 /** What a name or an id finds in all accounts: people with their memberships, and accounts. */
-import type { FoundAccount, FoundPerson, SearchResult } from '../../src/operator/search.ts'
+import type { FoundAccount, FoundPerson, SearchResult } from '../../src/operations/search.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityList } from '../parts/activity.tsx'
@@ -23,7 +23,7 @@ export function SearchPage({ text }: { text: string }) {
       {text === '' ? (
         <Empty title={t.search.start}>{t.search.startHelp}</Empty>
       ) : (
-        <Loaded {...{ query }}>{(result) => !query.error && <Result text={text} result={result} />}</Loaded>
+        <Loaded query={query}>{(result) => !query.error && <Result text={text} result={result} />}</Loaded>
       )}
     </Page>
   )

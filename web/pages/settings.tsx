@@ -1,6 +1,6 @@
 /** The operator's own password, the operators of the service, and links to further settings. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Form, TextField, useFields } from '../parts/form.tsx'

@@ -67,7 +67,7 @@ export function TaskPage({ id }: { id: string }) {
   const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (
     <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
-      <Loaded {...{ query }}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
+      <Loaded query={query}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
     </Page>
   )
 }

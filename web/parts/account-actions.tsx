@@ -1,8 +1,8 @@
 /** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
 import { useState } from 'preact/hooks'
+import type { CurrentWebhook } from '../../src/accounts/point-webhook.ts'
+import type { AccountContents } from '../../src/accounts/remove-account.ts'
 import type { Verification } from '../../src/accounts/verification.ts'
-import type { CurrentWebhook } from '../../src/operator/accounts/point-webhook.ts'
-import type { AccountContents } from '../../src/operator/accounts/remove-account.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -69,7 +69,7 @@ function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
   }
   return (
     <Dialog title={t.manage.pointWebhook} onClose={onClose}>
-      <Loaded {...{ query }} title={t.manage.webhookUnknown}>
+      <Loaded query={query} title={t.manage.webhookUnknown}>
         {({ url, wantedUrl }) => (
           <Facts
             items={[

@@ -1,6 +1,6 @@
 /** The charts of an account: deliveries by the hour, and followers by the day beside LINE's own counts. */
 import { useMemo } from 'preact/hooks'
-import type { AccountDay, DeliveryHour } from '../../src/operator/accounts/fleet.ts'
+import type { AccountDay, DeliveryHour } from '../../src/watch/fleet.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'

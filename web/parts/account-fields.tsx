@@ -13,7 +13,7 @@ export const PUBLIC_FIELDS = [
   'botUserId',
   'chatInboxId',
   'trackingKey',
-  'loginChannelId',
+  'loginChannelIds',
 ] as const satisfies FormField[]
 export const SECRET_FIELDS = [
   'channelSecret',
@@ -73,7 +73,7 @@ export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps
           {text('botUserId')}
           {secret('chatSecret')}
           {text('chatInboxId')}
-          {text('loginChannelId')}
+          {text('loginChannelIds')}
           {text('trackingKey')}
         </div>
       </details>

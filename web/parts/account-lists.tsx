@@ -1,5 +1,5 @@
-import type { KeyDetails } from '../../src/operator/clients.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import type { KeyDetails } from '../../src/accounts/clients.ts'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'

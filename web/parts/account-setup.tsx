@@ -45,7 +45,7 @@ export function SetUp({ query: { data, reload } }: { query: Query<AccountRespons
           <ul class="checks">
             {verification.checks.map((check) => (
               <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
-                <Icon name={check.ok ? 'check' : 'cross'} />
+                <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
                 <span>
                   <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
                 </span>

@@ -1,5 +1,5 @@
 /** Rows of the activity log: who changed what, from what to what. */
-import type { Activity } from '../../src/operator/list-activity.ts'
+import type { Activity } from '../../src/operators/list-activity.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'

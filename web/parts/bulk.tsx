@@ -109,7 +109,7 @@ function ExportDialog({ onClose, ...selection }: Selection & { onClose: () => vo
     `/api/accounts/${account}/audience/export${queryOf({ ...filters, format })}`
   return (
     <Dialog title={t.bulk.exportTitle} onClose={onClose}>
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ count }) => <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>}
       </Loaded>
       <p>{t.bulk.exportText}</p>

@@ -1,8 +1,8 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import type { AddedChannel } from '../../src/operations/channels.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
-import type { ChannelFormat, ChannelSummary } from '../../src/operator/notifications/channels.ts'
+import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useOperator } from '../session.ts'
@@ -89,7 +89,7 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
         ]}
         onChange={(id) => setOrganization(id || null)}
       />
-      <SettingsFields {...{ field, format }} />
+      <SettingsFields field={field} format={format} />
     </FormDialog>
   )
 }
@@ -107,7 +107,8 @@ export function EditChannel({
   const { id, format, name, allowPrivateNetwork } = channel
   const isTargetKept = isHidden(channel.target)
   const { values, field } = useFields<Settings>({
-    ...{ name, allowPrivateNetwork },
+    name,
+    allowPrivateNetwork,
     target: isTargetKept ? '' : channel.target,
   })
   const save = async () => {
@@ -118,7 +119,7 @@ export function EditChannel({
   return (
     <FormDialog title={t.notifications.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>
       <p class="muted">{t.notifications.editText}</p>
-      <SettingsFields {...{ field, format, isTargetKept }} />
+      <SettingsFields field={field} format={format} isTargetKept={isTargetKept} />
     </FormDialog>
   )
 }

@@ -1,7 +1,7 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
 import { useEffect, useRef } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/operator/notifications/channels.ts'
-import type { NotificationSummary } from '../../src/operator/notifications/history.ts'
+import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
+import type { NotificationSummary } from '../../src/watch/notifications/history.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useList } from '../hooks.ts'
@@ -32,7 +32,7 @@ export function ChannelMessages({ channel, round }: { channel: Channel; round: n
         {(messages) => (
           <ol class="messages">
             {messages.map((message, index) => (
-              <MessageItem key={message.id} {...{ message, channel }} isOpen={index === 0} />
+              <MessageItem key={message.id} message={message} channel={channel} isOpen={index === 0} />
             ))}
           </ol>
         )}
@@ -60,7 +60,7 @@ function MessageItem({ message, channel, isOpen }: { message: Message; channel: 
         )}
       </div>
       <div class="muted">
-        <Time at={createdAt} /> <MessageState {...{ message, channel }} />
+        <Time at={createdAt} /> <MessageState message={message} channel={channel} />
       </div>
       <details open={isOpen}>
         <summary>{isOver ? t.notifications.textSent : t.notifications.textNow}</summary>

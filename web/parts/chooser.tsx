@@ -1,6 +1,6 @@
 /** A search box that chooses an account: a combobox with a list of matches. */
 import { useEffect, useId, useState } from 'preact/hooks'
-import type { AccountMatch } from '../../src/operator/accounts/accounts.ts'
+import type { AccountMatch } from '../../src/accounts/accounts.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery, useSettled } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
@@ -80,7 +80,11 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
       />
       {isOpen && (
         <Options
-          {...{ id, label, options, active, allLabel }}
+          id={id}
+          label={label}
+          options={options}
+          active={active}
+          allLabel={allLabel}
           isEmpty={options.length === 0 && data !== undefined}
           onChoose={choose}
         />

@@ -1,7 +1,7 @@
 /** The keys of a client. */
 import { useState } from 'preact/hooks'
+import type { ClientDetails, KeyDetails } from '../../src/accounts/clients.ts'
 import type { AddedKey } from '../../src/accounts/provisioning.ts'
-import type { ClientDetails, KeyDetails } from '../../src/operator/clients.ts'
 import { type Json, post } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
@@ -81,7 +81,7 @@ function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onCh
     <>
       <DialogButton class="small" label={t.clients.expiry} describedBy={expiry}>
         {(close) => (
-          <EditExpiry {...{ path, expiresAt }} title={expiry} onClose={close} onDone={done(close)} />
+          <EditExpiry path={path} expiresAt={expiresAt} title={expiry} onClose={close} onDone={done(close)} />
         )}
       </DialogButton>{' '}
       <DialogButton class="small" label={t.clients.revoke} describedBy={revocation}>

@@ -8,7 +8,7 @@ export const RATE_DEFAULT = '50'
 const RATE_MAX = 1_000
 
 /** What a count found, before anything is sent. */
-export interface Counted {
+interface Counted {
   count: number
   /** there are more */
   isMore: boolean

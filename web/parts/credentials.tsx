@@ -10,7 +10,7 @@ import { toField, toIso } from './time-range.tsx'
 /** Long enough for the owner of a program to plan the change. */
 const EXPIRES_SOON_MS = 30 * 86_400_000
 
-export interface Credential {
+interface Credential {
   status: string
   isExpired: boolean
   expiresAt: string | null
@@ -70,7 +70,7 @@ export function EditExpiry({
     onDone()
   }
   return (
-    <FormDialog {...{ title, onClose }} submit={t.clients.expirySubmit} onSubmit={save}>
+    <FormDialog title={title} onClose={onClose} submit={t.clients.expirySubmit} onSubmit={save}>
       <p>{t.clients.expiryText}</p>
       <ExpiryField value={value} onChange={setValue} />
     </FormDialog>

@@ -1,10 +1,6 @@
 /** Deliveries that an endpoint has not accepted, with request and last response. */
 import type { ComponentChildren } from 'preact'
-import type {
-  DeliveryPage,
-  DeliveryRequest,
-  EndpointSummary,
-} from '../../src/operator/endpoints/endpoints.ts'
+import type { DeliveryPage, DeliveryRequest, EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { replaceQuery, usePlace } from '../router.tsx'

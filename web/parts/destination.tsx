@@ -68,7 +68,8 @@ export function AddedDestination({
       <SecretDialog
         title={texts.added}
         secrets={[{ label: t.endpoints.secret, secret }]}
-        {...{ onClose, next }}
+        onClose={onClose}
+        next={next}
       >
         <p>{texts.addedText}</p>
       </SecretDialog>
@@ -76,7 +77,7 @@ export function AddedDestination({
   return (
     <Dialog title={texts.added} onClose={onClose}>
       <p>{texts.addedText}</p>
-      <CloseFooter {...{ onClose, next }} />
+      <CloseFooter onClose={onClose} next={next} />
     </Dialog>
   )
 }

@@ -1,7 +1,7 @@
 /** Adds an endpoint, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { AddedEndpoint, EndpointFormat } from '../../src/endpoints/settings.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
@@ -74,7 +74,7 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
   }
   const { add: title } = t.endpoints
   return (
-    <FormDialog {...{ title, onClose }} submit={title} onSubmit={add} isComplete={accountId !== null}>
+    <FormDialog title={title} onClose={onClose} submit={title} onSubmit={add} isComplete={accountId !== null}>
       {account === null && <AccountChooser label={t.common.account} value={chosen} onChoose={setChosen} />}
       <SelectField
         name="format"
@@ -83,7 +83,7 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
         options={(['line', 'members'] as const).map((name) => [name, t.endpoints.formats[name] ?? name])}
         onChange={setFormat}
       />
-      <SettingsFields {...{ field, format }} />
+      <SettingsFields field={field} format={format} />
     </FormDialog>
   )
 }
@@ -101,7 +101,9 @@ export function EditEndpoint({
   const { id, format, name, replies, allowPrivateNetwork } = endpoint
   const isUrlKept = isHidden(endpoint.url)
   const { values, field } = useFields<Settings>({
-    ...{ name, replies, allowPrivateNetwork },
+    name,
+    replies,
+    allowPrivateNetwork,
     url: isUrlKept ? '' : endpoint.url,
     events: endpoint.events?.join(', ') ?? '',
   })
@@ -114,7 +116,7 @@ export function EditEndpoint({
   return (
     <FormDialog title={t.endpoints.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>
       <p class="muted">{t.endpoints.editText}</p>
-      <SettingsFields {...{ field, format, isUrlKept }} />
+      <SettingsFields field={field} format={format} isUrlKept={isUrlKept} />
     </FormDialog>
   )
 }

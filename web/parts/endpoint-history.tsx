@@ -1,6 +1,6 @@
 /** The last refused attempts to send to an endpoint. */
 import { useState } from 'preact/hooks'
-import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
+import type { DeliveryAttempt } from '../../src/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'

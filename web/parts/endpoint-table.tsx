@@ -1,6 +1,6 @@
 /** Endpoints with their backlog and last response. */
-import { endpointState } from '../../src/operator/endpoints/endpoint-state.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import { endpointState } from '../../src/endpoints/endpoint-state.ts'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
@@ -79,7 +79,7 @@ export function LastResponse({ endpoint: { lastAnswer } }: { endpoint: Endpoint 
   const wasAccepted = status !== null && status >= 200 && status < 300
   return (
     <span class="response">
-      <ResponseTag {...{ wasAccepted, status }}>
+      <ResponseTag wasAccepted={wasAccepted} status={status}>
         <span class="muted">{relative(at)}</span> <span class="clip">{wasAccepted ? '' : text}</span>
       </ResponseTag>
     </span>

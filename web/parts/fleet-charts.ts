@@ -1,6 +1,6 @@
 /** Loads the charts of the rows that the table of the fleet shows. */
 import { useEffect, useState } from 'preact/hooks'
-import type { FleetCharts } from '../../src/operator/accounts/fleet.ts'
+import type { FleetCharts } from '../../src/watch/fleet.ts'
 import { get, type Json } from '../api.ts'
 import { useInterval, useSettled } from '../hooks.ts'
 

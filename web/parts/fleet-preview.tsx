@@ -1,7 +1,7 @@
 /** What a fleet file changes, or what is wrong with it. No cell of a secret column is ever shown. */
 import { useState } from 'preact/hooks'
-import type { FileFault } from '../../src/operator/accounts/apply-accounts.ts'
-import type { OnboardingTally } from '../../src/operator/jobs/onboard-accounts.ts'
+import type { FileFault } from '../../src/accounts/apply-accounts.ts'
+import type { OnboardingTally } from '../../src/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
 import { describeFieldMessage } from '../texts/service.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
@@ -10,7 +10,7 @@ import { More } from './states.tsx'
 import { Table } from './table.tsx'
 import type { Task } from './task.tsx'
 
-export interface FileAccount {
+interface FileAccount {
   line: number
   /** null: it will be added */
   id: string | null

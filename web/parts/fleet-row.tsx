@@ -1,4 +1,4 @@
-import type { FleetCharts, FleetRow as Row } from '../../src/operator/accounts/fleet.ts'
+import type { FleetCharts, FleetRow as Row } from '../../src/watch/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'

@@ -50,7 +50,7 @@ export function FormDialog({
   ...form
 }: Omit<FormProps, 'onCancel'> & { title: string; isWide?: boolean; onClose: () => void }) {
   return (
-    <Dialog {...{ title, isWide, onClose }}>
+    <Dialog title={title} isWide={isWide} onClose={onClose}>
       <Form {...form} onCancel={onClose} />
     </Dialog>
   )
@@ -176,7 +176,7 @@ export function TextField({
   ...input
 }: FieldProps & InputAttributes & { value: string; onChange: (value: string) => void }) {
   return (
-    <Field {...{ name, label, hint }}>
+    <Field name={name} label={label} hint={hint}>
       {(control) => (
         <input
           // The types of Preact want one literal.

@@ -68,7 +68,7 @@ function TextArea({
   spellcheck?: boolean
 }) {
   return (
-    <Field {...{ name, label, hint }}>
+    <Field name={name} label={label} hint={hint}>
       {(control) => (
         <textarea {...control} {...area} onInput={(event) => onChange(event.currentTarget.value)} />
       )}

@@ -1,5 +1,5 @@
 /** The first rows of a member file, for a look before the import. The service parses the file again, and completely. */
-import { type ColumnFault, findColumnFault } from '../../src/operator/members/member-columns.ts'
+import { type ColumnFault, findColumnFault } from '../../src/audience/import/member-columns.ts'
 
 /** Bytes that are read. */
 export const PREVIEW_BYTES = 64 * 1024

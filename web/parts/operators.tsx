@@ -1,9 +1,9 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
 import type { Invited } from '../../src/operations/operators.ts'
-import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
-import type { Role } from '../../src/operator/actor.ts'
-import type { OperatorSummary } from '../../src/operator/people/operators.ts'
+import type { Role } from '../../src/operators/actor.ts'
+import type { OperatorSummary } from '../../src/operators/operators.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
@@ -42,18 +42,25 @@ export function OperatorsPanel() {
         </button>
       }
     >
-      <Loaded {...{ query }}>
+      <Loaded query={query}>
         {({ operators }) =>
           operators.length === 0 ? (
             <p class="muted">{t.operators.empty}</p>
           ) : (
-            <OperatorTable {...{ operators, organizations, reload, invited }} onEdit={setEdited} />
+            <OperatorTable
+              operators={operators}
+              organizations={organizations}
+              reload={reload}
+              invited={invited}
+              onEdit={setEdited}
+            />
           )
         }
       </Loaded>
       {edited !== null && (
         <OperatorDialog
-          {...{ organizations, invited }}
+          organizations={organizations}
+          invited={invited}
           operator={edited === 'new' ? null : edited}
           onClose={() => {
             setEdited(null)
@@ -196,7 +203,7 @@ function OperatorDialog({
         hint={t.operators.roleHelp[values.role]}
         options={ROLES.map((value) => [value, t.operators.roles[value]] as const)}
       />
-      <OrganizationsField {...{ organizations, ids, setIds }} />
+      <OrganizationsField organizations={organizations} ids={ids} setIds={setIds} />
     </FormDialog>
   )
 }

@@ -1,7 +1,7 @@
 /** The frame of a page: its title, which is also the title of the browser's tab, and the focus after a navigation. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import type { Role } from '../../src/operator/actor.ts'
+import type { Role } from '../../src/operators/actor.ts'
 import { Link } from '../router.tsx'
 import { useOperator } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'

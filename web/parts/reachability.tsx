@@ -1,6 +1,6 @@
 /** Whether LINE can reach this service, as far as the service itself can see. */
 import { useState } from 'preact/hooks'
-import type { Reachability } from '../../src/operator/reachability.ts'
+import type { Reachability } from '../../src/watch/reachability.ts'
 import { type ApiError, get } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { useRole } from '../session.ts'

@@ -63,7 +63,9 @@ export function SettingsActions({
       </button>
       {open === 'change' &&
         change(close, () => finish(of === 'clients' ? t.clients.expirySaved : t.endpoints.saved))}
-      {open === 'rotate' && <RotateDialog {...{ path, texts, label, secretName }} onClose={close} />}
+      {open === 'rotate' && (
+        <RotateDialog path={path} texts={texts} label={label} secretName={secretName} onClose={close} />
+      )}
       {(open === 'finish' || open === 'discard') && (
         <FormDialog title={texts[open]} submit={texts[open]} onSubmit={() => end(open)} onClose={close}>
           <p>{texts[`${open}Text`]}</p>

@@ -1,7 +1,7 @@
 /** Sends again what an endpoint has missed: the events of a time range, or the present state of members. */
 import { useMemo, useState } from 'preact/hooks'
-import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
+import type { DeliveryAttempt } from '../../src/endpoints/endpoint-history.ts'
+import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useRole } from '../session.ts'

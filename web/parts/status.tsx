@@ -1,5 +1,5 @@
 /** The status of an account, with a colour and a shape. */
-import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
+import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
 import { describeProblem } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
@@ -23,7 +23,7 @@ export function StatusLabel({ status }: { status: AccountStatus }) {
   )
 }
 
-export interface Explained {
+interface Explained {
   label: string
   message: string
   fix: string

@@ -1,7 +1,7 @@
 /** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
-import type { JobSummary } from '../../src/operator/jobs/job.ts'
+import type { JobSummary } from '../../src/jobs/job.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'

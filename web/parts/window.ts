@@ -8,7 +8,7 @@ const MARGIN_ROWS = 12
 /** Used until the first row is measured. */
 const ROW_HEIGHT_DEFAULT = 52
 
-export interface RowWindow {
+interface RowWindow {
   /** ref of the <tbody>, whose rows all have the same height */
   body: { current: HTMLTableSectionElement | null }
   first: number

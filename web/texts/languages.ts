@@ -1,9 +1,9 @@
 /** The languages of the console: their tables, which one a browser gets, and how they write numbers and times. */
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
-import type { Reason } from '../../src/operator/accounts/account-status.ts'
-import type { Action } from '../../src/operator/activity.ts'
-import type { JobKind, JobStatus } from '../../src/operator/jobs/job.ts'
-import type { NotificationKind } from '../../src/operator/notifications/content.ts'
+import type { JobKind, JobStatus } from '../../src/jobs/job.ts'
+import type { Action } from '../../src/operators/activity.ts'
+import type { Reason } from '../../src/watch/account-status.ts'
+import type { NotificationKind } from '../../src/watch/notifications/content.ts'
 import { serverNowMs } from '../clock.ts'
 import en from './en.json' with { type: 'json' }
 
@@ -13,6 +13,7 @@ export type Texts = typeof en & {
     names: Record<Check['name'], string>
     passed: Record<Check['name'], string>
     failed: Record<FailureReason, string>
+    noEvidence: string
   }
 }
 

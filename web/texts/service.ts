@@ -1,8 +1,8 @@
 /** What the service says in English, in the language of the page: problems, checks, refusals and what happened to a person. */
 
 import type { Check } from '../../src/accounts/verification.ts'
-import type { Problem } from '../../src/operator/accounts/account-status.ts'
-import type { TimelineTexts } from '../../src/operator/members/timeline-texts.ts'
+import type { TimelineTexts } from '../../src/audience/timeline-texts.ts'
+import type { Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
 import { english, fill, type Localized, type Texts } from './languages.ts'
 
@@ -38,6 +38,7 @@ export function describeFailure(texts: Texts, failure: string): string {
 /** Returns the service's English message if there is no table, or if a verification of an older version has no reason. */
 export function describeCheck({ checks }: Texts, check: Check): string {
   if (checks === undefined) return check.message
+  if (check.ok === null) return checks.noEvidence
   return (check.ok ? checks.passed[check.name] : failureText(checks, check)) ?? check.message
 }
 

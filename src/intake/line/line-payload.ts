@@ -1,7 +1,8 @@
 /** Reads LINE's webhook events, including kinds that do not exist yet. */
-import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
+import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { LINE } from '../../line-api/line-signature.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import {
@@ -16,7 +17,6 @@ import {
   TOO_DEEP,
 } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
-import { LINE } from './line-signature.ts'
 
 type Fields = Record<string, unknown>
 
@@ -24,6 +24,8 @@ export interface LineDelivery {
   /** The bot user id that LINE delivers to. Null: the delivery contains none. */
   destination: string | null
   events: IntakeEvent[]
+  /** LINE sent one of the events before, and got no 2xx. */
+  isRedelivery: boolean
 }
 
 /**
@@ -45,7 +47,20 @@ export async function parseLineDelivery(body: Buffer, receivedAtMs: number): Pro
   return {
     destination: readDestination(delivery.destination),
     events: await readEvents(delivery.events, receivedAtMs),
+    isRedelivery: delivery.events.some(isRedelivered),
   }
+}
+
+function isRedelivered(event: unknown): boolean {
+  return isObject(event) && isObject(event.deliveryContext) && event.deliveryContext.isRedelivery === true
+}
+
+/** For an event that is stored later than its reply token is valid. */
+export function withoutReplyToken(event: IntakeEvent): IntakeEvent {
+  const content = event.payload === null ? null : parseJson(event.payload)
+  if (!isObject(content) || !('replyToken' in content)) return event
+  const { replyToken: _, ...rest } = content
+  return { ...event, payload: JSON.stringify(rest) }
 }
 
 async function readEvents(events: unknown[], receivedAtMs: number): Promise<IntakeEvent[]> {
@@ -70,9 +85,11 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   // Several events, or escaped non-ASCII text, which takes twice the space that it needs.
   if (payload.includes('},{') || payload.includes('\\u')) return null
   try {
+    const event: unknown = JSON.parse(payload)
     return {
       destination: readDestination(destination),
-      events: [readLineEvent(JSON.parse(payload), receivedAtMs, payload)],
+      events: [readLineEvent(event, receivedAtMs, payload)],
+      isRedelivery: isRedelivered(event),
     }
   } catch (error) {
     if (error instanceof SyntaxError) return null
@@ -170,8 +187,12 @@ const contentKey = (content: unknown) => hashKey(LINE, 'content', JSON.stringify
 
 /** Kinds that LINE itself, a module channel or an agent causes. For all others, the source is the user who acted. */
 const KINDS_OF_OTHERS = new Set<unknown>([
-  ...['activated', 'deactivated', 'delivery'],
-  ...['module', 'botSuspended', 'botResumed'],
+  'activated',
+  'deactivated',
+  'delivery',
+  'module',
+  'botSuspended',
+  'botResumed',
 ])
 
 /** The table "Acts of a person" in docs/api.md has the reasons. */
@@ -191,9 +212,15 @@ function lineEffect(event: Fields): Effect {
       return messageId === null ? NO_EFFECT : { type: 'unsend', messageId }
     }
     case 'botSuspended':
-      return { type: 'suspension', suspended: true }
+      return { type: 'accountState', state: 'suspended' }
     case 'botResumed':
-      return { type: 'suspension', suspended: false }
+      return { type: 'accountState', state: 'resumed' }
+    case 'module': {
+      const change = isObject(event.module) ? event.module.type : null
+      return change === 'attached' || change === 'detached'
+        ? { type: 'accountState', state: change }
+        : NO_EFFECT
+    }
     default:
       return NO_EFFECT
   }

@@ -1,6 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
+import {
+  type Account,
+  findAccount,
+  flagForeignDestination,
+  flagRedelivery,
+  takeRedeliveryProof,
+} from '../../accounts/account.ts'
 import { findNamedAccounts } from '../../accounts/destinations.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
@@ -15,14 +21,15 @@ import {
   TAGS,
 } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
+import { deliveryPaths, hasValidLineSignature, LINE } from '../../line-api/line-signature.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { cacheAccounts, type FindAdmitting, type Found, repeatWhileStale } from '../admit.ts'
 import type { Admission } from '../event.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
+import { KeptDeliveries } from './kept-deliveries.ts'
 import { isOwnAct, parseLineDelivery, readLineEvent } from './line-payload.ts'
-import { deliveryPaths, hasValidLineSignature, LINE } from './line-signature.ts'
 
 export const lineSource: SourceModule = {
   name: LINE,
@@ -47,7 +54,9 @@ function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
     ...parts,
     findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database, id)),
     admit: admitRecipients(parts.database),
+    kept: new KeptDeliveries(parts.database, parts.source, parts.intake, parts.now),
   }
+  app.addHook('onClose', () => line.kept.stop())
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
     app.post(path, options, (request: DeliveryRequest, reply) =>
@@ -59,10 +68,11 @@ function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
 interface LineParts extends SourceParts {
   findAdmitting: FindAdmitting<bigint>
   admit: ReturnType<typeof admitRecipients>
+  kept: KeptDeliveries
 }
 
 async function receiveDelivery(
-  { source, database, intake, counts, spareSigned, now, findAdmitting, admit }: LineParts,
+  { source, database, intake, counts, spareSigned, now, findAdmitting, admit, kept }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
   isAgain: boolean,
@@ -77,30 +87,67 @@ async function receiveDelivery(
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
     counts.addRefused(id, source.name)
+    await kept.keep(found.account, request.ip, signature, body)
     throw new AppError('bad_signature')
   }
   if (!isAgain) spareSigned(request, reply)
   const { account, isCached } = found
-  const { destination, events } = await parseLineDelivery(body, now())
+  const { destination, events, isRedelivery } = await parseLineDelivery(body, now())
   // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
   const admission = await admit(found, destination)
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
   const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
-  if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, destination)
+  if (reception === 'stale') return reception
+  if (reply.elapsedTime > LINE_WAITS_MS) counts.addLate(account.id, source.name)
+  if (!isOwn) await flagIfForeign(database, account, admission, destination)
+  if (isRedelivery) await once(redelivered, admission, () => flagRedelivery(database, admission.accountId))
+  else if (events.length > 0 && account.isProofArmed && (await mustRefuse(database, account)))
+    throw new AppError('unavailable', {
+      message: 'Stored. Refused once, to prove that webhook redelivery is on',
+      retryAfterSeconds: 1,
+    })
   return reception
+}
+
+/** Afterwards, LINE counts the delivery as failed. */
+const LINE_WAITS_MS = 2_000
+
+// An account is read again after each change of its credentials, and every 30 s. What a delivery says about the account is written once
+// for each object that was read, so a misconfigured account costs no statement per delivery.
+
+const flagged = new WeakSet<Admission>()
+const redelivered = new WeakSet<Admission>()
+const proofsTried = new WeakSet<Account>()
+
+/** The events are committed, so a failure of `write` must not cause a retry. */
+async function once<T extends object>(done: WeakSet<T>, of: T, write: () => Promise<unknown>): Promise<void> {
+  if (done.has(of)) return
+  done.add(of)
+  await write().catch(() => done.delete(of))
+}
+
+/** One delivery of all instances is refused. */
+async function mustRefuse(database: Database, account: Account): Promise<boolean> {
+  let isTaken = false
+  await once(proofsTried, account, async () => {
+    isTaken = await takeRedeliveryProof(database, account.id)
+  })
+  return isTaken
 }
 
 /** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
 async function flagIfForeign(
   database: Database,
   account: Account,
+  admission: Admission,
   destination: string | null,
 ): Promise<void> {
   if (!isForAnotherBot(account, destination) || destination === account.foreignDestination) return
-  // The events are committed. A failure here must not cause a retry.
   const tenant = { accountId: account.id, organizationId: account.organizationId }
-  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
+  await once(flagged, admission, () =>
+    flagForeignDestination(database.forTenant(tenant), account.id, destination),
+  )
 }
 
 const DELIVERY = {

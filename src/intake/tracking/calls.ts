@@ -27,7 +27,8 @@ export const EVENT_TYPES = ['track', 'identify', 'page', 'screen', 'group', 'ali
 /** The event type of each call, which is its name or its first letter. In a batch (null), each event has its own type. */
 const TYPES_BY_CALL = new Map<string, string | null>([
   ...EVENT_TYPES.map((type) => [type, type] as const),
-  ...[['batch', null] as const, ['import', null] as const],
+  ['batch', null] as const,
+  ['import', null] as const,
   ...EVENT_TYPES.map((type) => [type.charAt(0), type] as const),
   ['b', null],
 ])

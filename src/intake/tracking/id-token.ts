@@ -27,19 +27,19 @@ const NO_CHANNEL: TokenVerdict = {
 }
 
 /**
- * Returns a function that verifies the tokens of a request, once for each login channel.
+ * Returns a function that verifies the tokens of a request, once for each list of login channels.
  * @param headerToken the header X-Line-Id-Token, which applies to events without a token of their own
  */
 export function createProver(
   idTokens: IdTokens,
   events: unknown[],
   headerToken: string | null,
-): (loginChannelId: string | null) => Promise<Proofs> {
-  const proofsOf = new Map<string | null, Proofs>()
-  return async (loginChannelId) => {
-    const proofs =
-      proofsOf.get(loginChannelId) ?? (await prove(idTokens, events, headerToken, loginChannelId))
-    proofsOf.set(loginChannelId, proofs)
+): (loginChannelIds: string[]) => Promise<Proofs> {
+  const proofsOf = new Map<string, Proofs>()
+  return async (loginChannelIds) => {
+    const key = loginChannelIds.join(' ')
+    const proofs = proofsOf.get(key) ?? (await prove(idTokens, events, headerToken, loginChannelIds))
+    proofsOf.set(key, proofs)
     return proofs
   }
 }
@@ -52,7 +52,7 @@ async function prove(
   idTokens: IdTokens,
   events: unknown[],
   headerToken: string | null,
-  loginChannelId: string | null,
+  loginChannelIds: string[],
 ): Promise<Proofs> {
   const tokens = new Set<string>()
   for (const event of events.slice(0, TRACKING_REQUEST_MAX_EVENTS)) {
@@ -60,9 +60,9 @@ async function prove(
     if (typeof token === 'string') tokens.add(token)
   }
   const verdicts =
-    loginChannelId === null
+    loginChannelIds.length === 0
       ? new Map([...tokens].map((token) => [token, NO_CHANNEL]))
-      : await idTokens.verify(tokens, loginChannelId)
+      : await idTokens.verify(tokens, loginChannelIds)
   if (verdicts === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
   if (verdicts === 'unavailable') {
     idTokenVerified.publish({ outcome: 'unavailable' })

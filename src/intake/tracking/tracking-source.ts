@@ -5,6 +5,7 @@ import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts'
+import { ID_TOKEN } from '../delivery-counts.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { METRICS_PATHS, TRACKING_PATHS, trackingSchemas, typeOfCall } from './calls.ts'
 import { createProver, haveTokens } from './id-token.ts'
@@ -126,7 +127,7 @@ interface Charged {
 }
 
 async function storeTracking(
-  { intake, now, findAccount, keys }: TrackingParts,
+  { intake, now, findAccount, keys, counts }: TrackingParts,
   charged: Charged,
   isAgain: boolean,
 ) {
@@ -136,8 +137,9 @@ async function storeTracking(
   const { account, admission, isCached } = found
   // Only for existing keys: unknown keys would evict the budgets of others.
   if (charged.giveBack === null && isClaimed) keys.checkClaimed(key)
-  const proofs = await prove(account.loginChannelId)
+  const proofs = await prove(account.loginChannelIds)
   if (proofs.dependOnAccount && isCached) return 'stale'
+  if (proofs.dependOnAccount) counts.addRefused(account.id, ID_TOKEN)
   const { accepted, rejected, claimed, proven } = await readTrackingEvents(tracking, key, now(), proofs)
   // An empty request has no flush, which would check the cached account.
   if (accepted.length === 0 && isCached) return 'stale'
@@ -149,6 +151,7 @@ async function storeTracking(
     throw error
   })
   if (reception === 'stale') return 'stale'
+  if (proven.events > 0) counts.addProof(account.id)
   if (reception.duplicates > 0) giveBack(reception.duplicates / accepted.length)
   return { success: true, ...reception, rejected }
 }

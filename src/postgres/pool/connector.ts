@@ -3,7 +3,7 @@ import pg from 'pg'
 import { parseDatabaseUrl } from '../../config/database-url.ts'
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
-import { Primary } from '../replication/primary.ts'
+import { Primary, PrimaryClient } from '../replication/primary.ts'
 import { refuseUnreplicated } from '../replication/replication.ts'
 import { unnamed } from '../statement.ts'
 import { connectionSettings, type Purpose } from './connection-settings.ts'
@@ -53,7 +53,7 @@ export class Connector {
 
   /** Whether `locate` must resolve before a connection can be opened. */
   get mustLocate(): boolean {
-    return this.#primary !== null && this.#primary.current === null
+    return this.#primary?.isFound === false
   }
 
   get hasSeveralHosts(): boolean {
@@ -65,13 +65,14 @@ export class Connector {
     await this.#primary?.find()
   }
 
-  /** For a pg.Pool. A new client of the pool connects to the server that is the primary at that moment. */
+  /** For a pg.Pool, which passes these settings to the constructor of each new client. */
   poolConfig(): pg.PoolConfig {
     const primary = this.#primary
     if (primary === null) return this.#settings
     return {
       ...this.#settings,
-      Client: clientOf(primary),
+      Client: PrimaryClient,
+      primary,
       onConnect: (client: pg.ClientBase) => primary.require(client),
     } as unknown as pg.PoolConfig
   }
@@ -79,13 +80,14 @@ export class Connector {
   /** Opens a connection outside of the pools, which the caller ends. Throws DatabaseUnavailable. */
   async open(purpose: Purpose): Promise<pg.Client> {
     await this.locate()
+    const primary = this.#primary
     const client =
-      this.#primary === null ? new pg.Client(this.#settings) : new (clientOf(this.#primary))(this.#settings)
+      primary === null ? new pg.Client(this.#settings) : new PrimaryClient({ ...this.#settings, primary })
     client.on('error', () => undefined)
     refuseUnreplicated(client)
     try {
       await client.connect()
-      await this.#primary?.require(client)
+      await primary?.require(client)
     } catch (error) {
       client.end().catch(() => undefined)
       throw new DatabaseUnavailable(error)
@@ -96,17 +98,5 @@ export class Connector {
 
   close(): void {
     this.#primary?.close()
-  }
-}
-
-function clientOf(primary: Primary): new (settings: pg.ClientConfig) => pg.Client {
-  return class extends pg.Client {
-    constructor(settings: pg.ClientConfig) {
-      const server = primary.current
-      if (server === null)
-        throw new DatabaseUnavailable(new Error('no server of DATABASE_URL accepts writes'))
-      super({ ...settings, connectionString: server.url })
-      primary.track(this, server)
-    }
   }
 }

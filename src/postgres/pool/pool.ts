@@ -17,6 +17,7 @@ import {
   unnamed,
 } from '../statement.ts'
 import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
+import { processIdOf } from './pg-internals.ts'
 import { type Claimant, Turns } from './turns.ts'
 
 /** The connection is closed if the server cannot even cancel the statement, as when the network is down. */
@@ -184,7 +185,7 @@ const ROUNDS = 5
 export async function requireSessions(lease: () => Promise<Lease>): Promise<void> {
   await withLease(lease, async ({ client: one }) => {
     const first = await processOf(one)
-    if (first === (one as unknown as { processID: number | null }).processID) return
+    if (first === processIdOf(one)) return
     await withLease(lease, async ({ client: two }) => {
       const second = await processOf(two)
       if (first === second) throw poolerWithoutSessions()

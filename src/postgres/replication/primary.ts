@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../../config/database-url.ts'
 import { DatabaseUnavailable } from '../faults.ts'
+import { abandon } from '../pool/pg-internals.ts'
 import { statement } from '../statement.ts'
 
 /** A takeover is noticed within this and one response time. It may take 5 s, of which this is a tenth. */
@@ -41,9 +42,9 @@ export class Primary {
   /** The last result of each server. Null if it does not respond, or does not accept writes. */
   readonly #timelines = new Map<DatabaseServer, string | null>()
   readonly #clients = new Map<pg.Client, DatabaseServer>()
-  #found = (): void => undefined
-  readonly #isFound = new Promise<void>((resolve) => {
-    this.#found = resolve
+  #noteFound = (): void => undefined
+  readonly #found = new Promise<void>((resolve) => {
+    this.#noteFound = resolve
   })
   /** The latest one that any server has reported. */
   #timeline = ''
@@ -56,8 +57,13 @@ export class Primary {
     this.#watches = servers.map((server) => new ServerWatch(server, settings))
   }
 
-  /** Null until `find` has resolved. */
-  get current(): DatabaseServer | null {
+  get isFound(): boolean {
+    return this.#current !== null
+  }
+
+  /** Throws DatabaseUnavailable until `find` has resolved. */
+  get server(): DatabaseServer {
+    if (this.#current === null) throw new DatabaseUnavailable(this.#fault())
     return this.#current
   }
 
@@ -65,7 +71,7 @@ export class Primary {
   async find(): Promise<void> {
     if (this.#current !== null) return
     this.#start()
-    await Promise.race([this.#isFound, sleep(SEARCH_TIMEOUT_MS, undefined, { ref: false })])
+    await Promise.race([this.#found, sleep(SEARCH_TIMEOUT_MS, undefined, { ref: false })])
     if (this.#current === null) throw new DatabaseUnavailable(this.#fault())
   }
 
@@ -111,7 +117,7 @@ export class Primary {
     const [next] = primaries
     if (next === undefined || (this.#current !== null && primaries.includes(this.#current))) return
     this.#current = next
-    this.#found()
+    this.#noteFound()
     this.#abandonOthers(next)
   }
 
@@ -133,11 +139,13 @@ export class Primary {
   }
 }
 
-/** Closes the connection without waiting for the server. Every query on it fails with the error. */
-export function abandon(client: pg.Client, error?: Error): void {
-  const { stream } = (client as unknown as { connection: { stream: { destroy(error?: Error): void } } })
-    .connection
-  stream.destroy(error)
+/** Connects to the server that is the primary when the client is made. Call `find` first. */
+export class PrimaryClient extends pg.Client {
+  constructor({ primary, ...settings }: pg.ClientConfig & { primary: Primary }) {
+    const { server } = primary
+    super({ ...settings, connectionString: server.url })
+    primary.track(this, server)
+  }
 }
 
 /** Queries one server repeatedly. */

@@ -5,10 +5,10 @@ import type { DatabaseServer } from '../../config/database-url.ts'
 import { FatalError } from '../../errors.ts'
 import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
 import { Connector } from '../pool/connector.ts'
+import { abandon } from '../pool/pg-internals.ts'
 import { ConnectionPool, requireSessions, send, withLease } from '../pool/pool.ts'
 import type { Claimant } from '../pool/turns.ts'
 import { type Row, type Statement, statement } from '../statement.ts'
-import { abandon } from './primary.ts'
 
 /** A position in a write-ahead log. Positions in different logs cannot be compared. */
 export interface LogPosition {
@@ -72,7 +72,8 @@ export class Replica {
     const target = {
       ...new Connector(server.url).poolConfig(),
       connectionTimeoutMillis: RESPONSE_TIMEOUT_MS,
-      Client: clientOf(this.#clients),
+      Client: ReplicaClient,
+      clients: this.#clients,
     }
     const pool = (name: ReadKind, isDivided = false) =>
       new ConnectionPool(
@@ -192,13 +193,11 @@ function isOfServer(error: unknown): error is Error {
   return error instanceof FatalError || (error instanceof DatabaseUnavailable && !isOfStatement)
 }
 
-/** A class of clients that are in the set until they are closed, because pg.Pool does not list its clients. */
-function clientOf(clients: Set<pg.Client>): new (settings: pg.ClientConfig) => pg.Client {
-  return class extends pg.Client {
-    constructor(settings: pg.ClientConfig) {
-      super(settings)
-      clients.add(this)
-      this.once('end', () => clients.delete(this))
-    }
+/** Is in `clients` until it is closed, because pg.Pool does not list its clients. It passes its settings to their constructor. */
+class ReplicaClient extends pg.Client {
+  constructor(settings: pg.ClientConfig & { clients: Set<pg.Client> }) {
+    super(settings)
+    settings.clients.add(this)
+    this.once('end', () => settings.clients.delete(this))
   }
 }

@@ -1,5 +1,6 @@
 /** Reads whether acknowledged commits are on a second disk. */
 import type pg from 'pg'
+import { failImmediately } from '../pool/pg-internals.ts'
 import { type Queryable, statement } from '../statement.ts'
 
 /**
@@ -80,12 +81,7 @@ const WAIT_ROUTINE = 'SyncRepWaitForLSN'
  */
 export function refuseUnreplicated(client: pg.ClientBase): void {
   client.on('notice', ({ routine }) => {
-    if (routine !== WAIT_ROUTINE) return
-    const { connection } = client as unknown as {
-      connection: { emit(event: 'error', error: Error): void; stream: { destroy(): void } }
-    }
-    connection.emit('error', new Error('a commit did not reach a standby'))
-    connection.stream.destroy()
+    if (routine === WAIT_ROUTINE) failImmediately(client, new Error('a commit did not reach a standby'))
   })
 }
 

@@ -1,6 +1,13 @@
 /** Other programs may insert rows with explicit ids, so the next generated id may be taken. */
 import { violatedConstraint } from '../faults.ts'
-import { type Queryable, type Row, type Statement, statement, type Transactions } from '../statement.ts'
+import {
+  type Queryable,
+  type Row,
+  type SendPipeline,
+  type Statement,
+  statement,
+  type Transactions,
+} from '../statement.ts'
 
 /** Moves a table's sequence past the stored ids, never back. Ids above 2^62 are ignored, because no sequence counts that far. */
 const skipTaken = (table: string) => statement(`skip-taken-ids-${table.replace('_', '-')}`)`
@@ -49,7 +56,7 @@ export async function insertWithFreeId<R extends Row>(
   }
 }
 
-/** Runs a transaction that inserts rows with generated ids. Each table may abort it once. */
+/** Runs a transaction that inserts rows with generated ids. Each table may abort it once. `work` may wrap the violation as a cause. */
 export async function transactionWithFreeIds<T>(
   database: Transactions,
   work: (transaction: Queryable) => Promise<T>,
@@ -68,6 +75,26 @@ export async function transactionWithFreeIds<T>(
 }
 
 function tableOfTakenId(error: unknown): ProvisionedTable | null {
-  const table = violatedConstraint(error)?.replace(/_pkey$/, '')
+  const violated = violatedConstraint(error) ?? violatedConstraint((error as Error).cause)
+  const table = violated?.replace(/_pkey$/, '')
   return table !== undefined && Object.hasOwn(SKIP_TAKEN, table) ? (table as ProvisionedTable) : null
 }
+
+/** The constraint that a new member violates if its id is taken. */
+export const MEMBER_ID_TAKEN = 'audience_member_pkey'
+
+/** Advances generated ids beyond those of the accounts' members. */
+export async function skipTakenMemberIds(send: SendPipeline, accountIds: bigint[]): Promise<void> {
+  await send([{ statement: skipTakenMembers, values: [accountIds] }])
+}
+
+/**
+ * $1 bigint[]: accounts. Ids are unique per account, so other accounts do not matter. Reads one row of each account. Without
+ * statistics, max() over all of them would read every member.
+ */
+const skipTakenMembers = statement('skip-taken-member-ids')`
+    select skip_member_ids(max(last.id))
+      from unnest($1::bigint[]) as account (id)
+     cross join lateral (select m.id from audience_member m
+                          where m.channel_oa_id = account.id and m.id < 4611686018427387904
+                          order by m.id desc limit 1) last`

@@ -1,0 +1,159 @@
+/** The fields of an official account that operators set: in the console, with commands and in fleet files. */
+
+import { LINE_USER_ID } from '../audience/member.ts'
+import { looksEncrypted } from '../config/secret-keys.ts'
+import type { ErrorDetail } from '../errors.ts'
+import { isSendable } from '../line-api/tokens.ts'
+import type { Changes } from '../operators/activity.ts'
+import { isStorableText } from '../postgres/storable.ts'
+import type { AccountColumns } from './provisioning.ts'
+
+/** Field → column. The compiler requires one field for each column. */
+export const COLUMNS = {
+  name: 'name',
+  channelId: 'channel_id',
+  channelSecret: 'channel_secret',
+  channelAccessToken: 'channel_access_token',
+  botUserId: 'bot_user_id',
+  basicId: 'basic_id',
+  chatSecret: 'chat_secret',
+  chatInboxId: 'chat_inbox_id',
+  oaHash: 'oa_hash',
+  trackingKey: 'tracking_key',
+  loginChannelIds: 'login_channel_ids',
+} as const satisfies { [column in keyof AccountColumns as Camel<column>]: column }
+
+type Camel<name extends string> = name extends `${infer head}_${infer tail}`
+  ? `${head}${Capitalize<Camel<tail>>}`
+  : name
+
+export type Field = keyof typeof COLUMNS
+/** A field that is left out keeps its value. An empty text or null removes an optional value. */
+export type Fields = { [field in Field]?: string | null | undefined }
+
+export const FIELDS = Object.keys(COLUMNS) as Field[]
+
+/** Fields whose values are never shown. Anybody who has the `oa_hash` can write events. */
+const SECRET_FIELDS: readonly Field[] = ['channelSecret', 'channelAccessToken', 'chatSecret', 'oaHash']
+const REQUIRED_FIELDS: readonly Field[] = ['name', 'oaHash', 'trackingKey']
+/** A change of these makes the stored verification one of other credentials. */
+const VERIFIED_FIELDS: readonly Field[] = [
+  'channelId',
+  'channelSecret',
+  'channelAccessToken',
+  'botUserId',
+  'basicId',
+]
+
+/** A channel id as LINE writes it. `08` would be a different account from `8`. */
+function isChannelId(text: string): boolean {
+  return /^[1-9]\d{0,19}$/.test(text)
+}
+
+/** A MINI App has three internal channels. */
+const LOGIN_CHANNELS_MAX = 20
+
+const idsOf = (text: string) => text.split(/[\s,;]+/).filter((id) => id !== '')
+
+/** Whether an `oa_hash` can be part of a URL unescaped. */
+function isUrlSegment(text: string): boolean {
+  return /^[\w.~-]*$/.test(text)
+}
+
+/** Checks of values that would otherwise fail later, on the platform or in a URL. */
+const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: string } } = {
+  channelId: {
+    isValid: isChannelId,
+    rule: 'must be decimal digits. It has no zero in front, and a spreadsheet may have rounded it: format the column as text.',
+  },
+  channelAccessToken: { isValid: isSendable, rule: 'has a character that no access token has.' },
+  botUserId: {
+    isValid: (text) => LINE_USER_ID.test(text),
+    rule: 'must be U and 32 digits 0-9 a-f, as LINE writes user ids. It is compared with the destination of every delivery.',
+  },
+  loginChannelIds: {
+    isValid: (text) => idsOf(text).length <= LOGIN_CHANNELS_MAX && idsOf(text).every(isChannelId),
+    rule: `must be up to ${LOGIN_CHANNELS_MAX} ids of decimal digits, separated by commas.`,
+  },
+  oaHash: {
+    isValid: isUrlSegment,
+    rule: 'has characters that a URL would change. Use letters, digits and - _ . ~ only.',
+  },
+}
+
+/** LINE's access tokens have a few hundred characters. Limits the memory of the start check, which reads 200 rows at a time. */
+export const SECRET_MAX_LENGTH = 4_096
+
+/** The service could not decrypt such a value, and would not start again. */
+const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
+
+/** Returns what is wrong with a value, without the value, or null. */
+export function faultOf(field: Field, value: string): string | null {
+  if (!isStorableText(value)) return 'has a character that no text has.'
+  if (SECRET_FIELDS.includes(field)) {
+    if (looksEncrypted(value)) return LOOKS_ENCRYPTED
+    if (value.length > SECRET_MAX_LENGTH) return `has more than ${SECRET_MAX_LENGTH} characters.`
+  }
+  const rule = value === '' ? undefined : RULES[field]
+  return rule === undefined || rule.isValid(value) ? null : rule.rule
+}
+
+/** Returns the invalid fields. */
+export function faultsOf(fields: Fields): ErrorDetail[] {
+  return FIELDS.flatMap((field) => {
+    const value = fields[field]
+    if (value === undefined) return []
+    if (REQUIRED_FIELDS.includes(field) && (value ?? '').trim() === '')
+      return [{ path: field, message: 'must not be empty.' }]
+    const fault = faultOf(field, value ?? '')
+    return fault === null ? [] : [{ path: field, message: fault }]
+  })
+}
+
+/** Returns the columns that the given fields set. */
+export function columnsOf(fields: Fields): Partial<AccountColumns> {
+  const given = FIELDS.filter((field) => fields[field] !== undefined)
+  return Object.fromEntries(
+    given.map((field) => {
+      const value = fields[field] || null
+      return [COLUMNS[field], field === 'loginChannelIds' && value !== null ? idsOf(value) : value]
+    }),
+  )
+}
+
+/**
+ * What an update changes, by field: [before, after], or only that a secret was replaced or removed. Values are compared in this process,
+ * because PostgreSQL may log the parameters of a comparison.
+ */
+export function accountChanges(before: Partial<AccountColumns>, after: Partial<AccountColumns>): Changes {
+  const changes: Changes = {}
+  for (const field of FIELDS) {
+    const { [COLUMNS[field]]: value } = after
+    const earlier = before[COLUMNS[field]] ?? null
+    if (value === undefined || String(value) === String(earlier)) continue
+    if (SECRET_FIELDS.includes(field)) changes[field] = value === null ? 'removed' : 'replaced'
+    else changes[field] = [earlier, value]
+  }
+  return changes
+}
+
+/**
+ * The columns that an update changes. If a secret were stored again, its new ciphertext would be taken for another secret: cached accounts
+ * would be read again, and the account would be checked.
+ */
+export function changedColumns(changes: Changes, columns: Partial<AccountColumns>): Partial<AccountColumns> {
+  const changed = FIELDS.filter((field) => Object.hasOwn(changes, field)).map((field) => COLUMNS[field])
+  return Object.fromEntries(changed.map((column) => [column, columns[column]]))
+}
+
+export const concernsVerification = (changes: Changes): boolean =>
+  VERIFIED_FIELDS.some((field) => Object.hasOwn(changes, field))
+
+/** Form of LINE's channel secrets. Simulators may use others, so any other text is only a warning. */
+const CHANNEL_SECRET = /^[0-9a-f]{32}$/
+
+/** Returns a warning about an unusual channel secret, or null. With a mistyped secret, every delivery is refused. */
+export function secretWarning(secret: string | null | undefined): string | null {
+  if (!secret || CHANNEL_SECRET.test(secret)) return null
+  return 'the channel secret is not 32 digits 0-9 a-f, as those of LINE are. If it is wrong, every delivery is refused.'
+}

@@ -1,0 +1,225 @@
+/** Adds and updates accounts from a list. Organization and channel id identify an account. */
+
+import { FatalError } from '../errors.ts'
+import type { Changes } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
+import { violatedConstraint } from '../postgres/faults.ts'
+import { APPLY_LOCK, takeLock } from '../postgres/locks.ts'
+import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import type { AccountId, OrganizationId } from './account.ts'
+import { accountChanges } from './account-fields.ts'
+import { describeOwner, findOwners } from './channels.ts'
+import { addAccountIn, updateAccountIn } from './manage-accounts.ts'
+import { addOrganizationOf, findOrganizations } from './organizations.ts'
+import { type AccountColumns, decryptAccount, type NewAccount } from './provisioning.ts'
+
+/** Faults in an error message. Further faults are only counted. */
+const FAULTS_MAX = 20
+
+/** What is wrong with a line of a file, without any of its cells. */
+export interface FileFault {
+  /** from 1; the line on which the record ends */
+  line: number
+  /** the name or the number of the column; null: the whole line */
+  column: string | null
+  message: string
+}
+
+/** A file with faults. Nothing was changed. */
+export class RefusedFile extends FatalError {
+  readonly faults: FileFault[]
+
+  constructor(faults: FileFault[]) {
+    const more = faults.length - FAULTS_MAX
+    const shown = faults.slice(0, FAULTS_MAX).map(({ line, column, message }) => {
+      const place = column === null ? '' : `, column ${column}`
+      return `line ${line}${place}: ${message}`
+    })
+    if (more > 0) shown.push(`${more} more faults are not shown.`)
+    super([...shown, 'Nothing was changed.'].join('\n'))
+    this.faults = faults
+  }
+}
+
+export interface WantedAccount {
+  /** Line number in the file, from 1. */
+  line: number
+  organization: string
+  channelId: string
+  /** The columns to set, including `channel_id`. All others keep their values. */
+  columns: Partial<AccountColumns>
+}
+
+export interface ApplyOptions {
+  /** what the reader of the file has found */
+  faults?: FileFault[]
+  /** adds the organizations that the file names and nobody has added */
+  addsOrganizations?: boolean
+  /** starts a job in the transaction */
+  startJob?: (transaction: Queryable, applied: AppliedAccount[]) => Promise<bigint>
+  /** receives the number of accounts that the transaction has stored */
+  onProgress?: (stored: number) => void
+}
+
+export interface Plan {
+  line: number
+  /** as the file writes it */
+  organization: string
+  /** null: the organization will be added */
+  organizationId: OrganizationId | null
+  channelId: string
+  name: string
+  /** Null: the account will be added. */
+  storedId: AccountId | null
+  columns: Partial<AccountColumns>
+  /** by field, without any secret */
+  changes: Changes
+}
+
+export type AppliedAccount = Plan & { id: AccountId; organizationId: OrganizationId }
+
+/** A constraint refused the row of a line. `cause` is the database's error. */
+export class RefusedLine extends Error {
+  override readonly name = 'RefusedLine'
+  readonly line: number
+
+  constructor(line: number, cause: unknown) {
+    super(`line ${line} is refused`, { cause })
+    this.line = line
+  }
+}
+
+/**
+ * Secrets are compared in this process, because PostgreSQL may log parameters.
+ *
+ * $1 organization ids bigint[], $2 channel ids text[]
+ */
+const selectStored = statement('select-stored-accounts')`
+    select id, organization_id as "organizationId", channel_id as "channelId",
+           to_jsonb(account) - 'person_key' as columns
+      from official_account account
+     where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
+
+/** Returns the changes without making them. Throws a RefusedFile with all faults if a line cannot be applied. */
+export async function planAccounts(
+  database: Queryable,
+  actor: Actor,
+  wanted: WantedAccount[],
+  { faults: found = [], addsOrganizations = false }: ApplyOptions = {},
+): Promise<Plan[]> {
+  const faults = [...found]
+  const texts = wanted.map(({ organization }) => organization)
+  const { organizations, refused } = await findOrganizations(database, actor, texts, addsOrganizations)
+  for (const [text, message] of refused) {
+    const { line } = wanted.find(({ organization }) => organization === text) as WantedAccount
+    faults.push({ line, column: 'organization', message })
+  }
+  const placed = wanted.flatMap((row) => {
+    const organizationId = organizations.get(row.organization)
+    // The reader has refused a row without a channel id.
+    return organizationId === undefined || row.channelId === '' ? [] : [{ ...row, organizationId }]
+  })
+  const stored = await findStored(database, placed)
+  const owners = await findOwners(
+    database,
+    actor,
+    placed.map(({ channelId }) => channelId),
+  )
+  const lines = new Map<string, number>()
+  const plans = placed.map((row): Plan => {
+    const { line, channelId } = row
+    const first = lines.get(channelId)
+    const known = stored.get(keyOf(row))
+    const owner = known === undefined ? owners.get(channelId) : undefined
+    if (first !== undefined)
+      faults.push({ line, column: null, message: `the account is already in line ${first}.` })
+    else lines.set(channelId, line)
+    if (owner !== undefined) faults.push({ line, column: 'channel_id', message: describeOwner(owner) })
+    return planOf(row, known, faults)
+  })
+  throwFaults(faults.toSorted((a, b) => a.line - b.line))
+  return plans
+}
+
+/** Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine. */
+export async function applyAccounts(
+  database: Transactions,
+  actor: Actor,
+  wanted: WantedAccount[],
+  options: ApplyOptions = {},
+): Promise<{ accounts: AppliedAccount[]; jobId: bigint | null }> {
+  return transactionWithFreeIds(database, async (transaction) => {
+    await takeLock(transaction, APPLY_LOCK)
+    const accounts: AppliedAccount[] = []
+    const added = new Map<string, OrganizationId>()
+    const apply = async (plan: Plan): Promise<AppliedAccount> => {
+      const organizationId =
+        plan.organizationId ??
+        added.get(plan.organization) ??
+        (await addOrganizationOf(transaction, actor, plan.organization))
+      added.set(plan.organization, organizationId)
+      const placed = { ...plan, organizationId }
+      return { ...placed, id: await store(transaction, actor, placed) }
+    }
+    for (const plan of await planAccounts(transaction, actor, wanted, options)) {
+      const account = await apply(plan).catch((error) => {
+        throw violatedConstraint(error) === null ? error : new RefusedLine(plan.line, error)
+      })
+      accounts.push(account)
+      options.onProgress?.(accounts.length)
+    }
+    const jobId = (await options.startJob?.(transaction, accounts)) ?? null
+    return { accounts, jobId }
+  })
+}
+
+export function throwFaults(faults: FileFault[]): void {
+  if (faults.length > 0) throw new RefusedFile(faults)
+}
+
+const keyOf = ({ organizationId, organization, channelId }: Omit<PlacedAccount, 'line' | 'columns'>) =>
+  `${organizationId ?? organization} ${channelId}`
+
+type StoredAccount = {
+  id: AccountId
+  organizationId: OrganizationId
+  channelId: string
+  columns: Partial<AccountColumns>
+}
+type PlacedAccount = WantedAccount & { organizationId: OrganizationId | null }
+
+async function findStored(database: Queryable, placed: PlacedAccount[]): Promise<Map<string, StoredAccount>> {
+  const organizationIds = [...new Set(placed.flatMap(({ organizationId }) => organizationId ?? []))]
+  const channelIds = placed.map(({ channelId }) => channelId)
+  const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
+  const decrypted = rows.map((row) => ({
+    ...row,
+    columns: decryptAccount(database.secretKeys, row.id, row.columns),
+  }))
+  return new Map(decrypted.map((row) => [keyOf({ ...row, organization: '' }), row]))
+}
+
+function planOf(
+  { line, organization, organizationId, channelId, columns }: PlacedAccount,
+  stored: StoredAccount | undefined,
+  faults: FileFault[],
+): Plan {
+  const name = columns.name ?? stored?.columns.name ?? ''
+  if (name === '') faults.push({ line, column: 'name', message: 'a new account needs a name.' })
+  const changes = accountChanges(stored?.columns ?? {}, columns)
+  const storedId = stored?.id ?? null
+  return { line, organization, organizationId, channelId, name, storedId, columns, changes }
+}
+
+async function store(
+  transaction: Queryable,
+  actor: Actor,
+  plan: Plan & { organizationId: OrganizationId },
+): Promise<AccountId> {
+  const { storedId, organizationId, columns, changes } = plan
+  if (storedId === null)
+    return (await addAccountIn(transaction, actor, organizationId, columns as NewAccount)).id
+  if (Object.keys(changes).length > 0) await updateAccountIn(transaction, actor, storedId, columns)
+  return storedId
+}

@@ -1,0 +1,151 @@
+/** API clients and their keys for operators, without secrets. */
+
+import { requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import type { OrganizationIds } from '../operators/actor.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import type { AccountId, OrganizationId } from './account.ts'
+
+/** When a credential expires, and when it was last used. */
+type Lifetime = {
+  /** null: never */
+  expiresAt: string | null
+  /** up to an hour before the last use; null: never used since the service records it */
+  lastUsedAt: string | null
+}
+
+const EARLIEST = '1970-01-01T00:00:00Z'
+const LATEST = '9999-12-31T23:59:59.999Z'
+
+/**
+ * SQL that formats a time of a column that other programs write. `infinity` is null. Other times that JavaScript cannot read become
+ * the earliest or the latest one.
+ */
+export const jsonTime = (column: string) => `case when ${column} < 'infinity'
+           then iso(greatest(least(${column}, '${LATEST}'), '${EARLIEST}')) end`
+
+const lifetimeOf = (table: string) => `${jsonTime(`${table}.expires_at`)} as "expiresAt",
+           ${jsonTime(`${table}.last_used_at`)} as "lastUsedAt"`
+
+const isExpired = (table: string) => `coalesce(${table}.expires_at <= now(), false)`
+
+const IS_ROTATING = `c.previous_client_secret is not null`
+
+type KeySummary = Lifetime & {
+  id: bigint
+  client: bigint
+  account: AccountId
+  organization: OrganizationId
+  status: string
+}
+
+/** $1 organization ids bigint[], null: all; $2 after this id bigint; $3 maximum number of rows int */
+const selectKeys = statement('select-keys')`
+    select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
+           ${lifetimeOf('k')}
+      from api_key k
+     where visible(k.organization_id, $1) and k.id > $2
+     order by k.id
+     limit $3`
+
+export function listKeys(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  { afterId, limit }: { afterId: bigint; limit: number },
+): Promise<KeySummary[]> {
+  return database.query(selectKeys, [organizationIds, afterId, limit])
+}
+
+export type ClientDetails = Lifetime & {
+  id: bigint
+  clientId: string
+  name: string | null
+  status: string
+  /** the previous secret is also valid */
+  isRotating: boolean
+  createdAt: string
+  isExpired: boolean
+  /** keys that work while the client works */
+  activeKeys: number
+}
+
+/**
+ * A client belongs to the organizations of its keys. One without keys is seen only by operators of all organizations.
+ *
+ * $1 client id bigint, null: all; $2 after this id bigint; $3 maximum number of rows int; $4 organization ids bigint[], null: all
+ */
+const selectClientDetails = statement('select-client-details')`
+    select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating",
+           ${isExpired('c')} as "isExpired",
+           iso(c.created_at) as "createdAt",
+           (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active'
+               and not ${isExpired('k')} and visible(k.organization_id, $4))::int as "activeKeys"
+      from api_client c
+     where ($1::bigint is null or c.id = $1) and c.id > $2
+       and ($4::bigint[] is null
+            or exists (select from api_key k where k.api_client_id = c.id and visible(k.organization_id, $4)))
+     order by c.id
+     limit $3`
+
+/** Clients in the order of their ids, with their number of active keys. */
+export function listClientDetails(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  { afterId, limit }: { afterId: bigint; limit: number },
+): Promise<ClientDetails[]> {
+  return database.query(selectClientDetails, [null, afterId, limit, organizationIds])
+}
+
+/** Throws NotVisible. */
+export async function findClient(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+): Promise<ClientDetails> {
+  const values = [id, INT64_MIN, 1, organizationIds]
+  const [client] = await database.query<ClientDetails>(selectClientDetails, values)
+  return requireVisible(client, 'client', id)
+}
+
+export type KeyDetails = Lifetime & {
+  id: bigint
+  clientRowId: bigint
+  clientId: string
+  clientName: string | null
+  accountId: AccountId
+  /** null: the account does not exist */
+  accountName: string | null
+  /** the key and its client are active and have not expired */
+  works: boolean
+  status: string
+  isExpired: boolean
+  createdAt: string
+}
+
+/**
+ * $1 client id bigint, null: all; $2 account id bigint, null: all; $3 after this id bigint; $4 maximum number of rows int;
+ * $5 organization ids bigint[], null: all
+ */
+const selectKeyDetails = statement('select-key-details')`
+    select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
+           a.name as "accountName", k.status,
+           k.status = 'active' and c.status = 'active' and not ${isExpired('k')} and not ${isExpired('c')} as works,
+           ${isExpired('k')} as "isExpired", ${lifetimeOf('k')},
+           iso(k.created_at) as "createdAt"
+      from api_key k
+      join api_client c on c.id = k.api_client_id
+      left join official_account a on a.id = k.channel_oa_id and a.organization_id = k.organization_id
+     where ($1::bigint is null or k.api_client_id = $1) and ($2::bigint is null or k.channel_oa_id = $2) and k.id > $3
+       and visible(k.organization_id, $5)
+     order by k.id
+     limit $4`
+
+/** The keys of a client or of an account, in the order of their ids, without the keys themselves. */
+export function listKeyDetails(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  { client = null, account = null }: { client?: bigint | null; account?: AccountId | null },
+  { afterId, limit }: { afterId: bigint; limit: number },
+): Promise<KeyDetails[]> {
+  return database.query(selectKeyDetails, [client, account, afterId, limit, organizationIds])
+}

@@ -1,0 +1,205 @@
+/**
+ * The events of an account in the order of receipt, as lines of JSON.
+ *
+ * The time of receipt is the beginning of the transaction that stores the event. So an event may become visible after events with
+ * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd). What it
+ * contains never changes afterwards, except that contents are erased, events are retried, and partitions are dropped.
+ * Planner idioms: docs/planner.md.
+ */
+import type { AccountId } from '../../accounts/account.ts'
+import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
+import { readTime } from '../../http/read-time.ts'
+import { refuseInput } from '../../http/validate.ts'
+import { recordActivity } from '../../operators/activity.ts'
+import type { Actor } from '../../operators/actor.ts'
+import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
+
+/** Per statement: about 2 MiB of text, and 35 ms. The next page is read while this one is written. */
+const PAGE_EVENTS = 2_000
+/** Bytes of payloads, after which a page ends. One payload may have 1 MiB. */
+const PAGE_BYTES = 4 * 1024 * 1024
+/**
+ * A transaction of the service has written something within this time, or has failed: its statements are limited to 5 s, and few of
+ * them precede its first write. Also tolerates a clock that steps back by less when another server takes over.
+ */
+const EXPORT_LAG_SECONDS = 60
+
+export const EXPORT_SOURCES = ['line', 'mbox', 'tracking'] as const
+
+/**
+ * Sessions of other roles are only visible to members of pg_read_all_stats. The instances of the service and its commands use one
+ * role.
+ *
+ * $1 seconds int
+ */
+const selectExportEnd = statement('select-export-end')`
+    select (extract(epoch from least(now() - $1::int * interval '1 second', min(xact_start))) * 1000000)::bigint as us
+      from pg_stat_activity
+     where datname = current_database() and backend_xid is not null`
+
+/**
+ * Returns the time before which every event that was received is visible. Send it to the primary: replicas do not know its
+ * transactions. Pages that begin afterwards include every commit before it, also on a replica.
+ */
+export async function findExportEnd(primary: Queryable, lagSeconds = EXPORT_LAG_SECONDS): Promise<bigint> {
+  const [row] = await primary.query<{ us: bigint }>(selectExportEnd, [lagSeconds])
+  if (row === undefined) throw new Error('an aggregate returned no row')
+  // In milliseconds, so that the end can be printed, and the next export begins there.
+  return (row.us / 1_000n) * 1_000n
+}
+
+const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'`
+
+/**
+ * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
+ * tracking_event_account, whose condition the statement repeats. No index has the source, so it is compared last, and a page may be
+ * empty although another one follows. A payload is JSON as received, so it may contain line ends between its tokens.
+ *
+ * $1 account id bigint; $2, $3 the position after which the page begins: microseconds bigint, id bigint; $4 end in microseconds
+ * bigint; $5 source text, null: all; $6 maximum number of events int; $7 maximum bytes of payloads int
+ */
+const selectEventPage = statement('select-event-page')`
+    select string_agg(line, '') filter (where $5::text is null or source = $5) as lines,
+           count(*) filter (where $5::text is null or source = $5)::int as events, max(array[us, id]) as last
+      from (
+        select source, us, id,
+               concat('{"position":"', us, '.', id, '","id":"', id, '","accountId":"', $1::bigint, '","source":"', source,
+                      '","kind":', to_json(kind), ',"occurredAt":"', to_char(occurred_at, ${TIME}), '","receivedAt":"',
+                      to_char(received_at, ${TIME}), '","userId":', coalesce(to_json(user_id), 'null'), ',"payload":',
+                      case when payload is null then 'null'
+                           when strpos(payload, E'\\n') > 0 or strpos(payload, E'\\r') > 0
+                           then translate(payload, E'\\n\\r', '  ') else payload end,
+                      E'}\\n') as line,
+               sum(octet_length(coalesce(payload, ''))) over (order by received_at, id rows unbounded preceding)
+                 - octet_length(coalesce(payload, '')) as bytes_before
+          from (
+            select id, source, kind, occurred_at, received_at, user_id, payload,
+                   (extract(epoch from received_at) * 1000000)::bigint as us
+              from stored_event
+             where channel_oa_id = $1 and received_at > '-infinity'
+               and received_at >= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
+               and (received_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3::bigint)
+               and received_at < timestamptz 'epoch' + $4::bigint * interval '1 microsecond'
+             order by received_at, id
+             limit $6::int offset 0) e) page
+     where bytes_before < $7::int`
+
+interface PageRow extends Row {
+  /** null: no event of the source */
+  lines: string | null
+  /** in `lines` */
+  events: number
+  /** microseconds and id of the last event that was read, of any source; null: none */
+  last: [string, string] | null
+}
+
+interface EventPage {
+  /** NDJSON; may be empty */
+  text: string
+  events: number
+  /** of the last event that was read, after which an export may continue */
+  position: string
+}
+
+/** Yields the events of a range, page by page. Returning early waits for the statement in flight. */
+export async function* eventLines(
+  database: Queryable,
+  accountId: AccountId,
+  { fromUs, toUs, after, source }: EventRange,
+  pageEvents = PAGE_EVENTS,
+): AsyncGenerator<EventPage> {
+  const read = async ({ us, id }: Position): Promise<PageRow | undefined> => {
+    const values = [accountId, us, id, toUs, source, pageEvents, PAGE_BYTES]
+    const [row] = await database.query<PageRow>(selectEventPage, values)
+    return row
+  }
+  let ahead: ReturnType<typeof read> | null = read(beginningAt(fromUs, after))
+  try {
+    while (ahead !== null) {
+      const row: PageRow | undefined = await ahead
+      ahead = null
+      if (row === undefined || row.last === null) return
+      const [us, id] = row.last.map(BigInt) as [bigint, bigint]
+      ahead = read({ us, id })
+      // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
+      ahead.catch(() => undefined)
+      yield { text: row.lines ?? '', events: row.events, position: positionText({ us, id }) }
+    }
+  } finally {
+    await ahead?.catch(() => undefined)
+  }
+}
+
+/** Call it before the first byte, because an export that is interrupted has also left the service. */
+export function recordEventExport(
+  database: Transactions,
+  actor: Actor,
+  { id: accountId, organizationId }: { id: AccountId; organizationId: bigint },
+  { fromUs, toUs, source }: EventRange,
+): Promise<void> {
+  return recordActivity(database, actor, {
+    action: 'events.exported',
+    object: { kind: 'account', id: accountId },
+    organizationId,
+    accountId,
+    changes: { from: isoTime(fromUs), to: isoTime(toUs), source },
+  })
+}
+
+export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toISOString()
+
+// A range of receipt times, and a position in it.
+
+/** An event in the order of receipt. Events that one transaction stored have the same time. */
+interface Position {
+  /** microseconds since 1970 */
+  us: bigint
+  id: bigint
+}
+
+/** Events by the time at which they were received, which begins inclusively and ends exclusively. */
+export interface EventRange {
+  /** microseconds since 1970 */
+  fromUs: bigint
+  toUs: bigint
+  /** null: from the beginning */
+  after: Position | null
+  /** null: all sources */
+  source: string | null
+}
+
+/**
+ * Throws `invalid_input`.
+ * @param endUs of exports that begin now
+ */
+export function readRange(
+  given: { from: string; to?: string; after?: string; source?: string },
+  endUs: bigint,
+): EventRange {
+  const fromUs = readTimeUs('from', given.from)
+  const toUs = given.to === undefined ? endUs : readTimeUs('to', given.to)
+  if (given.to !== undefined && toUs < fromUs)
+    refuseInput('to', 'must not be before the beginning of the range')
+  const after = given.after === undefined ? null : readPosition(given.after)
+  return { fromUs, toUs: toUs < endUs ? toUs : endUs, after, source: given.source ?? null }
+}
+
+const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n
+
+/** 16 digits reach the year 2286. */
+const POSITION = /^(\d{1,16})\.(\d{1,19})$/
+
+/** Throws `invalid_input`. */
+function readPosition(text: string): Position {
+  const [, us, id] = POSITION.exec(text) ?? []
+  if (us === undefined || id === undefined || BigInt(id) > INT64_MAX)
+    refuseInput('after', 'must be the position of an exported line')
+  return { us: BigInt(us), id: BigInt(id) }
+}
+
+const positionText = ({ us, id }: Position): string => `${us}.${id}`
+
+/** Where an export begins: after the position, and not before `fromUs`. */
+function beginningAt(fromUs: bigint, after: Position | null): Position {
+  return after !== null && after.us >= fromUs ? after : { us: fromUs, id: INT64_MIN }
+}

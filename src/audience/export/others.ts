@@ -1,0 +1,95 @@
+/** Removes other people from the events of a person. */
+import { LINE_USER_ID } from '../member.ts'
+
+type Fields = Record<string, unknown>
+
+/** What remains of somebody else's event, in which the person joined or left a group. */
+const SHARED_FIELDS = [
+  'type',
+  'mode',
+  'timestamp',
+  'webhookEventId',
+  'deliveryContext',
+  'source',
+  'joined',
+  'left',
+]
+
+/** Of a message of a support chat. */
+const ACTIVITY_TEXTS = ['content', 'processed_message_content']
+
+/**
+ * Returns the payload as it is if it contains nobody else, because parsing would change numbers beyond 2^53.
+ *
+ * - LINE: user ids of others and the list elements that contain them, such as mentions and joined members. What the person wrote
+ *   remains, with names in it. LINE sends no text of quoted messages. This applies to kinds that do not exist yet, too.
+ * - Support chats: names and addresses of agents, and what the chat wrote about their work. What agents wrote to the person remains.
+ * - Tracking: the visitor's page sends no data of others.
+ */
+export function withoutOthers(
+  { source, isSource }: { source: string; isSource: boolean },
+  userId: string,
+  payload: string,
+): string {
+  if (source === 'tracking') return payload
+  const event: unknown = JSON.parse(payload)
+  const own = isSource ? event : pick(event, SHARED_FIELDS)
+  const kept = source === 'line' ? withoutUsers(own, userId) : withoutAgents(own)
+  return kept === event ? payload : JSON.stringify(kept)
+}
+
+const isObject = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function pick(value: unknown, names: string[]): Fields {
+  return isObject(value)
+    ? Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)))
+    : {}
+}
+
+function withoutUsers(event: unknown, userId: string): unknown {
+  const isOther = (value: unknown) => typeof value === 'string' && value !== userId
+  const isOtherId = (value: unknown) => isOther(value) && LINE_USER_ID.test(value as string)
+  return filterDeep(event, {
+    isDroppedElement: (element) => isOtherId(element) || (isObject(element) && isOther(element.userId)),
+    isDroppedField: (name, value) => isOtherId(value) || (name === 'userId' && isOther(value)),
+  })
+}
+
+/**
+ * Chatwoot marks agents with the type `user`. An activity is a sentence such as "Assigned to Ann by Bob". Its type is a word in
+ * webhooks of messages, and 2 in those of conversations.
+ */
+function withoutAgents(webhook: unknown): unknown {
+  const isAgent = (value: unknown) => isObject(value) && value.type === 'user'
+  const isActivity = ({ message_type: type }: Fields) => type === 'activity' || type === 2
+  return filterDeep(webhook, {
+    isDroppedElement: isAgent,
+    isDroppedField: (name, value, of) =>
+      name === 'assignee' || isAgent(value) || (ACTIVITY_TEXTS.includes(name) && isActivity(of)),
+  })
+}
+
+interface Drops {
+  isDroppedElement: (element: unknown) => boolean
+  isDroppedField: (name: string, value: unknown, of: Fields) => boolean
+}
+
+/** Returns the same value if nothing is dropped. The depth of stored payloads is limited (intake/event-fields.ts). */
+function filterDeep(value: unknown, drops: Drops): unknown {
+  if (Array.isArray(value)) {
+    const kept = value.filter((element) => !drops.isDroppedElement(element))
+    const filtered = kept.map((element) => filterDeep(element, drops))
+    return filtered.length === value.length && filtered.every((element, i) => element === value[i])
+      ? value
+      : filtered
+  }
+  if (!isObject(value)) return value
+  const entries = Object.entries(value)
+  const filtered = entries
+    .filter(([name, field]) => !drops.isDroppedField(name, field, value))
+    .map(([name, field]) => [name, filterDeep(field, drops)] as const)
+  const isSame =
+    filtered.length === entries.length && filtered.every(([name, field]) => field === value[name])
+  return isSame ? value : Object.fromEntries(filtered)
+}

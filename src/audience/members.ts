@@ -1,0 +1,217 @@
+/** The members of an audience: search, one member with its timeline, and their number. */
+import type { AccountId } from '../accounts/account.ts'
+import type { AccountDetails } from '../accounts/accounts.ts'
+import { refuseInput } from '../http/validate.ts'
+import type { Database } from '../postgres/database.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import type { Filters } from './filters.ts'
+import { beginningOf } from './list.ts'
+import { type Member, memberJson, withTrackedActivity } from './member.ts'
+import { decodeCursor, encodeCursor, readPage } from './select-list.ts'
+
+/**
+ * A user id takes precedence over an equal member id.
+ *
+ * $1 account id bigint
+ * $2 user id text
+ * $3 member id bigint or null
+ */
+const selectMember = statement('select-member')`
+    select ${memberJson} as json
+      from audience_member m ${withTrackedActivity}
+     where m.channel_oa_id = $1 and (m.user_id = $2 or m.id = $3)
+     order by m.user_id = $2 desc
+     limit 1`
+
+/** Finds a member by its user id, or else by its id. Returns null if neither matches. */
+export async function findMember(
+  database: Queryable,
+  accountId: AccountId,
+  userId: string,
+  id: bigint | null,
+): Promise<Member | null> {
+  const [found] = await database.query<{ json: string }>(selectMember, [accountId, userId, id])
+  return found === undefined ? null : JSON.parse(found.json)
+}
+
+export type TimelineEntry = {
+  at: string
+  /** null: an edit */
+  receivedAt: string | null
+  /** the event's source, or `client` for an edit */
+  source: string
+  kind: string
+  effect: TimelineEffect
+  eventId: bigint | null
+}
+
+/** What the event or the edit did to the member. timeline-texts.ts has the texts. */
+export type TimelineEffect =
+  | { kind: 'following' | 'blocked' | 'joined_or_left' | 'conversation' | 'activity' | 'seen' }
+  | { kind: 'not_applied'; failure: string }
+  /** changes null: only the names of the fields are stored; by null: another program */
+  | { kind: 'edited'; fields: string[]; changes: MemberChanges | null; by: EditAuthor | null }
+
+/** [before, after], null if absent, as the trigger record_member_edit stores them. */
+export type MemberChanges = {
+  externalId?: [string | null, string | null]
+  tags?: { added: string[]; removed: string[] }
+  attributes?: Record<string, [unknown, unknown]>
+}
+
+/** The client's name is null if the client of the key has none, or if the key no longer exists. */
+type EditAuthor =
+  | { keyId: bigint; clientId: string | null; clientName: string | null }
+  /** an operator's address, `token`, or `user@host` of a command */
+  | { actor: string }
+
+/** The entry after which a page of a timeline begins. Entries are ordered by time, then by part, then by id. */
+export type TimelinePosition = {
+  /** microseconds since 1970 */
+  atUs: bigint
+  part: number
+  id: bigint
+}
+
+interface Timeline {
+  entries: TimelineEntry[]
+  /** null: there are no older entries */
+  next: TimelinePosition | null
+}
+
+/**
+ * The newest follow or unfollow by its own time decides the relationship, so events are ordered by when they happened.
+ * event_user and event_other_users find the person's events, which are then sorted.
+ *
+ * $1 account id bigint
+ * $2 user id text
+ * $3 member id bigint
+ * $4 maximum number of rows int
+ * $5 to $7 the position of the last entry of the page before: time in microseconds bigint, part int, id bigint; null: none
+ */
+const selectTimeline = statement('select-timeline')`
+    select iso(entry.at) as at,
+           iso(entry.received_at) as "receivedAt",
+           entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.changes, entry.actor, entry.key_id as "keyId",
+           c.client_id as "clientId", nullif(c.name, '') as "clientName", entry.event_id as "eventId",
+           (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
+      from (
+        (select occurred_at as at, received_at, source, kind,
+                case when failure is not null then 'not_applied'
+                     when user_id is distinct from $2 then 'joined_or_left'
+                     when kind = 'follow' then 'following'
+                     when kind = 'unfollow' then 'blocked'
+                     when source = 'mbox' then 'conversation'
+                     when source = 'tracking' then 'activity'
+                     else 'seen'
+                end as effect,
+                failure, null::text[] as fields, null::jsonb as changes, null as actor, null::bigint as key_id,
+                id as event_id, 2 as part, id
+           from stored_event
+          where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
+            and ($5::bigint is null
+                 or (occurred_at, 2, id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
+          order by occurred_at desc, id desc
+          limit $4)
+        union all
+        (select e.edited_at, null, 'client', 'edit', 'edited', null, e.fields, e.changes, e.actor, e.api_key_id, null, 1, e.id
+           from member_edit e
+          where e.channel_oa_id = $1 and e.member_id = $3
+            and ($5::bigint is null
+                 or (e.edited_at, 1, e.id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
+          order by e.edited_at desc, e.id desc
+          limit $4)
+      ) as entry
+      left join api_key k on k.id = entry.key_id
+      left join api_client c on c.id = k.api_client_id
+     order by entry.at desc, entry.part desc, entry.id desc
+     limit $4`
+
+/** The events and edits of a member, newest first. */
+export async function memberTimeline(
+  database: Queryable,
+  accountId: AccountId,
+  { id, userId }: Pick<Member, 'id' | 'userId'>,
+  limit: number,
+  after: TimelinePosition | null = null,
+): Promise<Timeline> {
+  const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
+  // One extra row shows whether another page follows.
+  const values = [accountId, userId, id, limit + 1, ...position]
+  const rows = await database.query<TimelineRow>(selectTimeline, values)
+  const page = rows.slice(0, limit)
+  const last = page.at(-1)
+  return {
+    entries: page.map(entryOf),
+    next:
+      last === undefined || rows.length <= limit ? null : { atUs: last.atUs, part: last.part, id: last.id },
+  }
+}
+
+type TimelineRow = Omit<TimelineEntry, 'effect'> &
+  TimelinePosition & {
+    effect: TimelineEffect['kind']
+    failure: string | null
+    fields: string[] | null
+    changes: MemberChanges | null
+    actor: string | null
+    keyId: bigint | null
+    clientId: string | null
+    clientName: string | null
+  }
+
+function entryOf(row: TimelineRow): TimelineEntry {
+  const { at, receivedAt, source, kind, eventId } = row
+  return { at, receivedAt, source, kind, effect: effectOf(row), eventId }
+}
+
+function effectOf(row: TimelineRow): TimelineEffect {
+  const { effect, failure, fields, changes } = row
+  switch (effect) {
+    case 'not_applied':
+      return { kind: effect, failure: failure ?? '' }
+    case 'edited':
+      return { kind: effect, fields: fields ?? [], changes, by: authorOf(row) }
+    default:
+      return { kind: effect }
+  }
+}
+
+function authorOf({ actor, keyId, clientId, clientName }: TimelineRow): EditAuthor | null {
+  if (keyId !== null) return { keyId, clientId, clientName }
+  return actor === null ? null : { actor }
+}
+
+interface MemberPage {
+  /** members as JSON texts, separated by commas */
+  lines: string
+  /** cursor of the next page; null at the end */
+  nextCursor: string | null
+}
+
+/** The same pages as GET /api/audience. Throws `invalid_input` for a cursor of another search. */
+export async function searchMembers(
+  database: Queryable,
+  { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
+  filters: Filters,
+  cursor: string | null,
+  limit: number,
+): Promise<MemberPage> {
+  const scope = { keyId: null, accountId, organizationId }
+  const position = cursor === null ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
+  if (position === null) refuseInput('cursor', 'does not belong to this search: begin again')
+  const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
+  return { lines, nextCursor: next && encodeCursor({ scope, filters }, next) }
+}
+
+/** $1 account id bigint */
+const selectMemberCount = statement('select-member-count')`
+    select count(*) from audience_member where channel_oa_id = $1`
+
+/** A count of millions may exceed a request's time limit, so it runs in its own session. */
+export async function countMembers(database: Database, accountId: AccountId): Promise<number> {
+  const [row] = await database.session((session) =>
+    session.query<{ count: bigint }>(selectMemberCount, [accountId]),
+  )
+  return Number(row?.count ?? 0)
+}

@@ -1,0 +1,213 @@
+/**
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
+ * erasures, change marks, encryption of secrets, and deliveries to endpoints.
+ */
+import type { FastifyBaseLogger } from 'fastify'
+import type { Verifier } from './accounts/verify.ts'
+import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
+import { readLedgerDelay } from './audience/erasure/erasures.ts'
+import { LedgerUnwritable } from './audience/erasure/ledger-writer.ts'
+import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from './audience/feed-statement.ts'
+import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
+import type { Secret } from './config/secret.ts'
+import { listBacklogs } from './endpoints/endpoint-health.ts'
+import type { Sender } from './endpoints/sender.ts'
+import { AppError } from './errors.ts'
+import { every, type Repetition, type Stop } from './jobs/every.ts'
+import type { JobKind } from './jobs/job.ts'
+import { LANES } from './jobs/kinds.ts'
+import { type JobParts, takeTurn } from './jobs/turn.ts'
+import { clockCompared } from './observability/facts.ts'
+import type { Metrics } from './observability/metrics.ts'
+import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
+import type { Database } from './postgres/database.ts'
+import { finishErasures } from './postgres/erasure-lock.ts'
+import type { OpenDatabase } from './postgres/pool/open.ts'
+import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
+import type { Transactions } from './postgres/statement.ts'
+import { changeSecrets } from './secrets/change-secrets.ts'
+import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './upkeep/maintenance.ts'
+import type { Retention } from './upkeep/retention.ts'
+import { countPlainRows } from './upkeep/secrets.ts'
+import { AccountMonitor } from './watch/account-monitor.ts'
+import { countNotifications } from './watch/notifications/channels.ts'
+import { startHeartbeat } from './watch/notifications/heartbeat.ts'
+import { startOutbox } from './watch/notifications/outbox.ts'
+import type { NotificationSender } from './watch/notifications/send.ts'
+import { startWatch } from './watch/notifications/watch.ts'
+import { listProblems } from './watch/store-statuses.ts'
+
+/** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
+const RECORD_INTERVAL_MS = 60_000
+
+interface BackgroundParts {
+  retention: Retention
+  opened: OpenDatabase
+  verifier: Omit<Verifier, 'database'>
+  sender: Sender
+  notificationSender: NotificationSender
+  /** null: nothing is requested */
+  heartbeatUrl: Secret | null
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
+  metrics: Metrics | null
+  log: FastifyBaseLogger
+}
+
+export class Background {
+  readonly #monitor: AccountMonitor
+  readonly #sender: Sender
+  readonly jobs: JobRunner
+  /** A shutdown waits for these. */
+  #awaited: Repetition[] = []
+  #notifying: Stop[] = []
+  #others: Repetition[] = []
+  #isClockWrong = false
+  #isStopped = false
+
+  constructor(parts: BackgroundParts) {
+    const { opened, verifier, sender, notificationSender, heartbeatUrl, erasureLedger, metrics, log } = parts
+    const { database, ready } = opened
+    this.#monitor = new AccountMonitor(database, verifier)
+    this.#sender = sender
+    const onQueued = (endpointId: bigint) => sender.expect([endpointId])
+    this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
+    const maintain = async () => {
+      const maintenance = database.session((session) => runMaintenance(session, parts.retention))
+      await Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
+        // A shutdown interrupts maintenance. The next start runs it again.
+        if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
+      })
+    }
+    const record = async () => {
+      await erasureLedger?.recordAll(database).catch((error: Error) => {
+        if (this.#isStopped) return
+        const reason = error instanceof LedgerUnwritable ? error.message : error.name
+        log.error(`erasures could not be recorded in the ledger (${reason}); the next attempt is in a minute`)
+      })
+    }
+    const start = () => {
+      if (this.#isStopped) return
+      this.#others = [
+        every(MAINTENANCE_INTERVAL_MS, maintain),
+        every(RECORD_INTERVAL_MS, record),
+        every(CHECKPOINT_INTERVAL_MS, () => this.#addCheckpoint(database, log)),
+        // Separate from the checkpoint, which hangs while commits wait for a missing standby.
+        every(CHECKPOINT_INTERVAL_MS, () => this.#checkReplication(database, log)),
+      ]
+      this.#awaited = [
+        new ProfileFiller(database, verifier.lineApi).start(),
+        every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
+      ]
+      this.#monitor.start()
+      this.#notifying = [startWatch(database, log), startOutbox(database, notificationSender, log)]
+      if (heartbeatUrl !== null) this.#notifying.push(startHeartbeat(database, heartbeatUrl, log))
+      this.#sender.start()
+      this.jobs.start()
+      metrics?.watchProfileBacklog(() => countDueProfiles(database))
+      metrics?.watchEndpoints(() => listBacklogs(database))
+      metrics?.watchNotifications(() => countNotifications(database))
+      if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
+      if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))
+      metrics?.watchAccounts(() => listProblems(database))
+    }
+    // If the database can never become ready, the process ends with that error.
+    ready.then(start, () => undefined)
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    for (const { stop } of this.#others) void stop()
+    const notifying = this.#notifying.map((stop) => stop())
+    const awaited = this.#awaited.map(({ stop }) => stop())
+    await Promise.all([...awaited, this.#monitor.stop(), ...notifying, this.#sender.stop(), this.jobs.stop()])
+  }
+
+  async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    await addCheckpoint(database)
+    const skewSeconds = await readClockSkew(database)
+    clockCompared.publish({ skewSeconds })
+    const isWrong = Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS
+    if (isWrong && !this.#isClockWrong)
+      log.warn({ skewSeconds }, "the database's clock differs from this machine's; run NTP on both")
+    this.#isClockWrong = isWrong
+  }
+
+  async #checkReplication(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    const before = database.replication
+    const { state } = (await database.checkReplication()) ?? {}
+    if (state === undefined || state === before) return
+    if (state === 'synchronous') log.info('commits wait for the disk of a standby')
+    else log.warn({ replication: state }, 'an acknowledged event may exist on one disk; run doctor')
+  }
+}
+
+// Encrypts secrets that other programs have stored as plain text, which also work before that. Runs in every instance.
+
+/** A pass reads three tables, which have a row per account, endpoint and channel. */
+const ENCRYPTION_INTERVAL_MS = 20_000
+
+/** Returns the number of encrypted values, 0 without keys. Throws DatabaseUnavailable. */
+export async function encryptPlainSecrets(database: Transactions, log: FastifyBaseLogger): Promise<number> {
+  if (database.secretKeys.currentId === null) return 0
+  const { values, refusedRows } = await changeSecrets(database, 'selectPlain')
+  if (values > 0) log.info({ values }, 'encrypted secrets that were stored as plain text')
+  if (refusedRows > 0) log.warn({ rows: refusedRows }, 'PostgreSQL refused to store encrypted secrets')
+  return values
+}
+
+// Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none.
+
+/**
+ * Pause while no job waits. It is short after a turn, because a job that paces itself continues soon, and doubles until it is IDLE_MS.
+ * A console in the same process ends it with `wake`.
+ */
+const FIRST_PAUSE_MS = 25
+const IDLE_MS = 3_000
+/** A step may wait for LINE for half a minute, which is longer than a shutdown may take. */
+const STOP_MAX_MS = 3_000
+
+export class JobRunner {
+  readonly #database: Database
+  readonly #log: FastifyBaseLogger
+  readonly #parts: Partial<JobParts>
+  #lanes: Repetition[] = []
+
+  constructor(database: Database, log: FastifyBaseLogger, parts: Partial<JobParts>) {
+    this.#database = database
+    this.#parts = parts
+    this.#log = log
+  }
+
+  start(): void {
+    this.#lanes = LANES.map((kinds) => {
+      let pauseMs = IDLE_MS
+      return every(IDLE_MS, async () => {
+        const hasWorked = await this.#takeTurn(kinds)
+        const currentMs = hasWorked ? 0 : pauseMs
+        pauseMs = hasWorked ? FIRST_PAUSE_MS : Math.min(IDLE_MS, 2 * pauseMs)
+        return currentMs
+      })
+    })
+  }
+
+  /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
+  async stop(): Promise<void> {
+    await Promise.all(this.#lanes.map(({ stop }) => stop(STOP_MAX_MS)))
+  }
+
+  /** A job was started in this process. */
+  readonly wake = (): void => {
+    for (const { wake } of this.#lanes) wake()
+  }
+
+  async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
+    try {
+      return (await takeTurn(this.#database, { ...this.#parts, kinds })) !== false
+    } catch (error) {
+      // While the database is down, there is nothing to do. Its messages may quote stored data.
+      if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')
+      return false
+    }
+  }
+}

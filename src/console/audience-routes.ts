@@ -1,0 +1,176 @@
+/** The audience of an account: search, one member with its timeline, a person's own data, erasure. */
+
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import {
+  findPerson,
+  personInAccounts,
+  personJson,
+  recordPersonExport,
+} from '../audience/export/export-person.ts'
+import { checkFilters, filterParameters, toFilters } from '../audience/filters.ts'
+import { eraseMember, updateMember } from '../audience/manage-members.ts'
+import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../audience/members.ts'
+import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../audience/memberships.ts'
+import { checkUpdate } from '../audience/update.ts'
+import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
+import { AppError } from '../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import { parsePathId } from '../http/path-id.ts'
+import { Type } from '../http/typebox.ts'
+import { refuseInput, StorableText } from '../http/validate.ts'
+import { startErasures } from '../jobs/erase-members.ts'
+import { PAGE_SIZE } from '../operations/operation.ts'
+import type { Transactions } from '../postgres/statement.ts'
+import { sendJob } from './operation-routes.ts'
+import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
+import { sendDownload } from './send-download.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
+
+const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
+const { updatedSince: _, ...searchParameters } = filterParameters
+const checkSearch = checkFields({ ...searchParameters, cursor: Type.Optional(Type.String()) })
+const checkTimeline = checkFields({ cursor: Type.Optional(Type.String()) })
+
+const checkEdit = checkFields({ version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() })
+
+type Of<Names extends string> = { Params: Record<Names, string> }
+
+const checkPerson = checkFields({ userId: UserId })
+const checkErasure = checkFields({
+  userId: UserId,
+  accounts: Type.Array(Id, { minItems: 1, maxItems: MEMBERSHIPS_MAX }),
+})
+
+async function accountOf(database: Transactions, request: FastifyRequest<Of<'account'>>) {
+  const { organizationIds } = operatorOf(request)
+  return findAccountDetails(database, organizationIds, requireId(request.params.account))
+}
+
+export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  memberRoutes(api, parts)
+  personRoutes(api, parts)
+}
+
+function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, now }: ConsoleParts): void {
+  api.get<Of<'account'>>('/accounts/:account/members', VIEWER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const { cursor = null, ...parameters } = checkSearch(request.query)
+    const filters = toFilters(checkFilters(parameters))
+    const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
+    // PostgreSQL wrote the members as JSON text.
+    return reply
+      .type('application/json; charset=utf-8')
+      .serializer((text: string) => text)
+      .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
+  })
+
+  const memberOf = async (accountId: bigint, { user }: Of<'user'>['Params']) => {
+    const text = user.slice(0, USER_ID_MAX_LENGTH)
+    return found(await findMember(reads, accountId, text, parsePathId(text)))
+  }
+
+  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', VIEWER, async (request) => {
+    const { id } = await accountOf(database, request)
+    return { member: await memberOf(id, request.params) }
+  })
+
+  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
+    const { id } = await accountOf(database, request)
+    const { cursor } = checkTimeline(request.query)
+    const after = cursor === undefined ? null : readPosition(cursor)
+    const member = await memberOf(id, request.params)
+    const { entries, next } = await memberTimeline(reads, id, member, PAGE_SIZE, after)
+    return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
+  })
+
+  // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
+  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id', MANAGER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const { version, update } = checkEdit(parseUtf8Json(bodyBytes(request)))
+    const { json } = await updateMember(
+      database,
+      operatorOf(request),
+      account,
+      requireId(request.params.id),
+      checkUpdate(update),
+      [BigInt(version)],
+    )
+    return reply
+      .type('application/json; charset=utf-8')
+      .serializer((text: string) => text)
+      .send(`{"member":${json}}`)
+  })
+
+  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const id = requireId(request.params.id)
+    const isErased = await eraseMember(database, erasureLedger, operatorOf(request), account, id, now)
+    return reply.code(found(isErased || null) ? 204 : 404).send()
+  })
+}
+
+/** A person by user id, who need not be a member, in one account or in all of which the person is a member. */
+function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads, readsFromNow } = parts
+
+  api.get<Of<'account'>>('/accounts/:account/people/memberships', VIEWER, async (request) => {
+    const { id, name } = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    return {
+      account: { id, name },
+      memberships: await findMemberships(reads, operatorOf(request).organizationIds, userId),
+    }
+  })
+
+  api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const person = found(await findPerson(current, account, userId))
+    return sendDownload(reply, parts, {
+      organizationIds: [account.organizationId],
+      fileName: `person-${account.id}.json`,
+      mediaType: 'application/json',
+      record: () => recordPersonExport(database, operator, person),
+      read: () => personJson(current, person),
+    })
+  })
+
+  api.get<Of<'account'>>('/accounts/:account/people/export-all', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await accountOf(database, request)
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const memberships = await findMemberships(current, operator.organizationIds, userId)
+    const accounts = accountsOf(account, memberships)
+    return sendDownload(reply, parts, {
+      organizationIds: [...new Set(accounts.map(({ organizationId }) => organizationId))],
+      fileName: 'person.json',
+      mediaType: 'application/json',
+      read: () =>
+        personInAccounts(current, accounts, userId, (person) =>
+          recordPersonExport(database, operator, person),
+        ),
+    })
+  })
+
+  // `accounts` are those that the page showed, so nobody is erased from an account that the operator did not confirm.
+  api.post<Of<'account'>>('/accounts/:account/people/erase', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    await accountOf(database, request)
+    const { userId, accounts } = checkErasure(parseUtf8Json(bodyBytes(request)))
+    const memberships = await findMemberships(database, operator.organizationIds, userId)
+    const chosen = memberships.filter(({ accountId }) => accounts.includes(String(accountId)))
+    if (chosen.length === 0) throw new AppError('unknown_item')
+    return sendJob(request, reply, parts, (transaction) => startErasures(transaction, operator, chosen))
+  })
+}
+
+function readPosition(cursor: string): TimelinePosition {
+  const [, atUs, part, id] = /^(-?\d{1,18})\.([12])\.(\d{1,18})$/.exec(cursor) ?? []
+  if (atUs === undefined || part === undefined || id === undefined)
+    refuseInput('cursor', 'is not a cursor of a timeline')
+  return { atUs: BigInt(atUs), part: Number(part), id: BigInt(id) }
+}

@@ -1,0 +1,150 @@
+/** Long work over members: how many match, start, progress, cancel. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { countMatching } from '../audience/count-members.ts'
+import { checkFilters, filterParameters, toFilters } from '../audience/filters.ts'
+import { beginningOf, CSV, memberLines, NDJSON } from '../audience/list.ts'
+import { recordExport } from '../audience/manage-members.ts'
+import { TAG_MAX_LENGTH } from '../audience/member.ts'
+import { TAGS_MAX } from '../audience/update.ts'
+import { AppError } from '../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import { Shares } from '../http/shares.ts'
+import { Type } from '../http/typebox.ts'
+import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import { startJob } from '../jobs/job.ts'
+import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
+import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
+import type { Transactions } from '../postgres/statement.ts'
+import { sendJob } from './operation-routes.ts'
+import { type ConsoleParts, checkFields, Id, idOrNull, requireId, sharesOf } from './parts.ts'
+import { sendDownload } from './send-download.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
+
+/** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
+const COUNTS_MAX = { operator: 2, organization: 4 }
+
+const { updatedSince: _, ...filters } = filterParameters
+export const FilterSchema = Type.Object(filters, { additionalProperties: false })
+const checkSearch = checker(FilterSchema)
+const FORMATS = { csv: CSV, ndjson: NDJSON }
+const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
+const checkExport = checkFields({ ...filters, format: Format })
+const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
+const checkTagging = checkFields({
+  filters: FilterSchema,
+  addTags: Tags,
+  removeTags: Tags,
+  expectedCount: Type.Integer({ minimum: 0 }),
+})
+
+const checkImport = checkFields({
+  format: Format,
+  size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
+})
+const checkPiece = checkFields({ position: Id })
+
+type OfId = { Params: { id: string } }
+type OfAccount = { Params: { account: string } }
+
+export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const count = limitedCount()
+  readMatchingRoutes(api, parts, count)
+  tagRoute(api, parts, count)
+  importRoutes(api, parts)
+}
+
+async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {
+  const { organizationIds } = operatorOf(request)
+  return findAccountDetails(database, organizationIds, requireId(request.params.account))
+}
+
+type Count = ReturnType<typeof limitedCount>
+
+/** Counting a large audience takes seconds of the connection that all operators share. */
+export function limitedCount() {
+  const shares = new Shares()
+  return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
+    const end = shares.begin(sharesOf(operatorOf(request), COUNTS_MAX))
+    return countMatching(...counted).finally(end)
+  }
+}
+
+/** Counts and exports the members that match a filter. */
+function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
+  const { database, reads } = parts
+  api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
+    const { id, organizationId } = await accountOf(database, request)
+    const matching = toFilters(checkFilters(checkSearch(request.query)))
+    return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
+  })
+
+  // The browser shows the progress of the download. Members are read page by page at its pace.
+  api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(database, request)
+    const { format, ...search } = checkExport(request.query)
+    const matching = toFilters(checkFilters(search))
+    const operator = operatorOf(request)
+    const scope = scopeOfJob({ accountId, organizationId })
+    const members = await count(request, reads, scope, matching)
+    const changes = { format, members, filters: publicFilters(matching) }
+    return sendDownload(reply, parts, {
+      organizationIds: [organizationId],
+      fileName: `members-${accountId}.${format}`,
+      mediaType: FORMATS[format].mediaType,
+      record: () => recordExport(database, operator, { id: accountId, organizationId }, changes),
+      read: () => memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
+    })
+  })
+}
+
+function tagRoute(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
+  const { database } = parts
+  api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
+    const change = {
+      filters: toFilters(body.filters),
+      add: [...new Set(body.addTags)],
+      remove: [...new Set(body.removeTags)],
+    }
+    requireChange(change)
+    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
+    const matching = await count(request, database, scope, change.filters)
+    return sendJob(request, reply, parts, (transaction) =>
+      startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
+    )
+  })
+}
+
+function importRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
+  // The upload follows, in pieces that fit into a body.
+  api.post<OfAccount>('/accounts/:account/audience/import', MANAGER, async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(database, request)
+    const parameters = checkImport(parseUtf8Json(bodyBytes(request)))
+    const job = { kind: 'members.import', accountId, organizationId, parameters } as const
+    const upload = { ...job, total: parameters.size, status: 'uploading' } as const
+    return sendJob(request, reply, parts, (transaction) =>
+      startJob(transaction, operatorOf(request), upload, null),
+    )
+  })
+
+  api.post<OfId>('/jobs/:id/file', MANAGER, async (request) => {
+    const id = requireId(request.params.id)
+    const position = idOrNull(checkPiece(request.query).position) ?? 0n
+    const bytes = bodyBytes(request)
+    const upload = await database.transaction((transaction) =>
+      storePiece(transaction, operatorOf(request), { id, position, bytes }),
+    )
+    if (upload.isComplete) parts.onJob?.()
+    return upload
+  })
+}
+
+function requireChange({ add, remove }: { add: string[]; remove: string[] }): void {
+  if (add.length + remove.length === 0)
+    throw new AppError('invalid_input', { message: 'Add or remove at least one tag' })
+  const both = add.find((tag) => remove.includes(tag))
+  if (both !== undefined) refuseInput('removeTags', 'has a tag that is also added')
+}

@@ -1,0 +1,107 @@
+import type { FastifyRequest } from 'fastify'
+import type { DestinationStream } from 'pino'
+import type { Verifier } from '../accounts/verify.ts'
+import type { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
+import type { Config } from '../config/config.ts'
+import type { Secret } from '../config/secret.ts'
+import { AppError } from '../errors.ts'
+import { parsePathId } from '../http/path-id.ts'
+import type { Share } from '../http/shares.ts'
+import type { Streamer } from '../http/streamer.ts'
+import { Type } from '../http/typebox.ts'
+import { checker } from '../http/validate.ts'
+import { type Fields, idOf, objectOf, ShortText } from '../operations/fields.ts'
+import { PAGE_SIZE } from '../operations/operation.ts'
+import type { Operator } from '../operators/actor.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import type { ChannelTester } from '../watch/notifications/history.ts'
+
+export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
+  /** the console's own connection to the primary */
+  database: Transactions
+  /** for searches and the facts of accounts, which a replica may serve; results include the changes made in this console */
+  reads: Queryable
+  /** The same for a download. Results include every commit before this call. */
+  readsFromNow: () => Queryable
+  /** for downloads */
+  streamer: Streamer
+  /** The operator of a request, checked again: see session.ts. */
+  requireRole: (request: FastifyRequest) => Promise<Operator>
+}
+
+export interface ConsoleOptions {
+  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'smtpUrl'>
+  /** null: only operators sign in */
+  token: Secret | null
+  /** header with the operator's address from a trusted proxy; null: no single sign-on */
+  userHeader: string | null
+  database: Pick<Database, 'console' | 'reads'>
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
+  verifier: Omit<Verifier, 'database'>
+  /** sends test messages to notification channels */
+  channelTester: ChannelTester
+  /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
+  onJob?: () => void
+  /** base URLs of this service's API, where an endpoint would be a loop */
+  ownUrls: () => URL[]
+  log: DestinationStream
+  now: () => number
+  /** output of Vite; default: dist/web of the package */
+  pages?: URL
+}
+
+/** One extra row shows whether another page follows. */
+export const READ_LIMIT = PAGE_SIZE + 1
+
+/** Cuts up to READ_LIMIT rows to one page. `next` is the last id of the page, or null on the last page. */
+export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[]; next: bigint | null } {
+  const items = rows.slice(0, PAGE_SIZE)
+  return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }
+}
+
+/** Schema of an id in a query string or a body. */
+export const Id = Type.String({ pattern: '^-?\\d{1,19}$' })
+export { ShortText }
+
+/** Checks input that has these fields and no others. */
+export const checkFields = <F extends Fields>(fields: F) => checker(objectOf(fields))
+
+/** Throws `unknown_item` for a path parameter that is not an int64. */
+export function requireId(text: string): bigint {
+  const id = parsePathId(text)
+  if (id === null) throw new AppError('unknown_item')
+  return id
+}
+
+/** Throws `unknown_item` for an id beyond int64. */
+export const idOrNull = (text: string | undefined): bigint | null => (text === undefined ? null : idOf(text))
+
+/** Throws `unknown_item` for null. */
+export function found<T>(item: T | null | undefined): T {
+  if (item === null || item === undefined) throw new AppError('unknown_item')
+  return item
+}
+
+// Limits what one operator, and the operators of one organization, do at the same time.
+
+const RETRY_AFTER_SECONDS = 2
+
+export const refuseBusy = () => new AppError('busy', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+
+/**
+ * The shares of an operator and of the organizations that this operator is limited to. A team shares CONSOLE_TOKEN, so its holders have
+ * no limit here.
+ */
+export function sharesOf(
+  { operatorId, organizationIds }: Operator,
+  max: { operator: number; organization: number },
+): Share[] {
+  const ofOperator = operatorId === null ? [] : [{ key: `operator ${operatorId}`, max: max.operator }]
+  const ofOrganizations = (organizationIds ?? []).map((id) => ({
+    key: `organization ${id}`,
+    max: max.organization,
+  }))
+  return [...ofOperator, ...ofOrganizations].map((share) => ({ ...share, refusal: refuseBusy }))
+}

@@ -1,0 +1,94 @@
+/** The HTTP server of the console: pages, sessions and the JSON for the pages. Its port does not serve the API. */
+import cookie from '@fastify/cookie'
+import type { FastifyInstance } from 'fastify'
+import { PACKAGE_ROOT } from '../config/package.ts'
+import { isOwnUrl } from '../endpoints/address.ts'
+import { EndpointTester } from '../endpoints/test-delivery.ts'
+import { FatalError } from '../errors.ts'
+import { toJson } from '../http/format.ts'
+import { createServer, requireWellFormed } from '../http/server.ts'
+import { Streamer } from '../http/streamer.ts'
+import { logRequests } from '../observability/log.ts'
+import { OPERATIONS } from '../operations/all.ts'
+import { toInputError } from '../operations/constraint-sentences.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { systemReason } from '../system-reason.ts'
+import { accountRoutes } from './account-routes.ts'
+import { activityRoutes } from './activity-routes.ts'
+import { audienceRoutes } from './audience-routes.ts'
+import { eventRoutes } from './event-routes.ts'
+import { fleetFileRoutes } from './fleet-file-routes.ts'
+import { jobRoutes } from './job-routes.ts'
+import { manageAccountRoutes } from './manage-account-routes.ts'
+import { operationRoutes } from './operation-routes.ts'
+import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
+import type { ConsoleOptions } from './parts.ts'
+import { replayRoutes } from './replay-routes.ts'
+import { searchRoutes } from './search-routes.ts'
+import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
+import { signInRoutes } from './sign-in-routes.ts'
+
+export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
+  const app = createServer(options.config, options.log)
+  let changedAtMs = 0
+  const reads: Queryable = {
+    secretKeys: options.database.console.secretKeys,
+    query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
+  }
+  const readsFromNow = () => options.database.reads.console(performance.now())
+  const database = options.database.console
+  const sessions = createSessions({ ...options, database })
+  const { requireRole } = sessions
+  const services = {
+    now: options.now,
+    ownUrls: options.ownUrls,
+    channelTester: options.channelTester,
+    canEmail: options.config.smtpUrl !== null,
+    endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
+  }
+  const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
+  logRequests(app, parts.log)
+  app.setReplySerializer(toJson)
+  compressLargeResponses(app)
+  setSecurityHeaders(app)
+  requireWellFormed(app)
+  requireSameOrigin(app)
+  await app.register(cookie)
+  signInRoutes(app, parts, sessions)
+  await app.register(
+    async (api) => {
+      requireRoles(api, sessions)
+      api.addHook('onSend', async ({ method }) => {
+        if (method === 'POST') changedAtMs = performance.now()
+      })
+      // A value that a constraint refuses is the fault of the request.
+      api.setErrorHandler((error) => {
+        throw toInputError(error)
+      })
+      accountRoutes(api, parts) //  fleet, accounts
+      manageAccountRoutes(api, parts) // changes of accounts, their webhooks and verification
+      fleetFileRoutes(api, parts) // accounts of a file
+      audienceRoutes(api, parts) // members, their timeline, erasure
+      eventRoutes(api, parts) //    the export of events
+      operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
+      replayRoutes(api, parts) //   what they missed, sent again
+      jobRoutes(api, parts) //      long work over members
+      activityRoutes(api, parts) // who changed what
+      searchRoutes(api, parts) //   everything, by its name or id
+    },
+    { prefix: '/api' },
+  )
+  await addPages(app, parts.pages ?? new URL('dist/web/', PACKAGE_ROOT))
+  return app
+}
+
+/** Listens on CONSOLE_PORT. Throws a FatalError if the port cannot be used. */
+export async function listenForConsole(app: FastifyInstance, host: string, port: number): Promise<void> {
+  try {
+    await app.listen({ host, port, listenTextResolver: (address) => `console on ${address}` })
+  } catch (error) {
+    throw new FatalError(
+      `CONSOLE_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
+    )
+  }
+}

@@ -1,0 +1,81 @@
+/** The health and backlog of endpoints, for `doctor` and metrics. */
+
+import { age } from '../http/format.ts'
+import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { ENDPOINTS_WITH_DELIVERIES } from './backlog.ts'
+import { endpointState } from './endpoint-state.ts'
+import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
+
+const RESPONSE_LINE_MAX = 120
+
+export type Severity = 'ok' | 'warning' | 'error'
+
+type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
+
+export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
+  const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
+  return endpoints.flatMap((endpoint) => {
+    const problems = [stateOf(endpoint), failuresOf(endpoint)].filter((finding) => finding !== null)
+    const ok = { severity: 'ok' as const, message: `${nameOf(endpoint)}: nothing waits` }
+    return (problems.length === 0 ? [ok] : problems).map((finding) => ({
+      endpointId: endpoint.id,
+      ...finding,
+    }))
+  })
+}
+
+type Problem = Omit<EndpointFinding, 'endpointId'>
+
+function stateOf(endpoint: EndpointSummary): Problem | null {
+  const { id, status, pending, lastAnswer, oldestPendingSeconds } = endpoint
+  if (pending === 0 && status === 'active') return null
+  const backlog = `deliveries waiting: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
+  const response = lastAnswer && responseLine(lastAnswer.status, lastAnswer.text)
+  if (status !== 'active') {
+    if (pending === 0) return { severity: 'ok', message: `${nameOf(endpoint)}: ${status}, nothing waits` }
+    const reason = lastAnswer?.status === 410 ? ` after the response "${response}"` : ''
+    const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
+    return { severity: 'warning', message }
+  }
+  const state = endpointState(endpoint)
+  if (state === 'failing') {
+    const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
+    return { severity: 'error', message }
+  }
+  if (state !== 'slow') return null
+  const message = `${nameOf(endpoint)}: ${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`
+  return { severity: 'warning', message }
+}
+
+function failuresOf(endpoint: EndpointSummary): Problem | null {
+  const { id, failed } = endpoint
+  if (failed === 0) return null
+  const message = `${nameOf(endpoint)}: deliveries that failed for 24 hours: ${countText(failed)}; when the receiver works, run oa-audience endpoints retry ${id}`
+  return { severity: 'warning', message }
+}
+
+/** Returns a response in one line: `500 upstream timed out`, or why there was none. */
+export function responseLine(status: number | null, text: string): string {
+  const line = text.replace(/\s+/g, ' ').trim()
+  const short = line.length > RESPONSE_LINE_MAX ? `${line.slice(0, RESPONSE_LINE_MAX)}…` : line
+  return status === null ? short : `${status} ${short}`.trim()
+}
+
+/** A count that stops at COUNTED_MAX: `10000+`. */
+export const countText = (count: number): string => (count < COUNTED_MAX ? String(count) : `${count}+`)
+
+const nameOf = ({ name, accountId }: EndpointSummary): string =>
+  `${name === '' ? 'no name' : name} (account ${accountId})`
+
+const selectBacklogs = statement('select-endpoint-backlogs')`${ENDPOINTS_WITH_DELIVERIES}`
+
+/** The endpoints for which deliveries wait or have failed. */
+export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {
+  const found = await database.query<{ id: bigint }>(selectBacklogs)
+  return findEndpoints(
+    database,
+    ALL_ORGANIZATIONS,
+    found.map(({ id }) => id),
+  )
+}

@@ -1,0 +1,34 @@
+/** Parses the times that operators enter. */
+import { refuseInput } from './validate.ts'
+
+/** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
+const LATEST_MS = Date.UTC(10_000, 0) - 1
+
+/**
+ * Reads ISO 8601 with an offset or Z, or a date, which begins at 00:00 UTC. Returns milliseconds since 1970: 0 for earlier times,
+ * because no event was received before. Throws `invalid_input`.
+ */
+export function readTime(field: string, text: string): number {
+  // A plus sign that a client did not escape arrives as a space.
+  const [, day = '', time = 'T00:00Z'] =
+    /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+ -]\d\d:\d\d))?$/.exec(text) ?? []
+  const ms = isDay(day) ? Date.parse(day + time.replace(' ', '+')) : Number.NaN
+  if (Number.isNaN(ms))
+    refuseInput(field, 'must be a time such as 2026-11-21T09:00:00+09:00 or 2026-11-21T00:00:00Z, or a date')
+  return Math.min(Math.max(0, ms), LATEST_MS)
+}
+
+/** Reads when a credential expires. Null: never. Refuses a time in the past: it is a slip, and revoking ends a credential at once. */
+export function readFutureExpiry(text: string | null): string | null {
+  if (text === null) return null
+  const expiresAtMs = readTime('expiresAt', text)
+  if (expiresAtMs <= Date.now())
+    refuseInput('expiresAt', 'is in the past. Give a later time. To refuse a client or a key now, revoke it')
+  return new Date(expiresAtMs).toISOString()
+}
+
+/** Date.parse reads February 30 as March 2. A feed would then miss the changes in between. */
+export function isDay(text: string): boolean {
+  const day = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
+}

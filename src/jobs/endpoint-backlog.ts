@@ -1,0 +1,64 @@
+/** `endpoint.resume` makes the backlog of an active endpoint due, and `endpoint.retry` its permanently failed deliveries. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { continueResumption, type Resumption, retryFailedBatch } from '../endpoints/manage.ts'
+import type { Actor } from '../operators/actor.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { type JobActivity, type NewJob, startJob } from './job.ts'
+import type { RunStep } from './step.ts'
+
+export type EndpointOfJob = {
+  id: bigint
+  accountId: AccountId
+  organizationId: OrganizationId
+}
+
+/** Makes the backlog of an active endpoint due. Call it in a transaction. */
+export const startBacklog = (
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: EndpointOfJob,
+  position: Resumption,
+) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, null)
+
+/** Call it in a transaction. @param failed deliveries */
+export const startEndpointRetry = (
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: EndpointOfJob,
+  failed: number,
+) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, null)
+
+/** @param activity null: it is recorded with the operation that starts the job */
+export function startEndpointJob(
+  transaction: Queryable,
+  actor: Actor,
+  { id, accountId, organizationId }: EndpointOfJob,
+  job: Pick<NewJob, 'kind' | 'position' | 'total'> & { parameters?: object },
+  activity: Omit<JobActivity, 'object'> | null,
+): Promise<bigint> {
+  const parameters = { endpointId: String(id), ...job.parameters }
+  return startJob(
+    transaction,
+    actor,
+    { ...job, accountId, organizationId, parameters },
+    activity && { ...activity, object: { kind: 'endpoint', id } },
+  )
+}
+
+export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {
+  const { endpointId } = parameters as { endpointId: string }
+  const { resumedAt, lastId } = position as { resumedAt: string; lastId: string }
+  await commit(async (transaction) => {
+    const from = { resumedAt, lastId: BigInt(lastId) }
+    const rest = await continueResumption(transaction, BigInt(endpointId), from)
+    return { position: rest, done: before + BigInt(rest?.count ?? 0), tally: {} }
+  })
+}
+
+export const retryEndpoint: RunStep = async ({ parameters, done: before }, { commit }) => {
+  const { endpointId } = parameters as { endpointId: string }
+  await commit(async (transaction) => {
+    const { retried, isLast } = await retryFailedBatch(transaction, BigInt(endpointId))
+    return { position: isLast ? null : {}, done: before + BigInt(retried), tally: {} }
+  })
+}

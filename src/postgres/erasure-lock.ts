@@ -1,0 +1,120 @@
+/**
+ * Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. Their functions are in
+ * migrations/functions/locks.sql.
+ */
+import type { Database } from './database.ts'
+import type { Claimant } from './pool/turns.ts'
+import { type Queryable, type Row, statement } from './statement.ts'
+
+/**
+ * $1 bigint: the account. Waits for bodies that are being written to its endpoints and may contain the person. No other body can be
+ * read until this transaction ends. Then does the same for flushes.
+ */
+export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes')`
+    select lock_out_sending($1), lock_out_flushes($1)`
+
+/** $1 bigint: the account. Waits for bodies that were read before. */
+export const waitForSenders = statement('wait-for-senders')`select lock_out_sending($1)`
+
+/** $1 bigint: the account. Returns whether waitForSenders would not wait. */
+const areSendersQuiet = statement('are-senders-quiet')`
+    select case when exists (select from endpoint where channel_oa_id = $1) then is_sending_quiet($1) else true end
+           as is_quiet`
+
+/** Waits for the senders of an account after a committed transaction has erased content, as for an unsend. */
+export class SendersBarrier {
+  readonly #database: Database
+  /** Each account has one wait at a time. Callers during that wait share the next one, which begins after their commits. */
+  readonly #running = new Map<bigint, Promise<void>>()
+  readonly #next = new Map<bigint, Promise<void>>()
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  /**
+   * Resolves when bodies that were read before are no longer being written to endpoints of the account. Rejects if the process of a
+   * sender is frozen. The wait occupies one connection of the account, so other accounts are not delayed.
+   */
+  async pass(accountId: bigint): Promise<void> {
+    const [row] = await this.#database.lookup<{ is_quiet: boolean }>('account', areSendersQuiet, [accountId])
+    if (row?.is_quiet === true) return
+    const running = this.#running.get(accountId)
+    if (running === undefined) return this.#wait(accountId)
+    const next = this.#next.get(accountId) ?? running.catch(() => undefined).then(() => this.#wait(accountId))
+    this.#next.set(accountId, next)
+    return next
+  }
+
+  #wait(accountId: bigint): Promise<void> {
+    this.#next.delete(accountId)
+    const tenant: Claimant = { accountId, organizationId: null }
+    const wait = this.#database
+      .forTenant(tenant)
+      .query(waitForSenders, [accountId])
+      .then(() => this.#running.delete(accountId))
+      .then(() => undefined)
+    this.#running.set(accountId, wait)
+    wait.catch(() => this.#running.delete(accountId))
+    return wait
+  }
+}
+
+/**
+ * $1 bigint: the account. Erasures wait for this transaction, which sees all committed ones. Send it before any row is locked, to
+ * keep the order of locks.
+ */
+export const lockOutErasures = statement('lock-out-erasures')`
+    select lock_out_erasures(array[$1::bigint], '{}')`
+
+// Finishes the erasure of people with very many events. See migrations/functions/erasure.sql.
+
+/** About 0.1 s, during which flushes of the account wait. */
+export const EVENTS_PER_STATEMENT = 20_000
+
+/** An erasure whose events up to `last_event_id` are not yet scrubbed. */
+export interface PendingErasure extends Row {
+  channel_oa_id: bigint
+  member_id: bigint
+  user_id: string
+  last_event_id: bigint
+}
+
+/** Finishes erasures whose process ended early. */
+export async function finishErasures(database: Queryable): Promise<void> {
+  for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
+    await finishErasure(database, erasure)
+  }
+}
+
+export async function finishErasure(database: Queryable, erasure: PendingErasure): Promise<void> {
+  const values = [erasure.channel_oa_id, erasure.user_id, erasure.last_event_id, EVENTS_PER_STATEMENT]
+  for (let isComplete = false; !isComplete; ) {
+    const [scrubbed] = await database.query<{ is_complete: boolean }>(scrubEvents, values)
+    isComplete = scrubbed?.is_complete === true
+  }
+  // Bodies that were read before the last events were scrubbed may still be written to endpoints.
+  await database.query(waitForSenders, [erasure.channel_oa_id])
+  await database.query(deletePending, [erasure.channel_oa_id, erasure.member_id])
+}
+
+/** $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit. Returns whether no event is left. */
+const scrubEvents = statement('scrub-events')`
+    select scrub_events($1, array[$2], $3, $4) as is_complete`
+
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
+export const storePending = statement('store-pending-erasure')`
+    insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+    values ($1, $2, $3, $4, $5)`
+
+const selectAllPending = statement('select-all-pending-erasures')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure`
+
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. */
+export const selectPending = statement('select-pending-erasure')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
+     where channel_oa_id = $1 and organization_id = $2 and member_id = $3`
+
+/** $1 bigint: account; $2 bigint: member. */
+const deletePending = statement('delete-pending-erasure')`
+    delete from pending_erasure where channel_oa_id = $1 and member_id = $2`

@@ -1,0 +1,175 @@
+/** Creates partitions ahead of time, and deletes data after its retention. */
+
+import { requireLedgerErasures } from '../audience/erasure/unknown-erasures.ts'
+import type { Config } from '../config/config.ts'
+import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'
+import type { Database } from '../postgres/database.ts'
+import { MAINTENANCE_LOCK } from '../postgres/locks.ts'
+import { type Notices, type OpenDatabase, openForService } from '../postgres/pool/open.ts'
+import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
+import { migrate, refuseUnfinishedRestore } from '../postgres/schema/migrate.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { requireReadableSecrets } from '../secrets/examine-secrets.ts'
+import { createKeyPartitions, createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
+import { deleteExpired, type Retention } from './retention.ts'
+
+export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
+
+/**
+ * Other sessions queue behind our lock request, so it times out much earlier than a flush, which waits 600 ms. A table that is in
+ * use, for example by a dump, is skipped until the next run.
+ */
+const LOCK_TIMEOUT_MS = 200
+
+/** $1 bigint: MAINTENANCE_LOCK */
+const tryLock = statement('try-lock-maintenance')`select pg_try_advisory_lock($1) as is_ours`
+
+/** $1 bigint: MAINTENANCE_LOCK */
+const unlock = statement('unlock-maintenance')`select pg_advisory_unlock($1)`
+
+const limitLockWait = statement('limit-lock-wait-of-maintenance')`set lock_timeout = ${LOCK_TIMEOUT_MS}`
+
+/** Runs maintenance, unless another instance is running it. */
+export async function runMaintenance(session: Queryable, retention: Retention): Promise<void> {
+  await unlessRunning(session, async () => {
+    await createAllPartitions(session)
+    await summarizeNewRanges(session)
+    await countFollows(session)
+    await deleteExpired(session, retention)
+  })
+}
+
+/** Prepares the schema for a service. Returns the names of the applied migrations. */
+async function prepareSchema(database: Database): Promise<string[]> {
+  await refuseUnfinishedRestore(database)
+  const applied = await migrate(database)
+  await database.session(makePartitions)
+  return applied
+}
+
+/** Runs before the first event. Without a partition, events go to the default one. */
+export async function makePartitions(session: Queryable): Promise<void> {
+  await unlessRunning(session, () => createAllPartitions(session))
+}
+
+async function createAllPartitions(session: Queryable): Promise<void> {
+  await createPartitions(session, EVENTS)
+  await createPartitions(session, TRACKING_EVENTS)
+  await createKeyPartitions(session)
+}
+
+async function unlessRunning(session: Queryable, work: () => Promise<void>): Promise<void> {
+  const [lock] = await session.query<{ is_ours: boolean }>(tryLock, [MAINTENANCE_LOCK])
+  if (lock?.is_ours !== true) return
+  try {
+    await session.query(limitLockWait)
+    await work()
+  } finally {
+    await session.query(unlock, [MAINTENANCE_LOCK])
+  }
+}
+
+// Summarizes the BRIN indexes. Every query reads all page ranges without a summary.
+
+const selectBrinIndexes = statement('select-brin-indexes')`
+    select c.oid::bigint as oid
+      from pg_class c join pg_am a on a.oid = c.relam
+     where a.amname = 'brin' and c.relkind = 'i' and c.relnamespace = current_schema()::regnamespace
+       and pg_has_role(c.relowner, 'usage')
+     order by c.oid`
+
+/** $1 bigint: oid of a BRIN index. */
+const summarize = statement('summarize-brin-index')`select brin_summarize_new_values($1::bigint::regclass)`
+
+/**
+ * Summarizes the pages that were stored since the last run. PostgreSQL itself summarizes new ranges only in a vacuum, which may wait
+ * until a fifth of the table is new. `autosummarize` cannot be added to the index of a partitioned table, and drops requests beyond
+ * 256. Skips an index whose table a vacuum has locked.
+ */
+async function summarizeNewRanges(session: Queryable): Promise<void> {
+  const indexes = await session.query<{ oid: bigint }>(selectBrinIndexes)
+  for (const { oid } of indexes) await unlessLocked(session.query(summarize, [oid]))
+}
+
+// Counts follows and unfollows by day, to compare them with LINE's statistics. An index on these events would slow every delivery, so
+// this reads the partitions of the last days. A day is counted soon after it has ended, and again a day later, when late deliveries
+// have arrived.
+
+/** Days of LINE that have ended and are due to be counted. They begin at 15:00 UTC. */
+const selectUncountedDays = statement('select-uncounted-days')`
+    select ended.day::date::text as day
+      from generate_series(${LINE_TODAY} - 2,
+                           ${LINE_TODAY} - 1, interval '1 day') as ended (day)
+     where exists (
+       select from official_account a
+         left join account_day d on d.channel_oa_id = a.id and d.day = ended.day::date
+        where a.created_at < ended.day - interval '9 hours'
+          and (d.events_counted_at is null
+               or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`
+
+/**
+ * Accounts that were added during the day are left out, because LINE counts the whole day. An erased event keeps its kind and time,
+ * and counts as a first follow.
+ *
+ * $1 text: day
+ */
+const countFollowsOfDay = statement('count-follows')`
+    with follow as (
+      select channel_oa_id, kind,
+             kind = 'follow' and payload is not null
+               and payload::jsonb @> '{"follow": {"isUnblocked": true}}' as is_return
+        from event
+       where kind in ('follow', 'unfollow') and source = 'line' and failure is null
+         and occurred_at >= ${LINE_DAY_START}
+         and occurred_at < ${LINE_DAY_START} + interval '24 hours'
+         and received_at >= ${LINE_DAY_START}
+    ), counted as (
+      select channel_oa_id, count(*) filter (where kind = 'follow' and not is_return) as first_follows,
+             count(*) filter (where is_return) as returns, count(*) filter (where kind = 'unfollow') as unfollows
+        from follow group by channel_oa_id
+    )
+    insert into account_day as d (channel_oa_id, day, first_follows, returns, unfollows, events_counted_at)
+    select a.id, $1::date, coalesce(c.first_follows, 0), coalesce(c.returns, 0), coalesce(c.unfollows, 0), now()
+      from official_account a left join counted c on c.channel_oa_id = a.id
+     where a.created_at < ${LINE_DAY_START}
+        on conflict (channel_oa_id, day) do update set
+           first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
+           events_counted_at = excluded.events_counted_at`
+
+async function countFollows(session: Queryable): Promise<void> {
+  const days = await session.query<{ day: string }>(selectUncountedDays)
+  for (const { day } of days) await session.query(countFollowsOfDay, [day])
+}
+
+// Opens the database of a service, and checks that the service can work with what it contains.
+
+/** Returns null if the service is configured without a database. */
+export async function openDatabase(
+  { database, erasureLedger }: Config,
+  notices: Notices,
+): Promise<OpenDatabase | null> {
+  if (database.kind === 'none') return null
+  const opened = await openForService(database, notices, (preparing) =>
+    prepare(preparing, erasureLedger, notices),
+  )
+  // `ready` may reject before it is awaited.
+  opened.ready.catch(() => undefined)
+  return opened
+}
+
+/**
+ * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
+ * ledger.
+ */
+async function prepare(
+  database: PostgresDatabase,
+  erasureLedger: string | null,
+  { warn }: Notices,
+): Promise<string[]> {
+  const applied = await prepareSchema(database)
+  await database.session(async (session) => {
+    await requireReadableSecrets(session)
+    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)
+  })
+  return applied
+}

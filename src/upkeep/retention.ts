@@ -1,0 +1,147 @@
+/** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. See docs/planner.md. */
+import type { Config } from '../config/config.ts'
+import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
+import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
+import {
+  dropExpiredKeyPartitions,
+  dropExpiredPartitions,
+  EVENTS,
+  TRACKING_EVENTS,
+  unlessLocked,
+} from './partitions.ts'
+
+const ROWS_PER_STATEMENT = 10_000
+
+/** The rhythm of an account is compared over four weeks. */
+const HOURS_KEPT_DAYS = 35
+/** Followers of a day are compared with those of the same day a year ago. */
+const DAYS_KEPT_DAYS = 400
+
+/** Operators look at what they did last month. */
+const JOBS_KEPT_DAYS = 30
+
+/** A message that is not sent within a day has failed permanently. Reminders repeat what is older. */
+const NOTIFICATIONS_KEPT_DAYS = 30
+
+/** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
+const MARKS_KEPT_DAYS = 30
+
+export type Retention = Pick<
+  Config,
+  'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays' | 'auditRetentionDays'
+>
+
+/** Drops the partitions beyond their retention, and deletes what DELETIONS lists. RETENTION_DAYS 0 keeps events, edits and failures. */
+export async function deleteExpired(session: Queryable, retention: Retention): Promise<void> {
+  const { retentionDays, trackingRetentionDays, deduplicationDays } = retention
+  if (retentionDays > 0) await dropExpiredPartitions(session, EVENTS, retentionDays)
+  await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
+  await dropExpiredKeyPartitions(session, deduplicationDays)
+  for (const [days, statement] of DELETIONS) {
+    if (days === 'retentionDays' && retentionDays === 0) continue
+    await deleteInBatches(session, statement, typeof days === 'number' ? days : retention[days])
+  }
+}
+
+async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
+  for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
+    const rows = await unlessLocked(session.query<{ count: number }>(statement, [days, ROWS_PER_STATEMENT]))
+    deleted = rows?.[0]?.count ?? 0
+  }
+}
+
+// Parameters of all statements: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads only what it deletes.
+// `order by` makes the planner use the index before statistics exist. A BRIN index would not help: after vacuum has freed space, new
+// rows are stored between old ones, and after some months each page has rows of every age.
+// The time is checked again in the delete, because the row may have changed since it was found.
+
+function deleteOlder(name: string, table: string, time: string): Statement {
+  return statement(name)`
+    with deleted as (
+      delete from ${table}
+       where ctid = any (array(select ctid from ${table}
+                                where ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
+         and ${time} < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`
+}
+
+/** Counted from when the delivery was received, like its events. */
+const deleteFailedDeliveries = statement('delete-failed-deliveries')`
+    with deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select ctid from endpoint_delivery
+                                where failed_at is not null and created_at < now() - $1 * interval '1 day'
+                                order by created_at limit $2))
+         and failed_at is not null and created_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`
+
+/** Written by a flush that began before the endpoint was removed. */
+const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
+    with removed as (
+      select id from (${ENDPOINTS_WITH_DELIVERIES}) e
+       where not exists (select from endpoint p where p.id = e.id)
+    ), deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select d.ctid from removed r
+                                cross join lateral (
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is null)
+                                   union all
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is not null)) d
+                                where d.created_at < now() - $1 * interval '1 day' limit $2))
+         and not exists (select from endpoint p where p.id = endpoint_id)
+      returning 1)
+    select count(*)::int from deleted`
+
+/**
+ * Deletes the activity of people who are not members. The activity of members stays and is dated to this month, so that not every run
+ * finds it. Returns the count of both.
+ */
+const reviewTrackedActivity = statement('review-tracked-activity')`
+    with reviewed as materialized (
+      select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
+        from (select channel_oa_id, user_id from tracked_activity
+               where active_month < (now() at time zone 'UTC')::date - $1::int - 31
+               order by active_month limit $2) t
+        left join lateral (select user_id from audience_member
+                            where channel_oa_id = t.channel_oa_id and user_id = t.user_id offset 0) m on true
+       order by t.channel_oa_id, t.user_id
+    ), kept as (
+      update tracked_activity t set active_month = date_trunc('month', now() at time zone 'UTC')::date
+        from reviewed r
+       where r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+      returning 1
+    ), deleted as (
+      delete from tracked_activity t using reviewed r
+       where not r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+         and t.received_at < now() - $1 * interval '1 day'
+      returning 1
+    )
+    select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`
+
+const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> = [
+  ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
+  ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
+  ['retentionDays', deleteFailedDeliveries],
+  [0, deleteOrphanedDeliveries],
+  [
+    'trackingRetentionDays',
+    deleteOlder('delete-unpartitioned-tracking-events', 'tracking_event_default', 'received_at'),
+  ],
+  ['deduplicationDays', deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')],
+  ['deduplicationDays', deleteOlder('delete-unpartitioned-keys', 'event_key_default', 'received_at')],
+  // A message may arrive after its unsend, as late as any event.
+  ['deduplicationDays', deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')],
+  ['deduplicationDays', reviewTrackedActivity],
+  ['deduplicationDays', deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')],
+  [MARKS_KEPT_DAYS, deleteOlder('delete-change-marks', 'change_mark', 'marked_at')],
+  [HOURS_KEPT_DAYS, deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')],
+  [DAYS_KEPT_DAYS, deleteOlder('delete-account-days', 'account_day', 'day')],
+  [0, deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')],
+  ['auditRetentionDays', deleteOlder('delete-activity', 'activity', 'occurred_at')],
+  [JOBS_KEPT_DAYS, deleteOlder('delete-jobs', 'job', 'finished_at')],
+  [NOTIFICATIONS_KEPT_DAYS, deleteOlder('delete-notifications', 'notification', 'created_at')],
+]

@@ -1,0 +1,191 @@
+/** Derives the status of an account from its facts, with the facts of each problem. */
+import type { Check } from '../accounts/verification.ts'
+import type { AccountFacts } from './fleet-facts.ts'
+
+/** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
+export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
+
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
+
+export const REASONS = {
+  no_channel_secret: 'broken',
+  suspended: 'broken',
+  token_refused: 'broken',
+  other_account: 'broken',
+  webhook_elsewhere: 'broken',
+  webhook_inactive: 'broken',
+  webhook_test_failed: 'broken',
+  line_signature_refused: 'broken',
+  foreign_destination: 'broken',
+  chat_signature_refused: 'degraded',
+  line_signature_doubtful: 'degraded',
+  deliveries_missing: 'degraded',
+  deliveries_failed: 'degraded',
+  events_unapplied: 'degraded',
+  endpoint_failing: 'degraded',
+  endpoint_failed: 'degraded',
+  token_expires: 'degraded',
+  quota_used_up: 'degraded',
+  not_verifiable: 'degraded',
+  platform_unreachable: 'degraded',
+  never_delivered: 'quiet',
+  unusually_quiet: 'quiet',
+  silent_for_days: 'quiet',
+} as const satisfies Record<string, AccountStatus>
+
+/** Worst first. Among equals, the reason that explains the others comes first. */
+export type Reason = keyof typeof REASONS
+
+type None = Record<string, never>
+type Refusals = { count: number; lastAt: string }
+
+/** What the sentence about each problem states. Times are ISO 8601 in UTC. */
+export interface ReasonFacts {
+  no_channel_secret: None
+  suspended: None
+  token_refused: { check: Check | null }
+  other_account: None
+  webhook_elsewhere: { check: Check | null }
+  webhook_inactive: None
+  webhook_test_failed: { check: Check | null }
+  line_signature_refused: Refusals
+  foreign_destination: { lastAt: string }
+  chat_signature_refused: Refusals
+  line_signature_doubtful: Refusals
+  deliveries_missing: { count: number; day: string }
+  deliveries_failed: { count: number }
+  events_unapplied: { count: number }
+  endpoint_failing: { endpointId: string; pending: number }
+  endpoint_failed: { count: number }
+  token_expires: { expiresAt: string; isExpired: boolean }
+  quota_used_up: { limit: number }
+  not_verifiable: { hasChannelId: boolean; hasChannelSecret: boolean }
+  platform_unreachable: { hours: number; fault: string }
+  /**
+   * days: for at least so many; null: since the account was added. secretChangedAt: LINE delivered before its secret was changed;
+   * null: it never delivered
+   */
+  never_delivered: { days: number | null; addedAt: string; secretChangedAt: string | null }
+  unusually_quiet: { lastAt: string }
+  silent_for_days: { lastAt: string }
+}
+
+/** problem-texts.ts has the sentences. */
+export type Problem = {
+  [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R] }
+}[Reason]
+
+export interface AccountHealth {
+  status: AccountStatus
+  /** in the order of REASONS */
+  problems: Problem[]
+}
+
+/** A silence with a smaller probability is unusual, so one account of a thousand is reported by mistake. */
+const UNUSUAL_CHANCE = 0.001
+/** An account without a rhythm is quiet after this many days. */
+const SILENT_DAYS = 7
+/** Counts of deliveries are kept for this many days. */
+const DELIVERIES_KNOWN_DAYS = 35
+/** LINE's tokens are valid for 30 days at most, and an operator renews them by hand. */
+const TOKEN_EXPIRES_SOON_DAYS = 7
+/** The service queries LINE every hour, so a fault of this duration is not temporary. */
+const UNREACHABLE_HOURS = 6
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+const NO_FACTS: None = {}
+
+/** Each returns the facts of the problem, or false if the account does not have it. */
+const CHECKS: {
+  [reason in Reason]: (facts: AccountFacts, now: number) => ReasonFacts[reason] | false
+} = {
+  no_channel_secret: ({ hasChannelSecret }) => !hasChannelSecret && NO_FACTS,
+  suspended: ({ isSuspended }) => isSuspended && NO_FACTS,
+  token_refused: (facts) => failedCheck(facts, 'access_token'),
+  other_account: (facts) => failedCheck(facts, 'identity') && NO_FACTS,
+  webhook_elsewhere: (facts) => failedCheck(facts, 'webhook_endpoint'),
+  webhook_inactive: (facts) => failedCheck(facts, 'webhook_active') && NO_FACTS,
+  webhook_test_failed: ({ testFailure }) => testFailure !== null && { check: testFailure },
+  line_signature_refused: (facts) => isSilent(facts) && refusalsOf(facts, 'line'),
+  foreign_destination: ({ foreignDestinationAt }) =>
+    foreignDestinationAt !== null && { lastAt: foreignDestinationAt },
+  chat_signature_refused: (facts) => refusalsOf(facts, 'mbox'),
+  line_signature_doubtful: (facts) => !isSilent(facts) && refusalsOf(facts, 'line'),
+  deliveries_missing: ({ missing, missingDay }) =>
+    missing !== null && missingDay !== null && { count: missing, day: missingDay },
+  deliveries_failed: ({ failed24h }) => failed24h > 0 && { count: failed24h },
+  events_unapplied: ({ unapplied }) => unapplied > 0 && { count: unapplied },
+  endpoint_failing: ({ failingEndpointId, endpointsPending }) =>
+    failingEndpointId !== null && { endpointId: String(failingEndpointId), pending: endpointsPending },
+  endpoint_failed: ({ endpointsFailed }) => endpointsFailed > 0 && { count: endpointsFailed },
+  token_expires: ({ tokenExpiresAt }, now) =>
+    tokenExpiresAt !== null &&
+    Date.parse(tokenExpiresAt) < now + TOKEN_EXPIRES_SOON_DAYS * DAY_MS && {
+      expiresAt: tokenExpiresAt,
+      isExpired: Date.parse(tokenExpiresAt) <= now,
+    },
+  quota_used_up: ({ quotaLimit, quotaUsed }) =>
+    quotaLimit !== null && (quotaUsed ?? 0) >= quotaLimit && { limit: quotaLimit },
+  not_verifiable: ({ canCallPlatform, hasChannelId, hasChannelSecret }) =>
+    !canCallPlatform && { hasChannelId, hasChannelSecret },
+  platform_unreachable: ({ fault, checkedAt, verifiedAt, canCallPlatform }, now) =>
+    canCallPlatform &&
+    fault !== null &&
+    checkedAt !== null &&
+    Date.parse(verifiedAt ?? checkedAt) < now - UNREACHABLE_HOURS * HOUR_MS && {
+      hours: UNREACHABLE_HOURS,
+      fault,
+    },
+  never_delivered: ({ lastDeliveryAt, unprovenSecretAt, hasChannelSecret, addedAt }, now) =>
+    hasChannelSecret &&
+    (lastDeliveryAt === null || unprovenSecretAt !== null) && {
+      days: Date.parse(addedAt) < now - DELIVERIES_KNOWN_DAYS * DAY_MS ? DELIVERIES_KNOWN_DAYS : null,
+      addedAt,
+      secretChangedAt: lastDeliveryAt === null ? null : unprovenSecretAt,
+    },
+  unusually_quiet: ({ lastDeliveryAt, silenceChance }) =>
+    lastDeliveryAt !== null &&
+    silenceChance !== null &&
+    silenceChance < UNUSUAL_CHANCE && { lastAt: lastDeliveryAt },
+  silent_for_days: ({ lastDeliveryAt, silenceChance }, now) =>
+    lastDeliveryAt !== null &&
+    (silenceChance ?? 1) >= UNUSUAL_CHANCE &&
+    Date.parse(lastDeliveryAt) < now - SILENT_DAYS * DAY_MS && { lastAt: lastDeliveryAt },
+}
+
+function failedCheck(
+  { failedChecks, firstFailure }: AccountFacts,
+  name: Check['name'],
+): { check: Check | null } | false {
+  return failedChecks.includes(name) && { check: firstFailure?.name === name ? firstFailure : null }
+}
+
+/** Whether LINE refuses the stored access token, and not the channel id and secret. */
+export function isStoredToken(check: Check | null): boolean {
+  return check?.reason === 'token_refused' || check?.reason === 'malformed_token'
+}
+
+/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. Deliveries before a change of the secret do not end it. */
+function isSilent({ lastDeliveryAt, unprovenSecretAt, silenceChance }: AccountFacts): boolean {
+  return lastDeliveryAt === null || unprovenSecretAt !== null || (silenceChance ?? 1) < UNUSUAL_CHANCE
+}
+
+/** The refusals of a week are counted for all sources together. */
+function refusalsOf(
+  { refused, lastRefusedAt, refusedSources }: AccountFacts,
+  source: string,
+): Refusals | false {
+  return (
+    refusedSources.includes(source) && lastRefusedAt !== null && { count: refused, lastAt: lastRefusedAt }
+  )
+}
+
+export function assessAccount(facts: AccountFacts, now: number): AccountHealth {
+  const problems = (Object.keys(REASONS) as Reason[]).flatMap((reason) => {
+    const found = CHECKS[reason](facts, now)
+    return found === false ? [] : [{ reason, status: REASONS[reason], facts: found } as Problem]
+  })
+  return { status: problems[0]?.status ?? 'ok', problems }
+}

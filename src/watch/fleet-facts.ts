@@ -1,0 +1,248 @@
+/** One row of facts for each official account. Planner idioms: docs/planner.md. */
+
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { findNamedAccounts } from '../accounts/destinations.ts'
+import type { Check } from '../accounts/verification.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import type { OrganizationIds } from '../operators/actor.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+
+/** Times are ISO 8601 in UTC. */
+export interface AccountFacts {
+  id: AccountId
+  organizationId: OrganizationId
+  organizationName: string
+  name: string
+  basicId: string | null
+  addedAt: string
+  hasChannelId: boolean
+  hasChannelSecret: boolean
+  /** an access token is stored, or the channel id and secret with which one can be issued */
+  canCallPlatform: boolean
+  isSuspended: boolean
+  /** the newest delivery of a week whose destination is another bot; null if none */
+  foreignDestinationAt: string | null
+
+  /** LINE's newest delivery in 35 days */
+  lastDeliveryAt: string | null
+  /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
+  unprovenSecretAt: string | null
+  /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
+  silenceChance: number | null
+  deliveries24h: number
+  events24h: number
+  failed24h: number
+  /** with a wrong signature, in a week */
+  refused: number
+  lastRefusedAt: string | null
+  /** sources whose newest delivery had a wrong signature */
+  refusedSources: string[]
+  unapplied: number
+
+  verifiedAt: string | null
+  verified: boolean | null
+  failedChecks: Array<Check['name']>
+  /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
+  firstFailure: Check | null
+  /** the failed check of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
+  testFailure: Check | null
+  /** time of the last check, and why LINE did not respond */
+  checkedAt: string | null
+  fault: string | null
+  tokenExpiresAt: string | null
+  quotaLimit: number | null
+  quotaUsed: number | null
+
+  members: number | null
+  following: number | null
+  blocked: number | null
+  profilesDue: number | null
+  countedAt: string | null
+  /** how many more people follow than a week ago */
+  growth7d: number | null
+  /** the newest day of a week on which LINE counted more changes than were delivered */
+  missingDay: string | null
+  missing: number | null
+
+  /** the bot user id of the newest delivery for another bot */
+  foreignDestination: string | null
+
+  endpointsPending: number
+  endpointsFailed: number
+  /** the lowest id of an active endpoint that does not accept deliveries; null if none */
+  failingEndpointId: bigint | null
+
+  /** as store-statuses.ts has stored them; fleet.ts has their types */
+  status: string
+  problems: unknown[]
+}
+
+/** Accounts per statement. Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
+const PAGE_SIZE = 500
+
+/**
+ * The account monitor stores the probability of a silence and the counts of past hours. A later delivery ends that silence. If no
+ * instance has run the monitor for twice its interval, both are computed here. An account with deliveries in this hour or the one
+ * before is not silent. An account that is being removed has no status: its credentials are deleted.
+ *
+ * $1 least account id bigint; $2 accounts int; $3 organization ids bigint[], null: all
+ */
+const selectFleet = statement('select-fleet')`
+    select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
+           a.created_at as "addedAt",
+           coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
+           can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
+           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
+                then a.foreign_destination_at end as "foreignDestinationAt",
+           a.foreign_destination as "foreignDestination",
+           last.last_at as "lastDeliveryAt",
+           case when a.channel_secret_changed_at < last.last_at then null else a.channel_secret_changed_at end as "unprovenSecretAt",
+           case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
+                when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
+                else silence_chance(a.id, last.last_at) end as "silenceChance",
+           (coalesce(hours.deliveries, 0) + case when figures.are_fresh then c.deliveries_before else 0 end)::float8 as "deliveries24h",
+           (coalesce(hours.events, 0) + case when figures.are_fresh then c.events_before else 0 end)::float8 as "events24h",
+           (coalesce(hours.failed, 0) + case when figures.are_fresh then c.failed_before else 0 end)::float8 as "failed24h",
+           coalesce(refused.count, 0)::float8 as refused, refused.last_at as "lastRefusedAt",
+           coalesce(refused.sources, '{}') as "refusedSources", unapplied.count as unapplied,
+           a.verified_at as "verifiedAt", (a.verification->>'verified')::boolean as verified,
+           case when (a.verification->>'verified')::boolean then '[]'
+                else jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name') end as "failedChecks",
+           jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false)') as "firstFailure",
+           case when a.webhook_tested_at < last.last_at
+                  or a.webhook_tested_at < a.channel_secret_changed_at
+                 and a.webhook_test_failure->>'reason' = 'test_signature_refused' then null
+                else a.webhook_test_failure end as "testFailure",
+           c.checked_at as "checkedAt", c.fault, c.token_expires_at as "tokenExpiresAt",
+           c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed", c.members::float8 as members,
+           c.following::float8 as following, c.blocked::float8 as blocked, c.profiles_due::float8 as "profilesDue",
+           c.counted_at as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
+           c.missing_day::text as "missingDay", c.missing::float8 as missing,
+           endpoints.pending as "endpointsPending", endpoints.failed as "endpointsFailed",
+           endpoints.failing_id as "failingEndpointId", coalesce(c.status, 'quiet') as status, coalesce(c.problems, '[]') as problems
+      from official_account a
+      -- "offset 0" keeps these joins from reading all accounts for each page.
+     cross join lateral (select name from organization where id = a.organization_id offset 0) o
+      left join lateral (select * from account_check where channel_oa_id = a.id offset 0) c on true
+      -- LINE's newest delivery.
+      left join lateral (
+        select h.last_at from delivery_hour h
+         where h.channel_oa_id = a.id and h.source = 'line' and h.last_at is not null
+         order by h.hour desc limit 1) last on true
+      cross join lateral (select coalesce(c.judged_at > now() - interval '20 minutes', false) as are_fresh) figures
+      left join lateral (
+        select sum(h.deliveries) as deliveries, sum(h.accepted) as events, sum(h.failed) as failed
+          from delivery_hour h
+         where h.channel_oa_id = a.id
+           and h.hour >= date_trunc('hour', case when figures.are_fresh then c.judged_at
+                                                 else now() - interval '23 hours' end)) hours on true
+      -- Wrong signatures of a week. A source is listed if nothing valid came from it since, and its secret is still the one that refused.
+      left join lateral (
+        select sum(r.count) as count, max(r.last_at) as last_at,
+               array_agg(r.source) filter (where r.last_at > coalesce(
+                 (select h.last_at from delivery_hour h
+                   where h.channel_oa_id = a.id and h.source = r.source and h.last_at is not null
+                   order by h.hour desc limit 1), '-infinity')
+                 and (r.source = 'line' and r.last_at < a.channel_secret_changed_at) is not true) as sources
+          from (select h.source, sum(h.refused) as count, max(h.last_refused_at) as last_at
+                  from delivery_hour h
+                 where h.channel_oa_id = a.id and h.refused > 0 and h.source <> 'id_token' and h.hour > now() - interval '7 days'
+                 group by h.source) r) refused on true
+      cross join lateral (
+        select count(*)::int as count
+          from (select from event e where e.channel_oa_id = a.id and e.failure is not null and e.set_aside is null limit 10000) e) unapplied
+      left join lateral (
+        select coalesce(sum(pending.count), 0)::int as pending, coalesce(sum(failed.count), 0)::int as failed,
+               min(p.id) filter (where p.status = 'active' and pending.count > 0
+                                   and x.endpoint_id is not null and coalesce(x.status, 0) not between 200 and 299) as failing_id
+          from endpoint p
+          left join endpoint_answer x on x.endpoint_id = p.id
+         cross join lateral (
+           select count(*) from (select from endpoint_delivery d
+                                  where d.endpoint_id = p.id and d.failed_at is null limit 10000) d) pending
+         cross join lateral (
+           -- The order keeps PostgreSQL from the index of creation times, which has the failed deliveries of all endpoints.
+           select count(*) from (select from endpoint_delivery d
+                                  where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
+         where p.channel_oa_id = a.id) endpoints on true
+     -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
+     where a.id = any (array(select id from official_account
+                               where id >= $1 and visible(organization_id, $3)
+                                 and is_being_removed is not true
+                               order by id limit $2))
+     order by a.id`
+
+/** All visible accounts page by page, in the order of their ids. */
+export async function* readFleet(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+): AsyncGenerator<AccountFacts[]> {
+  for (let leastId = INT64_MIN; ; ) {
+    const page = await readPage(database, organizationIds, leastId, PAGE_SIZE)
+    if (page.length > 0) yield page
+    const lastId = page.at(-1)?.id
+    if (page.length < PAGE_SIZE || lastId === undefined || lastId === INT64_MAX) return
+    leastId = lastId + 1n
+  }
+}
+
+export async function readAccountFacts(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: AccountId,
+): Promise<AccountFacts | null> {
+  const [facts] = await readPage(database, organizationIds, id, 1)
+  return facts?.id === id ? facts : null
+}
+
+async function readPage(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  leastId: AccountId,
+  count: number,
+): Promise<AccountFacts[]> {
+  const rows = await database.query<FactsRow>(selectFleet, [leastId, count, organizationIds])
+  await forgetNamed(database, rows)
+  return rows.map(factsOf)
+}
+
+/** Forgets foreign deliveries whose bot has an account by now, which receives later ones. */
+async function forgetNamed(database: Queryable, rows: FactsRow[]): Promise<void> {
+  const foreign = rows.filter(({ foreignDestinationAt }) => foreignDestinationAt !== null)
+  if (foreign.length === 0) return
+  const named = await findNamedAccounts(
+    database,
+    foreign.map((row) => ({ pathAccountId: row.id, destination: row.foreignDestination ?? '' })),
+  )
+  for (const [index, row] of foreign.entries()) {
+    if (named[index]?.accountId !== row.id) row.foreignDestinationAt = null
+  }
+}
+
+type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
+type Time = (typeof TIMES)[number]
+
+const TIMES = [
+  'foreignDestinationAt',
+  'lastDeliveryAt',
+  'lastRefusedAt',
+  'verifiedAt',
+  'checkedAt',
+  'tokenExpiresAt',
+  'countedAt',
+  'addedAt',
+  'unprovenSecretAt',
+] as const
+
+/** Changes the row that it receives: a copy would cost as much as the rest. */
+function factsOf(row: FactsRow): AccountFacts {
+  for (const name of TIMES) row[name] = isoTime(row[name])
+  row.failedChecks ??= []
+  return row as AccountFacts
+}
+
+/** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. Null for `infinity`, which another program may have stored. */
+function isoTime(text: string | null): string | null {
+  const ms = Date.parse(text ?? '')
+  return Number.isNaN(ms) ? null : new Date(ms).toISOString()
+}

@@ -1,0 +1,212 @@
+/** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. See docs/planner.md. */
+import type { OrganizationId } from '../../accounts/account.ts'
+import type { Config } from '../../config/config.ts'
+import type { SecretKeys } from '../../config/secret-keys.ts'
+import { printableUrl } from '../../endpoints/address.ts'
+import { responseLine, type Severity } from '../../endpoints/endpoint-health.ts'
+import { requireVisible } from '../../errors.ts'
+import { age } from '../../http/format.ts'
+import { recordActivity } from '../../operators/activity.ts'
+import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
+import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
+
+/** slack: the webhook of Slack, Mattermost, Google Chat and others; webhook: Standard Webhooks; email: by SMTP_URL. */
+export const CHANNEL_FORMATS = ['slack', 'webhook', 'email'] as const
+export type ChannelFormat = (typeof CHANNEL_FORMATS)[number]
+
+/** What an operator may change later. */
+export type ChannelSettings = {
+  name: string
+  /** a URL, or the address of a mailbox */
+  target: string
+  allowPrivateNetwork: boolean
+}
+
+export type ChannelSummary = ChannelSettings & {
+  id: bigint
+  /** null: all */
+  organizationId: OrganizationId | null
+  organizationName: string | null
+  format: ChannelFormat
+  status: string
+  createdAt: string
+  /** messages that are not sent yet, and that failed permanently in the last 30 days */
+  pending: number
+  failed: number
+  /** of the last attempt; null: there was none */
+  lastResponse: { at: string; wasAccepted: boolean; status: number | null; reason: string } | null
+}
+
+/**
+ * Counted channels are small: an organization has at most CHANNELS_MAX, and retention keeps 30 days of messages. A channel about all
+ * organizations belongs to operators of all organizations.
+ *
+ * $1 organization ids bigint[], null: all; $2 channel id bigint, null: all
+ */
+const selectChannels = statement('list-notification-channels')`
+    select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
+           c.allow_private_network as "allowPrivateNetwork",
+           iso(c.created_at) as "createdAt",
+           counts.pending, counts.failed, last.response as "lastResponse"
+      from notification_channel c
+      left join lateral (select name from organization where id = c.organization_id offset 0) o on true
+     cross join lateral (
+       select count(*) filter (where n.sent_at is null and n.failed_at is null)::int as pending,
+              count(*) filter (where n.failed_at is not null and n.kind <> 'test')::int as failed
+         from notification n where n.notification_channel_id = c.id) counts
+      left join lateral (
+        select jsonb_build_object(
+                 'at', iso(coalesce(n.sent_at, n.failed_at, n.first_attempt_at)),
+                 'wasAccepted', n.sent_at is not null, 'status', n.status, 'reason', coalesce(n.answer, '')) as response
+          from notification n
+         where n.notification_channel_id = c.id and n.answer is not null and n.attempts > 0
+         order by n.id desc limit 1) last on true
+     where visible(c.organization_id, $1) and ($2::bigint is null or c.id = $2)
+     order by c.id`
+
+type ChannelRow = ChannelSummary & Row
+
+export async function listChannels(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+): Promise<ChannelSummary[]> {
+  const channels = await database.query<ChannelRow>(selectChannels, [organizationIds, null])
+  return channels.map((channel) => printable(database.secretKeys, channel))
+}
+
+/** Throws NotVisible. */
+export async function findChannel(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+): Promise<ChannelSummary> {
+  const [channel] = await database.query<ChannelRow>(selectChannels, [organizationIds, id])
+  return printable(database.secretKeys, requireVisible(channel, 'channel', id))
+}
+
+const printable = (keys: SecretKeys, channel: ChannelRow): ChannelSummary => ({
+  ...channel,
+  target: printableTarget(
+    channel.format,
+    keys.decryptOrNull('notification_channel.target', channel.id, channel.target) ?? '',
+  ),
+})
+
+/** The path of a chat's webhook is a credential, so only its host is shown. */
+function printableTarget(format: ChannelFormat, target: string): string {
+  if (format === 'email') return target
+  if (format === 'webhook') return printableUrl(target)
+  return originOf(target)
+}
+
+const originOf = (url: string) => (URL.canParse(url) ? `${new URL(url).origin}/…` : '…')
+
+/** For the activity log, which is not encrypted: the target without paths and mailbox names. */
+export const recordedTarget = (format: ChannelFormat, target: string): string =>
+  format === 'email' ? target.replace(/^.*@/s, '…@') : originOf(target)
+
+/** A pass begins every 15 s, or every 5 times as long as the last one took: seconds for 30,000 accounts. */
+const WATCH_LATE_MINUTES = 5
+
+type ChannelFinding = { check: string; severity: Severity; message: string }
+
+export async function examineChannels(
+  database: Queryable,
+  { smtpUrl, heartbeatUrl }: Pick<Config, 'smtpUrl' | 'heartbeatUrl'>,
+): Promise<ChannelFinding[]> {
+  const channels = await listChannels(database, ALL_ORGANIZATIONS)
+  const findings = channels.map((channel) => ({ check: `notifications ${channel.id}`, ...stateOf(channel) }))
+  if (channels.length === 0) {
+    const message = 'nobody is notified when an account breaks; run oa-audience notifications add'
+    findings.push({ check: 'notifications', severity: 'ok', message })
+  }
+  const mailboxes = channels.filter(({ format, status }) => format === 'email' && status === 'active').length
+  if (smtpUrl === null && mailboxes > 0) {
+    const message = `unset, so ${mailboxes} active notification channels of the format email receive nothing; set it to your mail server`
+    findings.push({ check: 'SMTP_URL', severity: 'error', message })
+  }
+  const isWatched = channels.some(({ status }) => status === 'active')
+  findings.push(...(await examineWatch(database, isWatched)))
+  if (heartbeatUrl === null) {
+    const message = 'unset, so no watchdog notices when this service cannot notify anybody'
+    findings.push({ check: 'HEARTBEAT_URL', severity: 'ok', message })
+  }
+  return findings
+}
+
+/** $1 minutes int; $2 boolean: also if no pass was ever completed */
+const selectWatchAge = statement('select-notification-watch-age')`
+    select case when completed_at > '-infinity' then extract(epoch from now() - completed_at)::float8 end as seconds
+      from notification_watch
+     where completed_at < now() - $1 * interval '1 minute' and ($2 or completed_at > '-infinity')`
+
+/** Channels that accept messages say nothing about whether any are made. */
+async function examineWatch(database: Queryable, isWatched: boolean): Promise<ChannelFinding[]> {
+  const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, [
+    WATCH_LATE_MINUTES,
+    isWatched,
+  ])
+  if (late === undefined) return []
+  const since = late.seconds === null ? 'were never compared' : `were last compared ${age(late.seconds)} ago`
+  const message = `the statuses of accounts ${since}, so nobody is notified when an account breaks, and the console shows old ones; start the service, or read its log for "a pass over the statuses of accounts failed"`
+  return [{ check: 'notifications', severity: 'warning', message }]
+}
+
+function stateOf(channel: ChannelSummary): Omit<ChannelFinding, 'check'> {
+  const { id, status, pending, failed, lastResponse } = channel
+  const name = `${channel.name === '' ? 'no name' : channel.name} (${channel.format})`
+  if (status !== 'active') {
+    const gone = lastResponse?.status === 410 ? ' after a response with 410' : ''
+    const message = `${name}: ${status}${gone}, so it receives nothing; run oa-audience notifications resume ${id}, or remove it`
+    return { severity: 'warning', message }
+  }
+  if (lastResponse !== null && !lastResponse.wasAccepted) {
+    const response = responseLine(lastResponse.status, lastResponse.reason)
+    const message = `${name}: fails with "${response}"; messages waiting: ${pending}, failed: ${failed}; fix the target, then run oa-audience notifications test ${id}`
+    return { severity: 'warning', message }
+  }
+  return {
+    severity: 'ok',
+    message: `${name}: ${lastResponse === null ? 'nothing was sent yet' : 'accepts messages'}`,
+  }
+}
+
+/** Of the last 30 days, which is the retention. */
+const selectCounts = statement('count-notifications')`
+    select c.format, count(*) filter (where n.sent_at is null and n.failed_at is null)::int as pending,
+           count(*) filter (where n.failed_at is not null)::int as failed
+      from notification n join notification_channel c on c.id = n.notification_channel_id
+     where n.kind <> 'test'
+     group by c.format`
+
+interface NotificationCounts extends Row {
+  format: ChannelFormat
+  pending: number
+  failed: number
+}
+
+/** A format without messages is left out. */
+export function countNotifications(database: Queryable): Promise<NotificationCounts[]> {
+  return database.query<NotificationCounts>(selectCounts)
+}
+
+/** $1 channel id bigint */
+const pauseActive = statement('pause-gone-notification-channel')`
+    update notification_channel set status = 'paused' where id = $1 and status = 'active'
+    returning organization_id as "organizationId"`
+
+/** The receiver has responded with 410. */
+export function pauseGone(database: Transactions, id: bigint): Promise<void> {
+  return database.transaction(async (transaction) => {
+    const [paused] = await transaction.query<{ organizationId: OrganizationId | null }>(pauseActive, [id])
+    if (paused === undefined) return
+    const changes = { status: ['active', 'paused'], response: 410 }
+    const object = { kind: 'notification_channel', id } as const
+    await recordActivity(transaction, SERVICE, {
+      action: 'notifications.paused',
+      object,
+      organizationId: paused.organizationId,
+      changes,
+    })
+  })
+}

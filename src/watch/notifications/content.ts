@@ -1,0 +1,140 @@
+/**
+ * What a notification says, as it is read at the time of sending: the names of accounts are those of today. Accounts that were removed,
+ * or moved to an organization that the channel is not about, are left out.
+ */
+import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
+import type { Problem } from '../account-status.ts'
+import type { ChannelFormat } from './channels.ts'
+
+/** Accounts that a message describes one by one. It counts the others. */
+export const ACCOUNTS_MAX = 100
+
+export type NotificationKind = 'problem' | 'recovery' | 'reminder' | 'platform_down' | 'platform_up' | 'test'
+
+export interface NotifiedAccount {
+  id: AccountId
+  name: string
+  organizationId: OrganizationId
+  organizationName: string
+  before: string
+  after: string
+  /** null: it has none any more */
+  problem: Problem | null
+  /** ISO 8601 in UTC */
+  since: string
+}
+
+/** What the kinds say beside their accounts. Each part may be absent. */
+type NotificationFacts = {
+  /** the likely cause: this service, or LINE */
+  cause?: 'service' | 'line' | null
+  /** ISO 8601 in UTC: of an outage */
+  since?: string
+  until?: string
+  /** accounts that the outage is about */
+  accounts?: number
+}
+
+export interface Notification {
+  id: bigint
+  kind: NotificationKind
+  reason: string | null
+  facts: NotificationFacts
+  createdMs: number
+  /** The message states periods as of this time, so that each attempt sends the same text. */
+  writtenMs: number
+  /** the worst ones first, at most ACCOUNTS_MAX */
+  accounts: NotifiedAccount[]
+  accountCount: number
+  brokenCount: number
+  /** accounts that the channel is about */
+  coveredCount: number
+  /** the channel is about all organizations */
+  coversAll: boolean
+}
+
+/** The same in every attempt. Contains the time, because ids are used again after a restore of the database. */
+export const messageId = ({ id, createdMs }: Pick<Notification, 'id' | 'createdMs'>): string =>
+  `ntf_${id}_${Math.floor(createdMs)}`
+
+export interface NotificationTarget {
+  id: bigint
+  name: string
+  organizationId: OrganizationId | null
+  format: ChannelFormat
+  target: string
+  /** null unless the format is webhook */
+  secret: string | null
+  allowPrivateNetwork: boolean
+}
+
+/**
+ * Names are cut, because other programs may store ones of megabytes, and a text has 60 characters.
+ *
+ * $1 notification ids bigint[]; $2 accounts int
+ */
+const selectNotifications = statement('select-notifications')`
+    select n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
+           (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
+           listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
+           c.organization_id is null as "coversAll"
+      from notification n
+      join notification_channel c on c.id = n.notification_channel_id
+     cross join lateral (
+       select count(*)::int as count, count(*) filter (where t.after = 'broken')::int as broken
+         from notification_account t
+         join official_account a on a.id = t.channel_oa_id
+        where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)) total
+     cross join lateral (
+       select count(*)::int as count from official_account
+        where c.organization_id is null or organization_id = c.organization_id) covered
+     cross join lateral (
+       select coalesce(jsonb_agg(jsonb_build_object(
+                'id', account.id::text, 'name', left(account.name, 200), 'organizationId', account.organization_id::text,
+                'organizationName', left(account.organization_name, 200), 'before', account.before, 'after', account.after,
+                'problem', account.problem,
+                'since', iso(account.since))
+                order by account.position), '[]') as accounts
+         from (select a.id, a.name, a.organization_id, o.name as organization_name, t.before, t.after, t.problem, t.since,
+                      row_number() over (
+                        order by array_position(array['broken', 'degraded', 'quiet', 'ok'], t.after), a.id) as position
+                 from notification_account t
+                 join official_account a on a.id = t.channel_oa_id
+                 join organization o on o.id = a.organization_id
+                where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)
+                order by position limit $2) account) listed
+     where n.id = any ($1)`
+
+type NotificationRow = Omit<Notification, 'accounts'> &
+  Row & { accounts: Array<Omit<NotifiedAccount, 'id' | 'organizationId'> & StoredIds> }
+
+/** JSON has no 64-bit integers. */
+type StoredIds = { id: string; organizationId: string }
+
+/** In any order. Those that were removed with their channels are left out. */
+export async function loadNotifications(database: Queryable, ids: bigint[]): Promise<Notification[]> {
+  const rows = await database.query<NotificationRow>(selectNotifications, [ids, ACCOUNTS_MAX])
+  return rows.map((row) => ({
+    ...row,
+    accounts: row.accounts.map((account) => ({
+      ...account,
+      id: BigInt(account.id) as AccountId,
+      organizationId: BigInt(account.organizationId) as OrganizationId,
+    })),
+  }))
+}
+
+/** $1 channel id bigint */
+const selectTarget = statement('select-notification-target')`
+    select id, name, organization_id as "organizationId", format, target, secret, allow_private_network as "allowPrivateNetwork"
+      from notification_channel where id = $1`
+
+/** Returns null if the channel does not exist. Throws UnreadableSecret. */
+export async function loadTarget(database: Queryable, id: bigint): Promise<NotificationTarget | null> {
+  const [stored] = await database.query<NotificationTarget & Row>(selectTarget, [id])
+  if (stored === undefined) return null
+  const { secretKeys } = database
+  const target = secretKeys.decrypt('notification_channel.target', id, stored.target)
+  return { ...stored, target, secret: secretKeys.decrypt('notification_channel.secret', id, stored.secret) }
+}

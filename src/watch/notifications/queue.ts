@@ -1,0 +1,139 @@
+/** Statements of outbox.ts: notifications that are due, and the results of attempts. Planner idioms: docs/planner.md. */
+import { type EndpointResponse, isAccepted } from '../../endpoints/post.ts'
+import { retryDelayMs } from '../../endpoints/settlements.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { toStorableText } from '../../postgres/storable.ts'
+
+/** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. Then other instances may repeat it. */
+export const LEASE_SECONDS = 60
+/** After this many hours of failed attempts, a message has failed permanently. One that has been due for as long is not sent. */
+const RETRY_HOURS = 24
+/** Of one process, and of channels about all organizations together. A quarter of its requests: a receiver may hang for 10 s. */
+const PER_ORGANIZATION_MAX = 4
+
+export interface Claim {
+  id: bigint
+  channelId: bigint
+  attempts: number
+}
+
+/** A message is due when it is made, and a retry follows within 2 hours. */
+const IS_DUE = `is_due(due_at, interval '2 hours')`
+const IS_FREE = `is_due(leased_until, interval '${LEASE_SECONDS} seconds')`
+
+/**
+ * Active channels with a message that is due, and to which no process sends. Channels whose receivers accept messages come first, then
+ * those whose messages have waited for longest. An organization gets its share of this process: its receivers may all hang. Until the
+ * transaction ends, no other instance claims messages of these channels.
+ *
+ * $1 channels int; $2 ids of channels that this process sends to bigint[]; $3 channels of one organization int
+ */
+const lockDueChannels = statement('lock-channels-with-due-notifications')`
+    with due as materialized (
+      select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing
+        from notification where sent_at is null and failed_at is null
+       group by notification_channel_id having bool_or(${IS_DUE}) and bool_and(${IS_FREE})),
+    busy as materialized (
+      select organization_id, count(*) as channels from notification_channel where id = any ($2) group by organization_id),
+    ranked as materialized (
+      select c.id, due.due_at, due.is_failing,
+             coalesce(busy.channels, 0)
+             + row_number() over (partition by c.organization_id order by due.is_failing, due.due_at, c.id) as position
+        from due
+       cross join lateral (
+         select id, organization_id from notification_channel
+          where id = due.id and status = 'active' and id <> all ($2) offset 0) c
+        left join busy on busy.organization_id is not distinct from c.organization_id),
+    chosen as materialized (
+      select id from ranked where position <= $3 order by is_failing, due_at, id limit $1)
+    select id from notification_channel
+     where status = 'active' and id = any (array(select id from chosen))
+     order by id
+       for no key update skip locked`
+
+/**
+ * The message of each channel that has been due for longest. A statement of its own, because it must see the leases of the instance
+ * that had the lock before.
+ *
+ * $1 locked channels bigint[]; $2 lease seconds int
+ */
+const claimDue = statement('claim-due-notifications')`
+    with next as materialized (
+      select due.id
+        from unnest($1::bigint[]) as channel (id)
+       cross join lateral (
+         select n.id from notification n
+          where n.notification_channel_id = channel.id
+            and n.sent_at is null and n.failed_at is null and ${IS_DUE} and ${IS_FREE}
+          order by n.due_at, n.id
+          limit 1
+            for update skip locked) due
+       where not exists (select from notification busy
+                          where busy.notification_channel_id = channel.id
+                            and busy.sent_at is null and busy.failed_at is null and not ${IS_FREE}))
+    update notification
+       set attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, now()),
+           leased_until = now() + $2 * interval '1 second'
+     where id = any (array(select id from next))
+    returning id, notification_channel_id as "channelId", attempts`
+
+/** Claims one message per channel, and only of channels to which nobody sends at present. */
+export function claimNotifications(
+  database: Transactions,
+  max: number,
+  busyChannels: bigint[],
+): Promise<Claim[]> {
+  return database.transaction(async (transaction) => {
+    const values = [max, busyChannels, PER_ORGANIZATION_MAX]
+    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, values)
+    if (channels.length === 0) return []
+    const ids = channels.map(({ id }) => id)
+    return transaction.query<Claim & Record<string, unknown>>(claimDue, [ids, LEASE_SECONDS])
+  })
+}
+
+/** Messages that a paused channel did not receive in time. What a receiver responded before is kept. $1 hours int */
+const expire = statement('expire-notifications')`
+    update notification set failed_at = now(), answer = coalesce(answer, 'expired')
+     where sent_at is null and failed_at is null and ${IS_FREE} and due_at < now() - $1 * interval '1 hour'`
+
+export async function expireNotifications(database: Queryable): Promise<void> {
+  await database.query(expire, [RETRY_HOURS])
+}
+
+// The number of the attempt fences a process whose lease has ended: another one may have begun the next attempt.
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null */
+const complete = statement('complete-notification')`
+    update notification set sent_at = now(), status = $3, answer = '', leased_until = '-infinity'
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null; $4 reason text; $5 delay ms int; $6 hours int */
+const postpone = statement('postpone-notification')`
+    update notification
+       set status = $3, answer = $4, leased_until = '-infinity', due_at = now() + $5 * interval '1 millisecond',
+           failed_at = case when first_attempt_at < now() - $6 * interval '1 hour' then now() end
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int */
+const drop = statement('drop-notification')`
+    delete from notification where id = $1 and attempts = $2 and sent_at is null`
+
+/** Stores the result of an attempt. */
+export async function storeResult(
+  database: Queryable,
+  { id, attempts }: Claim,
+  response: EndpointResponse,
+): Promise<void> {
+  const { status, reason } = response
+  if (isAccepted(response)) await database.query(complete, [id, attempts, status])
+  else {
+    const delayMs = retryDelayMs(attempts, response)
+    await database.query(postpone, [id, attempts, status, toStorableText(reason), delayMs, RETRY_HOURS])
+  }
+}
+
+/** There is nothing left to say. */
+export async function dropNotification(database: Queryable, { id, attempts }: Claim): Promise<void> {
+  await database.query(drop, [id, attempts])
+}

@@ -1,0 +1,146 @@
+/** One attempt to send a notification. Requests obey the rules of endpoints: see endpoints/post.ts and address.ts. */
+import type { Config } from '../../config/config.ts'
+import { secretOrNull } from '../../config/secret.ts'
+import { JSON_TYPE, standardMessage } from '../../endpoints/messages.ts'
+import { type EndpointResponse, type Message, notSent } from '../../endpoints/post.ts'
+import { HostResolver } from '../../endpoints/resolver.ts'
+import { type ReceiverChecks, sendNow } from '../../endpoints/targets.ts'
+import { toJson } from '../../http/format.ts'
+import { chatName, oneLine, WORD_JOINER } from '../../http/one-line.ts'
+import { messageId, type Notification, type NotificationTarget, type NotifiedAccount } from './content.ts'
+import { type Mailer, openMailer } from './email.ts'
+import { explainAccount, linkOf, nameOf, subjectOf, withNames, writeLines } from './text.ts'
+
+export interface SenderParts extends ReceiverChecks {
+  /** null: no SMTP_URL */
+  smtp: Mailer | null
+  /** null: messages have no links */
+  consoleUrl: string | null
+}
+
+/** Never rejects because of the receiver. */
+export type NotificationSender = (
+  notification: Notification,
+  target: NotificationTarget,
+) => Promise<EndpointResponse>
+
+export async function openNotificationSender(
+  { smtpUrl, consoleUrl }: Pick<Config, 'smtpUrl' | 'consoleUrl'>,
+  isOwnUrl: (url: URL) => boolean,
+  resolver = new HostResolver(),
+): Promise<NotificationSender> {
+  const smtp = smtpUrl && (await openMailer(smtpUrl))
+  return notificationSender({ isOwnUrl, smtp, consoleUrl, resolver })
+}
+
+export function notificationSender({ smtp, consoleUrl, ...checks }: SenderParts): NotificationSender {
+  return async (notification, channel) => {
+    const { id, format, target: url, allowPrivateNetwork } = channel
+    if (format === 'email')
+      return smtp === null ? notSent('SMTP_URL is not set') : smtp(notification, channel, consoleUrl)
+    // Another program, or a later version, has stored it.
+    if (format !== 'slack' && format !== 'webhook')
+      return notSent(`the format is not known: ${format satisfies never}`)
+    const message =
+      format === 'slack'
+        ? writeSlack(notification, consoleUrl)
+        : writeWebhook(notification, channel, consoleUrl, Date.now())
+    if (message === null) return notSent('the channel has no secret to sign with')
+    const row = { url, allow_private_network: allowPrivateNetwork }
+    return sendNow(`notification channel ${id}`, row, message, checks)
+  }
+}
+
+/** The text that Slack, Mattermost, Google Chat and others accept. */
+export function writeSlack(notification: Notification, consoleUrl: string | null): Message {
+  const text = writeLines(notification, { consoleUrl, safeName: chatName, safeLine: chatLine }).join('\n')
+  return {
+    headers: { 'content-type': JSON_TYPE, 'user-agent': 'oa-audience' },
+    body: JSON.stringify({ text }),
+  }
+}
+
+/** Returns null if the channel has no secret to sign with. */
+export function writeWebhook(
+  notification: Notification,
+  { secret }: Pick<NotificationTarget, 'secret'>,
+  consoleUrl: string | null,
+  nowMs: number,
+): Message | null {
+  const key = secretOrNull(secret)
+  if (key === null) return null
+  const data = toJson(dataOf(notification, consoleUrl))
+  const message = {
+    id: messageId(notification),
+    type: typeOf(notification),
+    data,
+    atMs: notification.createdMs,
+  }
+  return standardMessage(message, [key], nowMs)
+}
+
+function typeOf({ kind }: Notification): string {
+  switch (kind) {
+    case 'platform_down':
+    case 'platform_up':
+      return 'platform.status'
+    case 'test':
+      return 'notification.test'
+    default:
+      return 'account.status'
+  }
+}
+
+function dataOf(notification: Notification, consoleUrl: string | null): object {
+  const { kind, facts, accounts, accountCount } = notification
+  const text = {
+    message: oneLine(subjectOf(withNames(notification)), 500),
+    link: linkOf(notification, consoleUrl),
+  }
+  switch (kind) {
+    case 'platform_down':
+    case 'platform_up': {
+      const { since = null, until = null, cause = null, accounts: count = 0 } = facts
+      const isDown = kind === 'platform_down'
+      const change = isDown ? { before: 'up', after: 'down' } : { before: 'down', after: 'up' }
+      const reason = isDown ? 'platform_unreachable' : null
+      return { ...change, reason, ...text, cause, since, until, count }
+    }
+    case 'test':
+      return text
+    default: {
+      const all = accounts.map((account) => accountData(account, notification, consoleUrl))
+      const reminder = kind === 'reminder' ? { reminder: true } : {}
+      const cause = { cause: facts.cause ?? null }
+      return { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
+    }
+  }
+}
+
+function accountData(account: NotifiedAccount, notification: Notification, consoleUrl: string | null) {
+  const { id, organizationId, before, after, problem } = account
+  const { message = null, fix = null } = explainAccount(account, notification) ?? {}
+  return {
+    accountId: id,
+    name: nameOf(account),
+    organizationId,
+    before,
+    after,
+    reason: problem?.reason ?? null,
+    message,
+    fix,
+    link: linkOf({ accounts: [account], accountCount: 1 }, consoleUrl),
+  }
+}
+
+/**
+ * A line for chats: anybody who may edit an account chooses its name. Slack reads `<!here>`, `<@U1>` and `<https://…|text>`; Mattermost and others also `@channel` and code in backticks.
+ * A URL stays as it is, because an operator copies it.
+ */
+export const chatLine = (line: string): string =>
+  line
+    .replaceAll('`', "'")
+    .replace(/@(?=\S)/g, `@${WORD_JOINER}`)
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')

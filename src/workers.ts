@@ -1,0 +1,127 @@
+/** WEB_CONCURRENCY: several worker processes share one port. The first process starts them and replaces those that die. */
+import cluster, { type Worker } from 'node:cluster'
+import type { Server } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pino, { type Logger } from 'pino'
+import { AggregatorRegistry } from 'prom-client'
+import type { Config } from './config/config.ts'
+import type { Secret } from './config/secret.ts'
+import { serveMetrics } from './observability/metrics-page.ts'
+import { SETTINGS } from './postgres/embedded/postmaster.ts'
+import { type Connection, connectionUrl, EmbeddedServer } from './postgres/embedded/server.ts'
+
+/** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
+const RESTART_DELAY_MS = 1_000
+/** A worker exits within 10 s of SIGTERM (main.ts). After this time it is killed. */
+const STOP_TIMEOUT_MS = 11_000
+/** 19 connections of an instance (docs/operations.md) and one for the console. */
+const CONNECTIONS_PER_WORKER = 20
+/** For maintenance, and for commands that run beside the service. */
+const OTHER_CONNECTIONS = 20
+
+/**
+ * `oa-audience serve` with WEB_CONCURRENCY above 1: runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the
+ * first worker cannot start. Throws a FatalError if the embedded server or the metrics page cannot start.
+ * @param secretsKeys SECRETS_KEYS, which the environment of this process no longer has
+ */
+export async function serveWithWorkers(config: Config, secretsKeys: Secret | null): Promise<void> {
+  const log = pino({ level: config.logLevel }, pino.destination(1))
+  const owning = ownEmbeddedServer(config, log)
+  const workers = createWorkers(config, log, secretsKeys)
+  let metrics: Server | null = null
+  const stop = async () => {
+    metrics?.close()
+    await workers.stop()
+    const server = await owning.catch(() => null)
+    await server?.stop()
+  }
+  // A signal ends the first worker, so an interrupted start also fails. The first exit code counts.
+  let exiting: Promise<void> | null = null
+  const exit = (exitCode: number) => {
+    exiting ??= stop().then(() => process.exit(exitCode))
+    return exiting
+  }
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))
+  const server = await owning
+  const canStart = await workers.start(server?.connection ?? null)
+  if (!canStart) return exit(1)
+  if (config.metricsPort !== null) {
+    const registry = new AggregatorRegistry()
+    const page = { contentType: registry.contentType, metrics: () => registry.clusterMetrics() }
+    metrics = await serveMetrics(page, config.host, config.metricsPort, log).catch(async (error) => {
+      await stop()
+      throw error
+    })
+  }
+}
+
+/** The embedded server must outlive every worker, so this process owns it. Null if DATABASE_URL is set. */
+async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Promise<EmbeddedServer | null> {
+  if (database.kind !== 'embedded') return null
+  const connections = Math.max(
+    Number(SETTINGS.max_connections),
+    workers * CONNECTIONS_PER_WORKER + OTHER_CONNECTIONS,
+  )
+  const settings = { ...SETTINGS, max_connections: String(connections) }
+  const server = new EmbeddedServer(database.dataDir, settings)
+  await server.own((error) => log.warn(`a database connection was lost (${error.message})`))
+  return server
+}
+
+/** `start` returns false if the first worker ends before it listens. */
+function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null) {
+  // If the first worker ends before it listens, the start has failed, and the worker is not replaced.
+  let hasStarted = false
+  let isStopping = false
+
+  const fork = (no: number, connection: Connection | null): Worker => {
+    const worker = cluster.fork(environmentOf(no, connection, secretsKeys))
+    worker.once('exit', async (code, signal) => {
+      if (isStopping || !hasStarted) return
+      log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
+      await sleep(RESTART_DELAY_MS)
+      if (!isStopping) fork(no, connection)
+    })
+    return worker
+  }
+
+  /** Starts the first worker, and the others once it listens, so that only one worker reports a failed start. */
+  const start = async (connection: Connection | null): Promise<boolean> => {
+    if (isStopping) return false
+    const first = fork(1, connection)
+    hasStarted = await new Promise<boolean>((resolve) => {
+      first.once('listening', () => resolve(true))
+      first.once('exit', () => resolve(false))
+    })
+    if (!hasStarted) return false
+    for (let no = 2; no <= config.workers; no += 1) fork(no, connection)
+    return true
+  }
+
+  const stop = async (): Promise<void> => {
+    isStopping = true
+    const running = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined)
+    for (const worker of running) worker.process.kill('SIGTERM')
+    const kill = setTimeout(() => {
+      for (const worker of running) worker.process.kill('SIGKILL')
+    }, STOP_TIMEOUT_MS)
+    await Promise.all(
+      running.map((worker) => worker.isDead() || new Promise((resolve) => worker.once('exit', resolve))),
+    )
+    clearTimeout(kill)
+  }
+  return { start, stop }
+}
+
+/** Only the first worker serves the console. With the URL of the embedded server, workers do not start their own. */
+function environmentOf(
+  no: number,
+  connection: Connection | null,
+  secretsKeys: Secret | null,
+): Record<string, string> {
+  return {
+    ...(secretsKeys && { SECRETS_KEYS: secretsKeys.reveal() }),
+    ...(no > 1 && { CONSOLE_PORT: '' }),
+    ...(connection && { DATABASE_URL: connectionUrl(connection) }),
+  }
+}

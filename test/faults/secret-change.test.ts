@@ -1,0 +1,133 @@
+/** A channel secret changes under load, with webhook redelivery off: LINE signs with the new secret before the service knows it. */
+import { expect, it } from 'vitest'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { load } from '../support/load.ts'
+import { eventually, startHealthy } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+const DELIVERIES = 10_000
+/** LINE's secret changes after so many deliveries, and the stored one after so many more. */
+const CHANGED_AT = 4_000
+const STORED_AFTER = 600
+const SENDERS = 16
+const NEW_SECRET = 'f'.repeat(32)
+
+it('loses none of 10,000 deliveries and takes in no forgery, while the service and its sessions are killed', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const env = { DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' }
+  let service = await startHealthy(env)
+  /** Undefined: no response, as during a kill. LINE would not send it again, so it does not count. */
+  const send = async (userId: string, { channelSecret }: Pick<Tenant, 'channelSecret'>) => {
+    const { path, init } = signedDelivery({ ...tenant, channelSecret }, [lineEvent('message', userId)])
+    const response = await fetch(service.url + path, init).catch(() => undefined)
+    await response?.arrayBuffer().catch(() => undefined)
+    return response?.status
+  }
+  const answered = new Set<string>()
+  const forged = new Set<string>()
+  const statuses = new Map<number | undefined, number>()
+  let sent = 0
+  const sender = async () => {
+    while (sent < DELIVERIES) {
+      const no = sent
+      sent += 1
+      const userId = randomUserId()
+      const channelSecret = no < CHANGED_AT ? tenant.channelSecret : NEW_SECRET
+      const status = await send(userId, { channelSecret })
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      if (status === 200 || status === 403) answered.add(userId)
+      if (no % 50 === 0) {
+        const stranger = randomUserId()
+        forged.add(stranger)
+        await send(stranger, { channelSecret: 'forged' })
+      }
+      // While the service is away, the next delivery is not sent at once.
+      if (status === undefined || status === 503) await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+  const after = (count: number) =>
+    eventually(
+      async () => sent,
+      (now) => now >= count,
+    )
+  const restart = async () => {
+    service.child.kill('SIGKILL')
+    await service.exited
+    service = await startHealthy(env)
+  }
+  const killSessions = () =>
+    database.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and application_name like '%process ' || $1`,
+      [service.child.pid],
+    )
+  const operate = async () => {
+    await after(CHANGED_AT + STORED_AFTER / 3)
+    await restart()
+    await after(CHANGED_AT + (2 * STORED_AFTER) / 3)
+    await killSessions()
+    await after(CHANGED_AT + STORED_AFTER)
+    await database.query('update official_account set channel_secret = $2 where id = $1', [
+      tenant.accountId,
+      NEW_SECRET,
+    ])
+    await killSessions()
+    await after(CHANGED_AT + 2 * STORED_AFTER)
+    await restart()
+  }
+  await Promise.all([operate(), ...Array.from({ length: SENDERS }, sender)])
+  expect(statuses.get(403)).toBeGreaterThan(100)
+
+  const countsOf = async () => {
+    const rows = await load<{ user_id: string; event_count: bigint }>(
+      database,
+      'select user_id, event_count from audience_member',
+      [],
+    )
+    return new Map(rows.map(({ user_id, event_count }) => [user_id, event_count]))
+  }
+  const missing = async () => {
+    const counts = await countsOf()
+    return [...answered].filter((userId) => !counts.has(userId)).length
+  }
+  await eventually(missing, (count) => count === 0)
+  const counts = await countsOf()
+  expect([...counts.values()].filter((count) => count !== 1n)).toEqual([])
+  expect([...forged].filter((userId) => counts.has(userId))).toEqual([])
+})
+
+it('a flood of forgeries fills the share of the account that it names, and the deliveries of others pass', async () => {
+  const { database, connection } = await createTestDatabase()
+  const [flooded, other] = [await addTenant(database), await addTenant(database)]
+  const service = await startHealthy({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
+  let isOver = false
+  const flood = async () => {
+    const text = 'x'.repeat(20_000)
+    while (!isOver) {
+      const event = lineEvent('message', randomUserId(), { message: { type: 'text', id: '1', text } })
+      const { path, init } = signedDelivery({ ...flooded, channelSecret: 'forged' }, [event])
+      expect((await fetch(service.url + path, init)).status).toBe(403)
+    }
+  }
+  const floods = Array.from({ length: 16 }, flood)
+  const keptBytes = async () => {
+    const [row] = await load<{ bytes: bigint }>(
+      database,
+      'select coalesce(sum(bytes), 0) as bytes from kept_delivery',
+      [],
+    )
+    return Number(row?.bytes)
+  }
+  await eventually(keptBytes, (bytes) => bytes > 15 * 1024 * 1024)
+  const statuses = new Set<number>()
+  for (let i = 0; i < 200; i += 1) {
+    const { path, init } = signedDelivery(other, [lineEvent('message', randomUserId())])
+    statuses.add((await fetch(service.url + path, init)).status)
+  }
+  isOver = true
+  await Promise.all(floods)
+  expect([...statuses]).toEqual([200])
+  expect(await keptBytes()).toBeLessThanOrEqual(16 * 1024 * 1024)
+})
