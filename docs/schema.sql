@@ -608,11 +608,13 @@ create table notification_channel (
   secret text default ('whsec_'::text || encode(decode(random_token(), 'hex'::text), 'base64'::text)),
   status text default 'active'::text not null,
   allow_private_network boolean default false not null,
+  language text default 'en'::text not null,
   outage_since timestamp with time zone,
   created_at timestamp with time zone default now() not null,
   constraint notification_channel_pkey PRIMARY KEY (id),
   constraint notification_channel_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES organization(id) ON DELETE CASCADE,
-  constraint notification_channel_format_check CHECK (format = ANY (ARRAY['slack'::text, 'webhook'::text, 'email'::text]))
+  constraint notification_channel_format_check CHECK (format = ANY (ARRAY['slack'::text, 'webhook'::text, 'email'::text])),
+  constraint notification_channel_language_check CHECK (language = ANY (ARRAY['en'::text, 'ja'::text, 'th'::text, 'zh'::text]))
 );
 CREATE INDEX notification_channel_organization ON notification_channel USING btree (organization_id);
 CREATE TRIGGER notification_channel_removed AFTER DELETE ON notification_channel FOR EACH ROW EXECUTE FUNCTION note_revocation('notifications');

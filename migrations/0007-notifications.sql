@@ -14,6 +14,8 @@ create table notification_channel (
   -- active or paused
   status text not null default 'active',
   allow_private_network boolean not null default false,
+  -- Of messages. Those of the format webhook have codes and English sentences.
+  language text not null default 'en' check (language in ('en', 'ja', 'th', 'zh')),
   -- Since when LINE responds to no check, as the channel was notified. Null: it was not, or LINE responds again.
   outage_since timestamptz,
   created_at timestamptz not null default now()

@@ -4,7 +4,6 @@ import { atEnd } from './support/at-end.ts'
 import { addCredentials, addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { eventually } from './support/process.ts'
 import { setUpService, startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
@@ -140,10 +139,7 @@ describe('the time of the last use', () => {
       const credentials = await newCredentials()
       await setBack(credentials, time)
       await list(credentials.headers)
-      await eventually(
-        () => isRecent(credentials),
-        (is) => is,
-      )
+      await expect.poll(() => isRecent(credentials)).toBe(true)
     },
   )
 
@@ -163,17 +159,11 @@ describe('the time of the last use', () => {
       )
     const requests = Array.from({ length: 200 }, (_, i) => list(credentials.headers, i % 2 ? other : service))
     expect(new Set((await Promise.all(requests)).map(({ status }) => status))).toEqual(new Set([200]))
-    await eventually(
-      () => isRecent(credentials),
-      (is) => is,
-    )
+    await expect.poll(() => isRecent(credentials)).toBe(true)
     // The next statement of each instance runs after all earlier ones.
     const later = await newCredentials()
     await Promise.all([list(later.headers), list(later.headers, other)])
-    await eventually(
-      () => isRecent(later),
-      (is) => is,
-    )
+    await expect.poll(() => isRecent(later)).toBe(true)
     expect(
       await database.query('select kind, count(*)::int from written group by kind order by kind'),
     ).toEqual([
@@ -190,11 +180,7 @@ describe('the time of the last use', () => {
     await expire('api_key', refused.keyId, 'now()')
     await list(credentials.headers)
     await list(refused.headers)
-    await eventually(
-      () => usesOf(refused),
-      ({ client }) => client !== null,
-    )
-    expect((await usesOf(refused)).key).toBeNull()
+    await expect.poll(() => usesOf(refused)).toEqual({ client: expect.any(String), key: null })
     expect(await usesOf(credentials)).toEqual(before)
   })
 
@@ -205,17 +191,10 @@ describe('the time of the last use', () => {
       `select from api_client where id = ${credentials.clientRowId} for update`,
     )
     expect((await list(credentials.headers)).status).toBe(200)
-    await eventually(
-      () => usesOf(credentials),
-      ({ key }) => key !== null,
-    )
-    expect((await usesOf(credentials)).client).toBeNull()
+    await expect.poll(() => usesOf(credentials)).toEqual({ client: null, key: expect.any(String) })
     await release()
     await list(credentials.headers)
-    await eventually(
-      () => usesOf(credentials),
-      ({ client }) => client !== null,
-    )
+    await expect.poll(() => usesOf(credentials)).toMatchObject({ client: expect.any(String) })
   })
 
   it('is not written for refused clients', async () => {
@@ -223,10 +202,7 @@ describe('the time of the last use', () => {
     await list({ ...credentials.headers, 'x-client-secret': 'wrong' })
     const later = await newCredentials()
     await list(later.headers)
-    await eventually(
-      () => isRecent(later),
-      (is) => is,
-    )
+    await expect.poll(() => isRecent(later)).toBe(true)
     expect(await usesOf(credentials)).toEqual({ client: null, key: null })
   })
 
@@ -266,13 +242,7 @@ describe('the time of the last use', () => {
        create trigger refuse before update on api_key for each row execute function refuse()`,
     )
     const attemptsAre = (count: number) =>
-      eventually(
-        async () => {
-          await request()
-          return writes()
-        },
-        (attempts) => attempts >= count,
-      )
+      expect.poll(() => request().then(writes)).toBeGreaterThanOrEqual(count)
     await attemptsAre(1)
     for (let i = 0; i < 20; i += 1) await request()
     const early = writes()

@@ -9,7 +9,7 @@ import { createServer as createHttpServer } from '../src/http/server.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { deliveryPaths } from '../src/line-api/line-signature.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addCredentials, addTenant, openDatabase, type Tenant } from './support/database.ts'
+import { addCredentials, addTenant, openDatabase } from './support/database.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -218,17 +218,16 @@ it.each([0n, -1n, -(2n ** 63n), 2n ** 63n - 1n])(
        values ($1, $1, $2, 'active', $1, $1)`,
       [id, headers['x-api-key']],
     )
-    const any = { ...tenant, accountId: id, organizationId: id, clientRowId: id, keyId: id }
-    const delivered = await service.deliver({ ...any, headers } as Tenant, [lineEvent('follow', 'U1')])
+    const any = { ...tenant, accountId: id, organizationId: id, clientRowId: id, keyId: id, headers }
+    const delivered = await service.deliver(any, [lineEvent('follow', 'U1')])
     expect(delivered.status).toBe(200)
     const page = await service.call('GET', '/api/audience', { headers })
     expect(page.json.data).toHaveLength(1)
-    const path = `/api/audience/${page.json.data[0].id}`
-    const init = { headers: { ...headers, 'content-type': 'application/json' }, body: '{"tags":["new"]}' }
-    expect((await service.call('PUT', path, init)).json.tags).toEqual(['new'])
+    const [{ id: memberId }] = page.json.data
+    expect((await service.put(any, memberId, { tags: ['new'] })).json.tags).toEqual(['new'])
     const verification = await service.call('POST', '/api/line-oa/verify', { headers })
     expect(verification.json).toMatchObject({ verified: false })
-    expect((await service.call('DELETE', path, { headers })).status).toBe(204)
+    expect((await service.erase(any, memberId)).status).toBe(204)
   },
 )
 
@@ -252,10 +251,6 @@ describe('the routes', () => {
     ['POST', '/api/mbox/callback/unknown', 404],
     ...PROTECTED.map(([method, path]) => [method, path, 401] as const),
   ] as const
-
-  it('are ten', () => {
-    expect(routes).toHaveLength(10)
-  })
 
   it.each(routes)('include %s %s, which answers %i without credentials', async (method, path, status) => {
     expect((await service.call(method, path)).status).toBe(status)

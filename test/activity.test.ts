@@ -2,11 +2,11 @@
 import { userInfo } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { pauseEndpoint } from '../src/endpoints/backlog.ts'
-import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
 import { load } from './support/load.ts'
+import { maintain } from './support/maintenance.ts'
 import { addClientNamed } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
@@ -128,11 +128,7 @@ describe('the rows', () => {
       `insert into activity (occurred_at, actor_kind, actor, action, object_kind)
        select now() - days * interval '1 day', 'command', 'days ' || days, 'key.added', 'key' from unnest(array[39, 41]) days`,
     )
-    const retention = {
-      ...{ retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 },
-      auditRetentionDays: 40,
-    }
-    await database.session((session) => runMaintenance(session, retention))
+    await maintain(database, { auditRetentionDays: 40 })
     const old = (await rowsOf('key.added')).filter(({ actor }) => actor.startsWith('days'))
     expect(old.map(({ actor }) => actor)).toEqual(['days 39'])
   })

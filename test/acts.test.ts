@@ -5,7 +5,7 @@ import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import * as chatwoot from './support/chatwoot.ts'
 import { addTenant } from './support/database.ts'
-import { load } from './support/load.ts'
+import { load, loadMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -76,11 +76,7 @@ async function send({ source, kind, detail }: Row, userId: string) {
   if (source === 'LINE') return service.deliver(tenant, [lineEventOf(kind, detail, userId)])
   if (source === 'support chat') return service.chat(tenant, webhookOf(kind, detail, userId))
   // Tracking makes no member. Other programs add members with plain inserts.
-  await load(
-    database,
-    'insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, $3)',
-    [tenant.accountId, tenant.organizationId, userId],
-  )
+  await loadMembers(database, tenant, 1, { user_id: `'${userId}'` })
   return service.track(tenant, [{ type: kind, [detail ?? 'userId']: userId, timestamp: AT }])
 }
 

@@ -152,16 +152,6 @@ describe('a delta feed', () => {
     expect(userIdsOf(await walk(there, tenant, `updatedSince=${since}`))).toEqual(['Uafter'])
   })
 
-  it('adds no mark while the clock is before all marks', async () => {
-    const { database: own } = await setUpService()
-    await load(
-      own,
-      `insert into change_mark (marked_at, change) select now() + interval '2 days', change_horizon()`,
-    )
-    await addCheckpoint(own)
-    expect(await load(own, 'select from change_mark')).toHaveLength(1)
-  })
-
   it('returns everything since a time in the future that the clock never showed', async () => {
     const tenant = await tenantWithMembers(database, 2)
     await markAll(`now() - interval '10 minutes'`)

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { finishErasures } from '../src/postgres/erasure-lock.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { load, readEverything } from './support/load.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
 import { type Service, setUpService, startApp } from './support/service.ts'
@@ -99,22 +99,6 @@ describe('an erased person', () => {
       expect(await readEverything(database)).not.toContain(userId)
     }
     expect(await readEverything(database)).not.toContain('secret in flight')
-  })
-
-  it('does not come back during the erasure when the database defaults to repeatable read', async () => {
-    const { database: created, connection } = await createTestDatabase()
-    await load(
-      created,
-      `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
-    )
-    await created.close()
-    const strict = openDatabase(connection)
-    const at = await startApp(strict)
-    const owner = await addTenant(strict)
-    for (let round = 0; round < 5; round += 1) {
-      const { userId } = await eraseAmidDeliveries(owner, at)
-      expect(await at.member(owner, userId)).toBeUndefined()
-    }
   })
 
   it('is erased from the events of a flush that is under way when the request arrives', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, readEverything } from './support/load.ts'
+import { load, loadMembers, readEverything } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -38,12 +38,7 @@ describe('DELETE /api/audience/:id', () => {
     const { id } = await newFollower()
     // A flush takes more ids than it uses, so one loaded id could be passed by chance.
     const loaded = [1n, 2n, 3n, 4n].map((ahead) => String(BigInt(id) + ahead))
-    await load(
-      database,
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
-       select id, $2, $3, 'Uloaded' || id from unnest($1::bigint[]) id`,
-      [loaded, tenant.accountId, tenant.organizationId],
-    )
+    await loadMembers(database, tenant, loaded.length, { id: `${id} + i` })
     for (const each of loaded) expect((await service.erase(tenant, each)).status).toBe(204)
     for (let i = 0; i < 4; i += 1) expect(loaded).not.toContain((await newFollower()).id)
     for (const each of loaded) expect((await service.erase(tenant, each)).status).toBe(404)
@@ -54,11 +49,7 @@ describe('DELETE /api/audience/:id', () => {
     async (id) => {
       const owner = await addTenant(database)
       await newFollower(owner)
-      await load(
-        database,
-        'insert into audience_member (id, channel_oa_id, organization_id, user_id) values ($1, $2, $3, $4)',
-        [id, owner.accountId, owner.organizationId, randomUserId()],
-      )
+      await loadMembers(database, owner, 1, { id: `'${id}'::bigint` })
       expect((await service.erase(owner, id)).status).toBe(204)
       expect(BigInt((await newFollower(owner)).id)).toBeLessThan(2n ** 52n)
     },

@@ -158,8 +158,7 @@ it('changes members exactly like the same updates one after the other (property)
   const service = await startApp(database)
   const put = (tenant: Tenant, { userId, ...update }: { userId: string }, members: Member[]) => {
     const id = members.find((member) => member.userId === userId)?.id ?? '404'
-    const headers = { ...tenant.headers, 'content-type': 'application/json' }
-    return service.call('PUT', `/api/audience/${id}`, { headers, body: JSON.stringify(update) })
+    return service.put(tenant, id, update)
   }
   const property = fc.asyncProperty(fc.array(entry, { minLength: 150, maxLength: 220 }), async (entries) => {
     const [imported, updated] = [

@@ -1,8 +1,10 @@
 /** PUT /api/audience/:id: clients change a member. */
+
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
+import { loadMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -215,10 +217,7 @@ describe('PUT /api/audience/:id', () => {
   })
 
   it('finds a member that another program loaded with a negative id', async () => {
-    await database.query(
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (-5, $1, $2, 'Unegative')`,
-      [tenant.accountId, tenant.organizationId],
-    )
+    await loadMembers(database, tenant, 1, { id: '-5' })
     expect((await service.members(tenant)).map(({ id }) => id)).toContain('-5')
     expect((await service.put(tenant, '-5', { tags: ['a'] })).json).toMatchObject({ id: '-5', tags: ['a'] })
     expect((await service.put(tenant, '-0', { tags: ['a'] })).status).toBe(404)

@@ -99,15 +99,8 @@ describe('a channel secret that LINE refuses', () => {
       expect([status, stderr]).toEqual([1, expect.stringMatching(/^oa-audience: LINE refuses [^\n]+\n$/)])
     }
     expect([await count(), await secretOf(String(accountId))]).toEqual([before, channelSecret])
-    const unproven = [
-      'accounts',
-      'update',
-      String(accountId),
-      '--channel-secret',
-      'f'.repeat(32),
-      '--unproven',
-    ]
-    expect(await runCommand(unproven, env)).toMatchObject({ status: 0, stderr: '' })
+    const update = ['accounts', 'update', String(accountId), '--channel-secret', 'f'.repeat(32)]
+    expect(await runCommand([...update, '--unproven'], env)).toMatchObject({ status: 0, stderr: '' })
     expect(await secretOf(String(accountId))).toBe('f'.repeat(32))
   })
 
@@ -198,17 +191,10 @@ describe('a channel that another account has', () => {
       { path: 'line 2, column channel_id', message: sentence },
     ])
     expect((await applyCommand([line])).stderr).toContain(sentence)
-    const options = [
-      '--name',
-      'x',
-      '--channel-id',
-      channel.channelId,
-      '--channel-secret',
-      channel.channelSecret,
-    ]
+    const options = ['--channel-id', channel.channelId, '--channel-secret', channel.channelSecret]
     for (const args of [
-      ['accounts', 'add', '--organization', elsewhere, ...options],
-      ['setup', '--organization-name', 'Other', ...options],
+      ['accounts', 'add', '--organization', elsewhere, '--name', 'x', ...options],
+      ['setup', '--organization-name', 'Other', '--name', 'x', ...options],
     ])
       expect((await runCommand(args, env)).stderr).toContain(sentence)
   })

@@ -143,22 +143,8 @@ describe('a secret given as -', () => {
 
   it('is read by accounts add, and for the oaHash, which is checked like an argument', async () => {
     const { organizationId } = await addSecretAccount()
-    const add = (input: string) =>
-      runCommand(
-        [
-          'accounts',
-          'add',
-          '--organization',
-          String(organizationId),
-          '--name',
-          '-',
-          '--oa-hash',
-          '-',
-          '--json',
-        ],
-        env,
-        { input },
-      )
+    const options = ['--organization', String(organizationId), '--name', '-', '--oa-hash', '-', '--json']
+    const add = (input: string) => runCommand(['accounts', 'add', ...options], env, { input })
     expect(JSON.parse((await add('unguessable\n')).stdout).oaHash).toBe('unguessable')
     expect((await add('a/b\n')).stderr).toMatch(/^oa-audience: --oa-hash has characters .+\n$/)
   })
@@ -219,13 +205,6 @@ it('provisions rows beside rows that another program has inserted with explicit 
   for (const added of [account, client, key]) expect(added?.id).toBeGreaterThan(1n)
 })
 
-it('names every environment variable and command group in its help', async () => {
-  const { status, stdout } = await runCommand(['--help'])
-  expect(status).toBe(0)
-  const variables = ['PORT', 'DATABASE_URL', 'DATA_DIR', 'REDIS_URL', 'METRICS_PORT']
-  for (const name of [...variables, 'organizations', 'demo']) expect(stdout).toContain(name)
-})
-
 describe('an error that the user can fix is one line and exit code 1', () => {
   const expectError = async (args: readonly string[], message: string, withEnv: Record<string, string>) => {
     const { status, stderr } = await runCommand([...args], withEnv)
@@ -236,7 +215,6 @@ describe('an error that the user can fix is one line and exit code 1', () => {
 
   it.each([
     [['keys', 'revoke', '999'], 'key 999 does not exist'],
-    [['keys', 'add', '--client', '999', '--account', '999'], 'client 999 does not exist'],
     [['accounts', 'update', '1'], 'no field to change is given'],
     [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
     [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],

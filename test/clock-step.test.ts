@@ -87,10 +87,7 @@ it('continues a replay whose next request was planned while the clock was ahead'
   const receiver = await startReceiver()
   const started = await replay(await addEndpoint(receiver.url), { rate: 10 })
   const runner = startRunner()
-  await eventually(
-    () => job(started),
-    ({ done }) => done > 0n,
-  )
+  await expect.poll(async () => (await job(started)).done).toBeGreaterThan(0n)
   await runner.stop()
   await database.query(
     `update job set leased_until = now(),

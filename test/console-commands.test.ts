@@ -54,17 +54,17 @@ const PLACES: Record<string, Place> = {
   'accounts import-followers': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/followers'] },
   'accounts remove': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/remove'] },
 
-  'audience export': { page: '/audience/:account' },
-  'audience import': { page: '/audience/:account' },
+  'audience export': { page: '/accounts/:id/audience' },
+  'audience import': { page: '/accounts/:id/audience' },
   'members show': {
-    page: '/audience/:account/:user',
+    page: '/accounts/:account/audience/:user',
     route: ['GET', '/api/accounts/:account/members/:user'],
   },
   'members export-person': {
-    page: '/audience/:account/:user',
+    page: '/accounts/:account/audience/:user',
     route: ['GET', '/api/accounts/:account/people/export'],
   },
-  'members erase': { page: '/audience/:account/:user' },
+  'members erase': { page: '/accounts/:account/audience/:user' },
 
   'clients add': { page: '/clients', route: ['POST', '/api/clients'] },
   'clients update': { page: '/clients/:id', route: ['POST', '/api/clients/:id/update'] },
@@ -77,12 +77,12 @@ const PLACES: Record<string, Place> = {
   'keys list': { page: '/clients/:id', route: ['GET', '/api/clients/:id/keys'] },
   'keys revoke': { page: '/clients/:id', route: ['POST', '/api/keys/:id/revoke'] },
 
-  'operators add': { page: '/settings' },
-  'operators list': { page: '/settings' },
-  'operators update': { page: '/settings' },
-  'operators disable': { page: '/settings' },
-  'operators enable': { page: '/settings' },
-  'operators invite': { page: '/settings' },
+  'operators add': { page: '/settings/operators' },
+  'operators list': { page: '/settings/operators' },
+  'operators update': { page: '/settings/operators' },
+  'operators disable': { page: '/settings/operators' },
+  'operators enable': { page: '/settings/operators' },
+  'operators invite': { page: '/settings/operators' },
   'activity list': { page: '/activity' },
   'activity export': { page: '/activity' },
 
@@ -126,9 +126,9 @@ const PLACES: Record<string, Place> = {
     route: ['POST', '/api/notifications/:id/remove'],
   },
 
-  'jobs list': { page: '/tasks', route: ['GET', '/api/jobs'] },
-  'jobs show': { page: '/tasks/:id', route: ['GET', '/api/jobs/:id'] },
-  'jobs cancel': { page: '/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
+  'jobs list': { page: '/settings/tasks', route: ['GET', '/api/jobs'] },
+  'jobs show': { page: '/settings/tasks/:id', route: ['GET', '/api/jobs/:id'] },
+  'jobs cancel': { page: '/settings/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },

@@ -252,7 +252,7 @@ describe('every answer', () => {
 
 it('serves hashed assets that browsers keep, and the page that they do not', async () => {
   const operator = new Operator(url)
-  const page = await operator.get('/audience/1/U1')
+  const page = await operator.get('/accounts/1/audience/U1')
   expect(page.headers.get('content-type')).toContain('text/html')
   const [, script = ''] = /src="(\/assets\/[^"]+\.js)"/.exec(page.text) ?? []
   const { status, headers } = await operator.get(script)

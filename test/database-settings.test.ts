@@ -61,12 +61,8 @@ describe.each(GROUPS)('a database with %o', (settings) => {
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
     await load(database, `update audience_member set display_name = 'Ann' || i from generate_series(1, 1) i`)
     const id = (await service.member(tenant, 'Uann'))?.id
-    const path = `/api/audience/${id}`
     const fields = { externalId: 'null', tags: ['NULL', 'vip'], attributes: { note: null, ratio: 0.1 } }
-    const put = await service.call('PUT', path, {
-      headers: { ...tenant.headers, 'content-type': 'application/json' },
-      body: JSON.stringify(fields),
-    })
+    const put = await service.put(tenant, id, fields)
     expect(put.json).toMatchObject({
       ...fields,
       version: 2,
@@ -97,11 +93,9 @@ describe.each(GROUPS)('a database with %o', (settings) => {
       severity: 'ok',
       message: 'the schema is up to date',
     })
-    expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
-    expect(
-      (await service.deliver(tenant, [lineEvent('follow', 'Uann', { timestamp: Date.now() - 60_000 })]))
-        .status,
-    ).toBe(200)
+    expect((await service.erase(tenant, id)).status).toBe(204)
+    const late = lineEvent('follow', 'Uann', { timestamp: Date.now() - 60_000 })
+    expect((await service.deliver(tenant, [late])).status).toBe(200)
     const tombstones = await service.call('GET', '/api/audience?updatedSince=2020-01-01T00:00:00Z', {
       headers: tenant.headers,
     })

@@ -183,20 +183,14 @@ describe('an endpoint with an unreadable secret', () => {
         `update endpoint_delivery set leased_until = '-infinity', due_at = now() where endpoint_id = $1`,
         [other],
       )
-      await eventually(
-        async () => receiver.received.length,
-        (count) => count > 0,
-      )
+      await expect.poll(() => receiver.received.length).toBeGreaterThan(0)
       expect((await attemptsOf())[0]?.attempts).toBe(tried?.attempts)
       const before = receiver.received.length
       await operator.post(`/api/accounts/${broken.accountId}`, { channelSecret: broken.channelSecret })
       await load(plain, 'update endpoint set secret = $2 where id = $1', [id, good[0]?.secret])
       await load(plain, 'update endpoint_delivery set due_at = now()')
-      await eventually(
-        async () => receiver.received.length,
-        (count) => count > before,
-      )
-      await eventually(attemptsOf, (rows) => rows.length === 0)
+      await expect.poll(() => receiver.received.length).toBeGreaterThan(before)
+      await expect.poll(attemptsOf).toEqual([])
     },
   )
 })
@@ -221,25 +215,15 @@ describe('a notification channel with an unreadable target', () => {
            from notification where notification_channel_id = $1`,
         [id],
       )
-    await eventually(
-      () => stateOf(other),
-      ([row]) => row?.isSent === true,
-    )
-    expect(
-      await eventually(
-        () => stateOf(lost),
-        ([row]) => row?.answer !== null,
-      ),
-    ).toEqual([{ answer: REASON, isSent: false, isLater: true }])
+    await expect.poll(() => stateOf(other)).toMatchObject([{ isSent: true }])
+    const retriedLater = { answer: REASON, isSent: false, isLater: true }
+    await expect.poll(() => stateOf(lost)).toEqual([retriedLater])
     const { json } = await operator.get('/api/notifications')
     expect(JSON.stringify(json)).not.toContain('enc:v1')
     const updated = await runCommand(['notifications', 'update', String(lost), '--target', receiver.url], env)
     expect(updated.stderr).toBe('')
     await load(plain, 'update notification set due_at = now()')
-    await eventually(
-      () => stateOf(lost),
-      ([row]) => row?.isSent === true,
-    )
+    await expect.poll(() => stateOf(lost)).toMatchObject([{ isSent: true }])
   })
 })
 
@@ -266,18 +250,10 @@ describe('a text that looks encrypted', () => {
       `organization,channel_id,name,chat_secret\n${broken.organizationId},123,Shop,${FAKE}\n`,
     )
     const account = String(broken.accountId)
+    const named = ['--organization', String(broken.organizationId), '--name', 'x']
     const commands = [
       ['accounts', 'update', account, '--channel-secret', FAKE],
-      [
-        'accounts',
-        'add',
-        '--organization',
-        String(broken.organizationId),
-        '--name',
-        'x',
-        '--chat-secret',
-        FAKE,
-      ],
+      ['accounts', 'add', ...named, '--chat-secret', FAKE],
       ['accounts', 'apply', file, '--no-webhook'],
       ['setup', '--organization-name', 'x', '--name', 'x', '--channel-id', '1', '--channel-secret', FAKE],
     ]

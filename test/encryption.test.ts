@@ -120,15 +120,8 @@ it('the previous secret of an endpoint is decrypted with its new column after th
   const { accountId } = await addTenant(plain)
   const endpoints = async (...args: string[]) =>
     JSON.parse((await runCommand(['endpoints', ...args, '--json'], env)).stdout)
-  const account = ['--account', String(accountId)]
-  const { id, secret } = await endpoints(
-    'add',
-    ...account,
-    '--url',
-    'https://a.example/',
-    '--format',
-    'members',
-  )
+  const account = ['--account', String(accountId), '--format', 'members']
+  const { id, secret } = await endpoints('add', ...account, '--url', 'https://a.example/')
   await endpoints('rotate', id)
   await endpoints('rotate', id, '--discard')
   const [stored] = await load<{ secret: string }>(plain, 'select secret from endpoint where id = $1', [id])
@@ -182,16 +175,19 @@ describe('a rotation', () => {
     ])
   })
 
-  it('waits for rows that another program has locked, and fails with one line if they stay locked', async () => {
-    const { plain, database } = await createEncrypted()
-    const tenant = await addTenant(plain)
+  it('waits for rows that another program has locked, fails with one line if they stay locked, and is continued', async () => {
+    const { plain, database, keys, withKeys } = await createEncrypted()
+    const [tenant] = [await addTenant(database), await addTenant(database)]
+    const rotating = withKeys(`${newKey('2027a')},${keys}`)
     await plain.transaction(async (transaction) => {
       await transaction.query('select from official_account where id = $1 for update', [tenant.accountId])
-      await expect(rotateSecrets(database, commandActor(), undefined, 1)).rejects.toThrow(
+      await expect(rotateSecrets(rotating, commandActor(), undefined, 1)).rejects.toThrow(
         /^1 rows were not changed: .* Run the command again\.$/,
       )
     })
-    expect(await rotateSecrets(database, commandActor())).toEqual({ values: 1, unreadable: 0 })
+    expect(await valuesByKey(rotating)).toEqual({ '2026a': 1, '2027a': 1 })
+    await requireReadableSecrets(rotating)
+    expect(await rotateSecrets(rotating, commandActor())).toEqual({ values: 1, unreadable: 0 })
   })
 })
 
@@ -226,19 +222,10 @@ describe('the command secrets', () => {
       'official_account.channel_access_token',
     )
     // The console and commands replace a value that nothing reads.
-    const stored = await runCommand(
-      [
-        'accounts',
-        'update',
-        String(tenant.accountId),
-        '--channel-secret',
-        '-',
-        '--channel-access-token',
-        '-',
-      ],
-      env,
-      { input: `${tenant.channelSecret}\na-new-token\n` },
-    )
+    const secrets = ['--channel-secret', '-', '--channel-access-token', '-']
+    const stored = await runCommand(['accounts', 'update', String(tenant.accountId), ...secrets], env, {
+      input: `${tenant.channelSecret}\na-new-token\n`,
+    })
     expect(stored.status).toBe(0)
     const rotated = await runCommand(['secrets', 'rotate', '--json'], env)
     expect(JSON.parse(rotated.stdout)).toEqual({ encrypted: 6, unreadable: 0 })

@@ -9,11 +9,11 @@ import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { endpointResponded } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
-import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { insertRow } from './support/load.ts'
+import { maintain } from './support/maintenance.ts'
 import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
@@ -85,14 +85,8 @@ describe('endpoints add', () => {
     const account = String(own.accountId)
     const given = ['--account', account, '--url', URL_OF_TOOL]
     expect(await json('add', ...given)).toEqual({ id: expect.stringMatching(/^\d+$/), secret: null })
-    const members = await json(
-      'add',
-      ...given,
-      '--format',
-      'members',
-      '--events',
-      'member.created, member.erased',
-    )
+    const asked = ['--format', 'members', '--events', 'member.created, member.erased']
+    const members = await json('add', ...given, ...asked)
     expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
     const [line, second] = await json('list', '--account', account)
     expect(line).toEqual({
@@ -318,13 +312,7 @@ describe('deliveries', () => {
       [tenant.accountId],
     )
     const left = async (retentionDays: number) => {
-      const retention = {
-        retentionDays,
-        deduplicationDays: 400,
-        trackingRetentionDays: 7,
-        auditRetentionDays: 400,
-      }
-      await database.session((session) => runMaintenance(session, retention))
+      await maintain(database, { retentionDays })
       const rows = await database.query(
         `select failed_at is not null as failed from endpoint_delivery where endpoint_id in ($1, 999999999) order by id`,
         [id],

@@ -120,15 +120,4 @@ describe('the queue', () => {
     queue.add(itemOf(2_000), 0)
     expect(startAll(queue)).toHaveLength(1)
   })
-
-  it('starts the next delivery of an endpoint when one has ended', () => {
-    const queue = new Queue<Item>()
-    for (let id = 0; id < 17; id += 1) {
-      queue.restore(1n, true)
-      queue.add(itemOf(1, id), 0)
-    }
-    const [first] = startAll(queue)
-    if (first !== undefined) queue.end(first)
-    expect(startAll(queue).map(({ item }) => item.id)).toEqual([16n])
-  })
 })

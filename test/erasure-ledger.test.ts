@@ -15,7 +15,7 @@ import { runCommand } from './support/command.ts'
 import { Operator, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
-import { eventually, temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { startApp } from './support/service.ts'
 
 const { database, env } = await createTestDatabase()
@@ -150,10 +150,7 @@ describe('a DELETE', () => {
     } finally {
       await release()
     }
-    await eventually(
-      () => service.erase(tenant, id),
-      ({ status }) => status === 404,
-    )
+    await expect.poll(() => service.erase(tenant, id)).toMatchObject({ status: 404 })
     expect(await stored()).toMatchObject([{ in_ledger: true }])
   })
 
@@ -194,7 +191,7 @@ it('the service records erasures of a command without ERASURE_LEDGER, the oldest
     readConfig({ ...env, PORT: '0', LOG_LEVEL: 'silent', ERASURE_LEDGER: directory }),
   )
   await running.ready
-  await eventually(recorded, (lines) => lines.length === 3)
+  await expect.poll(recorded).toHaveLength(3)
   await running.close()
   expect((await recorded()).map(({ hash }) => hash)).toEqual(expected)
   expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)

@@ -2,19 +2,16 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
-import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
+import { maintain, partitionsOf } from './support/maintenance.ts'
 import { runs } from './support/runs.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const DAY_MS = 86_400_000
 const YEAR_9999_MS = 253_402_300_799_999
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
-
-const maintain = (database: PostgresDatabase) => database.session((session) => runMaintenance(session, KEEP))
 
 /** The first millisecond, in UTC, of the month so many months from now. */
 function monthStart(monthsAhead: number): number {
@@ -26,13 +23,7 @@ const partitionOf = (ms: number) => `event_key_${new Date(ms).toISOString().slic
 const boundOf = (ms: number) => ms.toString(16).padStart(12, '0').padEnd(32, '0')
 const eventAt = (timestamp: number) => lineEvent('follow', randomUserId(), { timestamp })
 
-async function partitions(database: PostgresDatabase): Promise<string[]> {
-  const rows = await load<{ name: string }>(
-    database,
-    `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event_key'::regclass order by name`,
-  )
-  return rows.map(({ name }) => name)
-}
+const partitions = (database: PostgresDatabase) => partitionsOf(database, 'event_key')
 
 async function partitionsOfKeys(database: PostgresDatabase): Promise<string[]> {
   const rows = await load<{ name: string }>(
@@ -93,19 +84,6 @@ describe('a duplicate', () => {
     for (const event of events)
       expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 23 })
-  })
-
-  it('counts once if it is delivered several times at the same moment', async () => {
-    const { database, service, tenant } = await setUpService()
-    await maintain(database)
-    const other = await service.deliver(tenant, [eventAt(Date.now())])
-    expect(other.status).toBe(200)
-    for (let i = 0; i < 5; i += 1) {
-      const event = eventAt(Date.now())
-      const answers = await Promise.all([1, 2, 3].map(() => service.deliver(tenant, [event])))
-      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
-      expect(answers.map(({ json }) => (json as { accepted: number }).accepted).sort()).toEqual([0, 0, 1])
-    }
   })
 })
 

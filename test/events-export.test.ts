@@ -1,8 +1,7 @@
 /** Exports of an account's events: complete, in order, resumable, and without what was erased. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
@@ -16,12 +15,11 @@ import {
 } from '../src/audience/export/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
-import { environment, MAIN } from './support/process.ts'
+import { environment, MAIN, temporaryDirectory } from './support/process.ts'
 import { runs } from './support/runs.ts'
 import { setUpService } from './support/service.ts'
 
@@ -29,8 +27,7 @@ const { database, service, env } = await setUpService()
 const { url } = await startConsole(database)
 const operator = await signedIn(url)
 
-const directory = mkdtempSync(join(tmpdir(), 'oa-audience-export-'))
-atEnd(() => rmSync(directory, { recursive: true, force: true }))
+const directory = temporaryDirectory()
 
 interface Line {
   position: string
@@ -282,16 +279,8 @@ describe('an export that continues after a position', () => {
     const whole = await exported(tenant)
     for (const name of ['events.ndjson', 'events.ndjson.gz']) {
       const file = join(directory, name)
-      const part = await command(
-        tenant,
-        '--from',
-        DAY_AGO,
-        '--to',
-        String(whole[2]?.receivedAt),
-        '--output',
-        file,
-        '--json',
-      )
+      const range = ['--from', DAY_AGO, '--to', String(whole[2]?.receivedAt)]
+      const part = await command(tenant, ...range, '--output', file, '--json')
       const { events, position, to } = JSON.parse(part.stdout)
       expect({ events, position, to }).toEqual({
         events: 2,
@@ -341,15 +330,8 @@ describe('an export that continues after a position', () => {
     const tenant = await addTenant(database)
     await addEvents(tenant, [1, 2])
     const [first] = await exported(tenant)
-    const { status, stderr } = await command(
-      tenant,
-      '--from',
-      DAY_AGO,
-      '--output',
-      '/dev/full',
-      '--after',
-      String(first?.position),
-    )
+    const after = ['--from', DAY_AGO, '--after', String(first?.position)]
+    const { status, stderr } = await command(tenant, ...after, '--output', '/dev/full')
     expect([status, stderr]).toEqual([1, expect.stringContaining(`--after ${first?.position} to continue`)])
     expect(stderr).toContain('/dev/full cannot be written: no space left on device (ENOSPC)')
     const unwritable = await command(tenant, '--from', DAY_AGO, '--output', join(directory, 'none', 'file'))

@@ -1,23 +1,21 @@
 /** A person's own data: every part, for every table with personal data, without other people. */
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { withoutOthers } from '../src/audience/export/others.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load } from './support/load.ts'
+import { load, loadMembers } from './support/load.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()
 const operator = await signedIn((await startConsole(database)).url)
 
-const directory = mkdtempSync(join(tmpdir(), 'oa-audience-person-'))
-atEnd(() => rmSync(directory, { recursive: true, force: true }))
+const directory = temporaryDirectory()
 
 const command = ({ accountId }: Tenant, userId: string, ...args: string[]) =>
   runCommand(['members', 'export-person', '--account', String(accountId), '--user-id', userId, ...args], env)
@@ -213,11 +211,8 @@ describe("a person's own data", () => {
 
   it('is read in pages, however many events and edits the person has', async () => {
     const tenant = await addTenant(database)
-    const [member] = await load<{ id: bigint }>(
-      database,
-      `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'U1') returning id`,
-      [tenant.accountId, tenant.organizationId],
-    )
+    await loadMembers(database, tenant, 1)
+    const member = await service.member(tenant, 'U1')
     await load(
       database,
       `with edits as (

@@ -62,17 +62,6 @@ describe('an id in a path', () => {
       expect((await service.call('POST', `/api/mbox/callback/${id}`, { body: '{}' })).status).toBe(404)
     },
   )
-
-  it('may be the largest int64', async () => {
-    await database.query(
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (9223372036854775807, $1, $2, 'Ulast')`,
-      [tenant.accountId, tenant.organizationId],
-    )
-    expect((await service.member(tenant, 'Ulast'))?.id).toBe('9223372036854775807')
-    const headers = { ...tenant.headers, 'content-type': 'application/json; charset=utf-8' }
-    const updated = await service.call('PUT', '/api/audience/9223372036854775807', { headers, body: '{}' })
-    expect(updated.status).toBe(200)
-  })
 })
 
 describe('GET /api', () => {

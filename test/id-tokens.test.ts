@@ -162,16 +162,6 @@ describe('an event with a valid ID token', () => {
     expect(await database.query('select from endpoint_delivery')).toHaveLength(1)
   })
 
-  it('may come from a page of any origin, with its token in the header', async () => {
-    const headers = {
-      origin: 'https://liff.example',
-      'access-control-request-method': 'POST',
-      'access-control-request-headers': 'content-type, x-line-id-token',
-    }
-    const preflight = await service.call('OPTIONS', '/api/tracking', { headers })
-    expect(preflight.headers.get('access-control-allow-headers')).toContain('x-line-id-token')
-  })
-
   it('loses its content and its person in an erasure', async () => {
     const userId = randomUserId()
     await track([page(await tokenOf(userId), { properties: { secret_of: 'a person' } })])

@@ -232,6 +232,9 @@ describe('a job', () => {
     await takeShortTurn()
     expect((await operator.get(`/api/jobs/${second.id}`)).json.job.status).toBe('done')
     expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
+    const running = (await operator.get('/api/jobs/running')).json.running as Array<{ id: string }>
+    expect(running.map(({ id }) => id)).toContain(job.id)
+    expect(running.map(({ id }) => id)).not.toContain(second.id)
   })
 
   it('is worked on by two instances without repetition', async () => {
@@ -358,6 +361,7 @@ describe('an operator of another organization', () => {
     const { job } = (await tag({ add: ['a'], expectedCount: 3 })).json
     const foreign = await signedInAs(database, url, added?.id as bigint)
     expect((await foreign.get('/api/jobs')).json.jobs).toEqual([])
+    expect((await foreign.get('/api/jobs/running')).json.running).toEqual([])
     expect((await foreign.get(`/api/jobs?account=${tenant.accountId}`)).json.jobs).toEqual([])
     for (const [method, route, body] of [
       ['GET', `/api/jobs/${job.id}`],

@@ -1,9 +1,11 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
+
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, openDatabase, type Tenant } from './support/database.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { setUpService, signedDelivery, startApp } from './support/service.ts'
+import { setUpService, signedDelivery } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
@@ -96,15 +98,6 @@ describe('a delivery', () => {
     expect((await service.deliver(tenant, [], '/api/line/999999')).status).toBe(404)
   })
 
-  it('to /api/Line/:id is accepted like one to /api/line/:id', async () => {
-    const answer = await service.deliver(
-      tenant,
-      [lineEvent('follow', randomUserId())],
-      `/api/Line/${tenant.accountId}`,
-    )
-    expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
-  })
-
   it('of more than 5,000 events is rejected with 400', async () => {
     const answer = await service.deliver(tenant, Array(5001).fill(1))
     expect(answer.status).toBe(400)
@@ -133,11 +126,7 @@ describe('while another program writes to the same tables, a delivery', () => {
     const [sequence] = await database.query<{ next: bigint }>(
       'select last_value + 1 as next from audience_member_id_seq',
     )
-    await database.query(
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
-       select $3::bigint + i, $1, $2, 'Uloaded' || i from generate_series(0, 50) i`,
-      [account.accountId, account.organizationId, sequence?.next],
-    )
+    await loadMembers(database, account, 51, { id: `${sequence?.next} + i - 1` })
     const people = [randomUserId(), randomUserId()]
     const answers = await Promise.all(
       people.map((userId) => service.deliver(account, [lineEvent('follow', userId)])),
@@ -164,19 +153,5 @@ describe('while another program writes to the same tables, a delivery', () => {
     await release()
     expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
     expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
-  })
-})
-
-describe('a service whose database is unreachable', () => {
-  it('answers 503 with Retry-After, so that LINE sends the delivery again', async () => {
-    const unreachable = openDatabase('postgres://nobody@127.0.0.1:1/none')
-    const down = await startApp(unreachable)
-    const answer = await down.deliver(tenant, [])
-    expect(answer.status).toBe(503)
-    expect(answer.headers.get('retry-after')).toBe('2')
-    expect((await down.call('GET', '/api/health')).json).toMatchObject({
-      statusCode: 503,
-      database: 'down',
-    })
   })
 })

@@ -1,6 +1,6 @@
 /** Every kind of event, message and source that LINE documents is stored, applied and counted for the people it names. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { randomUserId } from '../tools/simulator/events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
 import { addTenant } from './support/database.ts'
 import { setUpService } from './support/service.ts'
@@ -59,16 +59,6 @@ describe('an event', () => {
     },
   )
 
-  it('without a source, such as a failed accountLink, adds no member', async () => {
-    const account = await addTenant(database)
-    await service.deliver(account, [
-      lineEvent('accountLink', null, { link: { result: 'failed', nonce: 'n' } }),
-      lineEvent('module', null, { module: { type: 'detached', botId: 'U1', reason: 'bot_deleted' } }),
-    ])
-    expect(await storedKinds(account.accountId)).toHaveLength(2)
-    expect(await service.members(account)).toEqual([])
-  })
-
   it('in standby mode counts like one in active mode', async () => {
     const userId = randomUserId()
     const { replyToken: _, ...event } = eventOf('message', userId) as Record<string, unknown>
@@ -82,21 +72,6 @@ describe('an event', () => {
     await service.deliver(tenant, [eventOf('follow', userId)])
     expect(await service.member(tenant, userId)).toMatchObject({ userId, relationship: 'following' })
   })
-})
-
-describe('a source', () => {
-  it.each(['user', 'group', 'room'] as const)(
-    'of the type %s makes a member of its user, if it names one',
-    async (type) => {
-      const account = await addTenant(database)
-      const userId = randomUserId()
-      const named = eventOf('message', userId, type)
-      const { userId: _, ...unnamed } = named.source as Record<string, unknown>
-      await service.deliver(account, [named, { ...eventOf('message', userId), source: unnamed }])
-      expect(await service.members(account)).toHaveLength(1)
-      expect(await service.member(account, userId)).toMatchObject({ eventCount: 1 })
-    },
-  )
 })
 
 describe('a message', () => {

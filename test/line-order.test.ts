@@ -1,54 +1,12 @@
 /** LINE delivers events late, repeatedly and in any order: the outcome is the same. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
 const AT = 1_700_000_000_000
-
-interface Step {
-  kind: 'follow' | 'unfollow'
-  offset: number
-}
-
-/** Events at AT + offset. Their ids break ties between equal times alike for every person. */
-function history(userId: string, steps: Step[]) {
-  return steps.map(({ kind, offset }, i) => {
-    const order = `${offset}${i}`.padStart(3, '0')
-    const webhookEventId = `${ulid(AT).slice(0, 10)}${order}${userId.slice(1, 14).toUpperCase()}`
-    return lineEvent(kind, userId, { timestamp: AT + offset, webhookEventId })
-  })
-}
-
-describe('follow and unfollow', () => {
-  const steps: Step[] = [
-    { kind: 'follow', offset: 0 },
-    { kind: 'unfollow', offset: 5 },
-    { kind: 'follow', offset: 5 },
-  ]
-
-  // convergence.test.ts has any order.
-  it.each([
-    [0, 1, 2],
-    [2, 1, 0],
-  ])('end in the same state in the order %i, %i, %i, in one delivery or in three', async (...order) => {
-    for (const isOneDelivery of [true, false]) {
-      const userId = randomUserId()
-      const events = history(userId, steps)
-      const ordered = order.map((i) => events[i])
-      const deliveries = isOneDelivery ? [ordered] : ordered.map((event) => [event])
-      for (const delivery of deliveries) await service.deliver(tenant, delivery)
-      expect(await service.member(tenant, userId)).toMatchObject({
-        relationship: 'following',
-        followedAt: new Date(AT + 5).toISOString(),
-        blockedAt: new Date(AT + 5).toISOString(),
-        eventCount: 3,
-      })
-    }
-  })
-})
 
 describe('updatedAt', () => {
   it('moves when an older follow fills followedAt, but not with mere activity', async () => {

@@ -1,25 +1,21 @@
-/** One person in several accounts: which are shown, erased and exported, and what stays. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../src/audience/erasure/erasure-ledger.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { commandActor } from '../src/operators/actor.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { updateOperator } from './support/operations.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()
 const { url } = await startConsole(database)
 const token = await signedIn(url)
 
-const directory = mkdtempSync(join(tmpdir(), 'oa-audience-memberships-'))
-atEnd(() => rmSync(directory, { recursive: true, force: true }))
+const directory = temporaryDirectory()
 
 const take = (ledger: ErasureLedger | null = null) => takeTurn(database, { turnMs: 0, erasureLedger: ledger })
 

@@ -2,7 +2,6 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { LineApi } from '../src/line-api/client.ts'
 import { deliveryPaths } from '../src/line-api/line-signature.ts'
-import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
 import { AccountMonitor } from '../src/watch/account-monitor.ts'
 import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/watch/fleet.ts'
@@ -13,15 +12,10 @@ import { randomAccount } from '../tools/simulator/state.ts'
 import { platformDay } from '../tools/simulator/statistics.ts'
 import { addTenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
+import { maintain } from './support/maintenance.ts'
 import { setUpService } from './support/service.ts'
 
 const DAY_MS = 86_400_000
-const RETENTION = {
-  retentionDays: 90,
-  deduplicationDays: 400,
-  trackingRetentionDays: 7,
-  auditRetentionDays: 400,
-}
 
 async function setUp() {
   const account = randomAccount('Corner Coffee')
@@ -173,7 +167,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
   platform.statistics.set(platformDay(yesterday), { followers: 5_090, blocks: 691 })
   const hidden = follows.splice(20, 30)
   await service.deliver(tenant, [...follows, unfollow])
-  await database.session((session) => runMaintenance(session, RETENTION))
+  await maintain(database)
   await monitor.checkDue()
   await refreshDueFigures(database)
   expect(await state()).toMatchObject({ status: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
@@ -185,7 +179,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
 
   await service.deliver(tenant, hidden)
   await load(database, `update account_day set events_counted_at = null`)
-  await database.session((session) => runMaintenance(session, RETENTION))
+  await maintain(database)
   await makeDue()
   await refreshDueFigures(database)
   expect(await state()).toMatchObject({ status: 'ok', missing: null })
@@ -193,14 +187,13 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
 
 it('counts a day again when late deliveries had a day to arrive', async () => {
   const { database } = await setUp()
-  const maintain = () => database.session((session) => runMaintenance(session, RETENTION))
   const counted = () => load(database, 'select day::text, events_counted_at from account_day order by day')
-  await maintain()
+  await maintain(database)
   const first = await counted()
   expect(first).toHaveLength(2)
-  await maintain()
+  await maintain(database)
   expect(await counted()).toEqual(first)
   await load(database, `update account_day set events_counted_at = events_counted_at - interval '2 days'`)
-  await maintain()
+  await maintain(database)
   expect(await counted()).not.toEqual(first)
 })

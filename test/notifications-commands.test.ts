@@ -55,6 +55,22 @@ it('are added from standard input, listed without the path, changed, paused, res
   })
 })
 
+it('have a language, which the format webhook has not', async () => {
+  const receiver = await startReceiver()
+  const added = await succeed(
+    `add --format slack --target ${receiver.url} --language ja --allow-private-network --json`,
+  )
+  const { id } = JSON.parse(added)
+  expect(await succeed(`test ${id}`)).toMatch(/^oa-audience のテストメッセージ\n/)
+  await succeed(`update ${id} --language zh`)
+  expect(JSON.parse(await succeed(`show ${id} --json`))).toMatchObject({ language: 'zh' })
+  const webhook = 'add --format webhook --target https://hooks.example/a --language'
+  expect(await run(`${webhook} th`)).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining('must be en'),
+  })
+})
+
 it('with a signed format show their secret once', async () => {
   const organization = String(tenant.organizationId)
   const command = `add --format webhook --target https://hooks.example/a --organization ${organization} --json`
@@ -67,6 +83,7 @@ it.each([
   ['add --format email --target a@example.com', 'set SMTP_URL and restart the service'],
   ['add --format slack --target http://chat.example/x', 'the URL must begin with https://'],
   ['add --format slack --target https://chat.example/x --organization 404', 'does not exist'],
+  ['add --format slack --target https://chat.example/x --language fr', 'Allowed choices are en, ja, th, zh'],
   ['update 404 --name x', 'channel 404 does not exist'],
   ['update 404', 'nothing to change'],
   ['test 404', 'channel 404 does not exist'],

@@ -51,14 +51,12 @@ it('is one message per channel for a token, for many webhooks, for an outage of 
   await playIncidents(parts, shops)
   const texts = chat.received.map(({ body }) => (JSON.parse(body) as { text: string }).text)
   expect(texts.map((text) => text.split('\n')[0])).toEqual([
-    'Shop 1 is broken: LINE refuses the credentials',
-    '7 accounts are broken: the webhook URL points to another service',
+    'Shop 1 is broken: Credentials rejected',
+    '7 accounts are broken: Webhook URL points to another service',
     'LINE does not respond: the checks of all 8 accounts fail',
     expect.stringMatching(/^LINE responds again after /),
-    expect.stringMatching(
-      /^Shop 1 has recovered after \d+ min \(was broken: LINE refuses the credentials\)$/,
-    ),
-    '7 accounts have recovered (were broken: the webhook URL points to another service)',
+    expect.stringMatching(/^Shop 1 has recovered after \d+ min \(was broken: Credentials rejected\)$/),
+    '7 accounts have recovered (were broken: Webhook URL points to another service)',
   ])
   const verifier = new Webhook(secret)
   const messages = webhook.received.map(({ body, headers }) =>

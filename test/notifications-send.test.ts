@@ -65,12 +65,25 @@ describe('a message to a chat', () => {
     expect(receiver.received[0]?.headers['content-type']).toBe('application/json; charset=utf-8')
     expect(JSON.parse(receiver.received[0]?.body ?? '')).toEqual({
       text: [
-        'Cafe &lt;!here&gt; is broken: suspended by LINE',
+        'Cafe &lt;!here&gt; is broken: Suspended by LINE',
         'LINE has suspended the account.',
         'Ask LINE for the reason in LINE Official Account Manager.',
         `https://console.example/accounts/${tenant.accountId}`,
       ].join('\n'),
     })
+  })
+
+  it('is in the language of its channel', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { target: receiver.url, language: 'ja' })
+    const id = await addNotification(database, channel, [{ id: other.accountId }])
+    startOutbox(database)
+    await ends(id)
+    const { text } = JSON.parse(receiver.received[0]?.body ?? '') as { text: string }
+    expect(text.split('\n').slice(1, 3)).toEqual([
+      'LINE がこのアカウントを停止しています。',
+      'LINE Official Account Manager で理由を確認してください。',
+    ])
   })
 
   it('leaves out an account that has moved to another organization, and is dropped if none is left', async () => {
@@ -462,8 +475,12 @@ it('two outboxes send each of many messages once, one at a time per channel', as
 })
 
 describe('a message to a mailbox', () => {
-  const send = async (smtp: Awaited<ReturnType<typeof openMailer>>, target = 'night@example.com') => {
-    const channel = await addChannel(database, { format: 'email', target })
+  const send = async (
+    smtp: Awaited<ReturnType<typeof openMailer>>,
+    target = 'night@example.com',
+    language = 'en',
+  ) => {
+    const channel = await addChannel(database, { format: 'email', target, language })
     const id = await addNotification(database, channel, [{ id: other.accountId }])
     const stopOutbox = startOutbox(database, newSender({ smtp }))
     const row = await eventually(
@@ -493,6 +510,15 @@ describe('a message to a mailbox', () => {
     expect(head).not.toMatch(/^Bcc/im)
     expect(raw).toContain('LINE has suspended the account.')
     expect(raw).toContain(`https://console.example/accounts/${other.accountId}`)
+  })
+
+  it('is in the language of its channel', async () => {
+    const server = await startMailServer()
+    await send(await openMailer(server.url), 'night@example.com', 'ja')
+    const raw = server.mails[0]?.raw ?? ''
+    // Quoted-printable, which has = where a URL has %.
+    const text = decodeURIComponent(raw.replaceAll('=\r\n', '').replaceAll(/=(?=[0-9A-F]{2})/g, '%'))
+    expect(text).toContain('LINE がこのアカウントを停止しています。')
   })
 
   it.each([

@@ -140,8 +140,7 @@ describe('the example of a request body', () => {
   it('is accepted by the update of a member', async () => {
     const [member] = await service.members(tenant)
     const body = exampleOf('/api/audience/{id}', 'put')
-    const headers = { ...tenant.headers, 'content-type': 'application/json' }
-    const updated = await service.call('PUT', `/api/audience/${member?.id}`, { headers, body })
+    const updated = await service.put(tenant, member?.id, body)
     expect(updated.json).toMatchObject(JSON.parse(body))
   })
 

@@ -1,28 +1,23 @@
 /** DATABASE_READ_URL: reads that the primary serves because no replica can. faults/replicas.test.ts tests reads on replicas. */
-import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+
+import type { Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineReplica } from '../src/watch/system-health.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase, urlOf } from './support/database.ts'
+import { acceptForTest } from './support/http-server.ts'
 import { startApp } from './support/service.ts'
 
 /** An address at which something accepts connections. Returns its URL and the number of connections so far. */
 async function listen(serve: (client: Socket) => void) {
-  const clients: Socket[] = []
-  const server = createServer((client) => {
-    clients.push(client.on('error', () => undefined))
+  let connections = 0
+  const port = await acceptForTest((client) => {
+    connections += 1
     serve(client)
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  onTestFinished(() => {
-    server.close()
-    for (const client of clients) client.destroy()
   })
-  const url = `postgres://postgres@127.0.0.1:${(server.address() as AddressInfo).port}/none`
-  return { url, connections: () => clients.length }
+  return { url: `postgres://postgres@127.0.0.1:${port}/none`, connections: () => connections }
 }
 
 const refuse = (client: Socket) => void client.destroy()

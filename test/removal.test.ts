@@ -12,7 +12,7 @@ import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'
 import { addTenant, urlOf } from './support/database.ts'
-import { eventually } from './support/process.ts'
+import { loadMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 async function setUp() {
@@ -33,10 +33,8 @@ async function fill({ database, service }: Pick<Parts, 'database' | 'service'>, 
   await service.deliver(to, [lineEvent('follow', 'U1'), lineEvent('follow', 'U2'), textMessage('U1', 'hi')])
   await service.track(to, [{ type: 'page', userId: 'U1', messageId: 'm1' }])
   const members = await service.members(to)
-  const path = (member: { id: string } | undefined) => `/api/audience/${member?.id}`
-  const headers = { ...to.headers, 'content-type': 'application/json' }
-  await service.call('PUT', path(members[0]), { headers, body: JSON.stringify({ tags: ['vip'] }) })
-  await service.call('DELETE', path(members[1]), { headers: to.headers })
+  await service.put(to, members[0]?.id, { tags: ['vip'] })
+  await service.erase(to, members[1]?.id)
   for (const statement of OTHER_ROWS) await database.query(statement, [to.accountId])
 }
 
@@ -169,11 +167,8 @@ it('stores no delivery that was admitted before the removal and is flushed after
     expect(await readContents(database)).not.toHaveProperty(table)
 
   function waits(sessions: number) {
-    return eventually(
-      () =>
-        database.query(`select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`),
-      (rows) => rows.length === sessions,
-    )
+    const locks = `select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`
+    return expect.poll(() => database.query(locks)).toHaveLength(sessions)
   }
 })
 
@@ -204,13 +199,7 @@ async function startTask({ database, tenant }: Pick<Parts, 'database' | 'tenant'
 
 it('deletes more rows than one statement does, although members are inserted meanwhile', async () => {
   const { database, tenant } = await setUp()
-  const addMembers = (from: number, to: number) =>
-    database.query(
-      `insert into audience_member (channel_oa_id, organization_id, user_id)
-       select $1, $2, 'U' || i from generate_series($3::int, $4) i`,
-      [tenant.accountId, tenant.organizationId, from, to],
-    )
-  await addMembers(1, 5_000)
+  await loadMembers(database, tenant, 5_000)
   await database.query(
     `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
      select $1, 'line', 'message', gen_random_uuid(), now(), repeat('x', 500) from generate_series(1, 10000)`,
@@ -219,7 +208,8 @@ it('deletes more rows than one statement does, although members are inserted mea
   let added: Promise<unknown> | null = null
   const task = await startTask({ database, tenant })
   while (await task.takeShortTurn()) {
-    if (Number((await task.read())?.done) > 6_000) added ??= addMembers(5_001, 5_003)
+    if (Number((await task.read())?.done) > 6_000)
+      added ??= loadMembers(database, tenant, 3, { user_id: `'Ulate' || i` })
     await added
   }
   expect((await task.read())?.tally as RemovalTally).toMatchObject({ event: 10_000 })

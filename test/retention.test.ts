@@ -1,25 +1,15 @@
 /** Retention: partitions of the event table, and rows that are deleted when they are old. */
 import { describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
-import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
+import { maintain, partitionsOf } from './support/maintenance.ts'
 import { setUpService } from './support/service.ts'
 
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
 const DAY_MS = 86_400_000
 
-const maintain = (database: PostgresDatabase, days = KEEP) =>
-  database.session((session) => runMaintenance(session, days))
-
-async function partitions(database: PostgresDatabase): Promise<string[]> {
-  const rows = await load<{ name: string }>(
-    database,
-    `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event'::regclass order by name`,
-  )
-  return rows.map(({ name }) => name)
-}
+const partitions = (database: PostgresDatabase) => partitionsOf(database, 'event')
 
 const partitionOf = (monday: Date) => `event_${monday.toISOString().slice(0, 10).replaceAll('-', '')}`
 
@@ -62,7 +52,7 @@ describe('the partitions of events', () => {
     expect(kept).not.toContain(partitionOf(mondayBefore(104)))
     expect(kept).toContain(partitionOf(mondayBefore(90)))
     expect(kept).toContain(partitionOf(mondayBefore(83)))
-    await maintain(database, { ...KEEP, retentionDays: 0 })
+    await maintain(database, { retentionDays: 0 })
     expect(await partitions(database)).toEqual(kept)
   })
 
@@ -120,11 +110,7 @@ describe('tracking events', () => {
       )
     }
     await maintain(database)
-    const rows = await load<{ name: string }>(
-      database,
-      `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'tracking_event'::regclass`,
-    )
-    const names = rows.map(({ name }) => name)
+    const names = await partitionsOf(database, 'tracking_event')
     expect(names).toHaveLength(17)
     expect(names).toContain(partitionOfDay(7))
     expect(names).not.toContain(partitionOfDay(9))

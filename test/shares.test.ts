@@ -47,11 +47,7 @@ const search = (service: Service, { headers }: Tenant) =>
 
 const list = (service: Service, { headers }: Tenant) => service.call('GET', '/api/audience', { headers })
 
-const update = (service: Service, { headers }: Tenant, id: string) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...headers, 'content-type': 'application/json' },
-    body: '{"tags":["new"]}',
-  })
+const update = (service: Service, tenant: Tenant, id: string) => service.put(tenant, id, { tags: ['new'] })
 
 const health = (service: Service) => service.call('GET', '/api/health')
 

@@ -1,10 +1,10 @@
 /** A PostgreSQL server that recovers from a crash refuses every connection, and each attempt costs it a new process. */
 
-import { type AddressInfo, createServer } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { statement } from '../src/postgres/statement.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { openDatabase } from './support/database.ts'
+import { acceptForTest } from './support/http-server.ts'
 
 /** FATAL 57P03, as a server answers that is starting up. */
 function refusal(): Buffer {
@@ -18,14 +18,10 @@ function refusal(): Buffer {
 /** Counts connections and refuses each of them. */
 async function startingServer() {
   const refused = { count: 0 }
-  const server = createServer((socket) => {
+  const port = await acceptForTest((socket) => {
     refused.count += 1
-    socket.on('error', () => socket.destroy())
     socket.once('data', () => socket.end(refusal()))
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => void server.close())
-  const { port } = server.address() as AddressInfo
+  })
   return { database: openDatabase(`postgres://postgres@127.0.0.1:${port}/postgres`), refused }
 }
 

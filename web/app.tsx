@@ -4,8 +4,7 @@ import type { Role } from '../src/operators/actor.ts'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
-import { ActivityPage } from './pages/activity.tsx'
-import { AudiencePage } from './pages/audience.tsx'
+import { ActivityPage, ObjectActivityPage } from './pages/activity.tsx'
 import { ClientPage } from './pages/client.tsx'
 import { ClientsPage } from './pages/clients.tsx'
 import { EditAccountPage } from './pages/edit-account.tsx'
@@ -23,13 +22,15 @@ import { NotificationPage } from './pages/notification.tsx'
 import { NotificationsPage } from './pages/notifications.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
 import { SearchPage } from './pages/search.tsx'
-import { SettingsPage } from './pages/settings.tsx'
+import { OwnPage, SystemPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { TaskPage, TasksPage } from './pages/tasks.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { OperatorsPage } from './parts/operators.tsx'
 import { NotAllowedPage, NotFoundPage } from './parts/page.tsx'
 import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
+import { RunningTasks } from './parts/task.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import {
   OperatorContext,
@@ -138,11 +139,9 @@ const NAVIGATION: Array<{
   href: string
 }> = [
   { page: 'fleet', href: '/' },
-  { page: 'audience', href: '/audience' },
   { page: 'events', href: '/events' },
   { page: 'endpoints', href: '/endpoints' },
   { page: 'clients', href: '/clients' },
-  { page: 'tasks', href: '/tasks' },
   { page: 'activity', href: '/activity' },
   { page: 'settings', href: '/settings' },
 ]
@@ -182,6 +181,7 @@ function Frame({
           ))}
         </nav>
         <div class="side-end">
+          <RunningTasks path={place.path} />
           {languages}
           <Link href="/settings" class="signed-in" title={operator.name}>
             <span>{operator.kind === 'token' ? t.operators.tokenHolder : operator.name}</span>
@@ -236,10 +236,9 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
     'manager',
   ],
   ['/accounts/:id', ({ id = '' }) => <AccountPage key={id} id={id} />],
-  ['/audience', () => <AudiencePage account={null} />],
-  ['/audience/:account', ({ account = '' }) => <AudiencePage key={account} account={account} />],
+  ['/accounts/:id/audience', ({ id = '' }) => <AccountPage key={id} id={id} isAudience />],
   [
-    '/audience/:account/:user',
+    '/accounts/:account/audience/:user',
     ({ account = '', user = '' }) => <MemberPage key={user} account={account} user={user} />,
   ],
   ['/events', () => <EventsPage />],
@@ -248,18 +247,21 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/endpoints/:id', ({ id = '' }) => <EndpointPage key={id} id={id} />],
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
-  ['/tasks', () => <TasksPage />],
-  ['/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
   [
     '/accounts/:account/import',
     ({ account = '' }) => <ImportPage key={account} account={account} />,
     'manager',
   ],
   ['/activity', () => <ActivityPage />, 'owner'],
-  ['/settings', () => <SettingsPage />],
+  ['/activity/of', () => <ObjectActivityPage />],
+  ['/settings', () => <OwnPage />],
+  ['/settings/operators', () => <OperatorsPage />, 'owner'],
   ['/settings/notifications', () => <NotificationsPage />],
   ['/settings/notifications/:id', ({ id = '' }) => <NotificationPage key={id} id={id} />],
   ['/settings/organizations', () => <OrganizationsPage />],
+  ['/settings/tasks', () => <TasksPage />],
+  ['/settings/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
+  ['/settings/system', () => <SystemPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 

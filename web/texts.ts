@@ -10,7 +10,8 @@ import {
   localize,
 } from './texts/languages.ts'
 
-export { fill, type Texts } from './texts/languages.ts'
+export { fill } from '../src/watch/problem-texts.ts'
+export type { Texts } from './texts/languages.ts'
 
 const STORAGE_KEY = 'oa-audience-language'
 

@@ -42,6 +42,7 @@ function channelRow(channel: ChannelSummary): Printable {
     organization: channel.organizationName ?? 'all',
     name: channel.name || null,
     format: channel.format,
+    language: channel.language,
     target: channel.target,
     status: channel.status,
     pending: channel.pending,

@@ -184,6 +184,13 @@ const selectJobs = statement('list-jobs')`
       ${ACCOUNT_NAME}
      order by j.id desc`
 
+/** $1 and $2 as above */
+const selectRunningJobs = statement('list-running-jobs')`
+    select ${COLUMNS}
+      from (select * from job j where j.status = 'running' and ${IS_VISIBLE} order by j.id desc limit 100) j
+      ${ACCOUNT_NAME}
+     order by j.id desc`
+
 /** $1 and $2 as above; $3 job id bigint */
 const selectJob = statement('select-job')`
     select ${COLUMNS} from job j ${ACCOUNT_NAME} where j.id = $3 and ${IS_VISIBLE}`
@@ -195,6 +202,14 @@ export function listJobs(
   { beforeId, limit, accountId = null }: { beforeId: bigint; limit: number; accountId?: AccountId | null },
 ): Promise<JobSummary[]> {
   return database.query(selectJobs, [organizationIds, operatorId, beforeId, limit, accountId])
+}
+
+/** Newest first, and at most 100: the limits of startJob allow fewer, but for commands. */
+export function listRunningJobs(
+  database: Queryable,
+  { organizationIds, operatorId }: Actor,
+): Promise<JobSummary[]> {
+  return database.query(selectRunningJobs, [organizationIds, operatorId])
 }
 
 /** Null if the job does not exist, or belongs to an organization that the actor does not see. */

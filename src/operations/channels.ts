@@ -20,6 +20,7 @@ import {
   recordedTarget,
 } from '../watch/notifications/channels.ts'
 import { listNotifications } from '../watch/notifications/history.ts'
+import { LANGUAGES } from '../watch/problem-languages.ts'
 import {
   AllowPrivateNetwork,
   Default,
@@ -47,7 +48,7 @@ type Channel = ChannelSettings & {
 
 /** $1 channel id bigint. Another change of the channel waits until the transaction ends. */
 const lockChannel = statement('lock-notification-channel')`
-    select id, organization_id as "organizationId", name, format, target,
+    select id, organization_id as "organizationId", name, format, target, language,
            allow_private_network as "allowPrivateNetwork", status
       from notification_channel where id = $1 for no key update`
 
@@ -81,11 +82,11 @@ const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId | null)
  * Returns no row if the organization does not exist or has $7 channels.
  *
  * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 allow_private_network boolean;
- * $6 secret text or null; $7 maximum int; $8 id bigint
+ * $6 secret text or null; $7 maximum int; $8 id bigint; $9 language text
  */
 const insertChannel = statement('insert-notification-channel')`
-    insert into notification_channel (id, organization_id, name, format, target, allow_private_network, secret)
-    select $8, $1, $2, $3, $4, $5, $6
+    insert into notification_channel (id, organization_id, name, format, target, allow_private_network, secret, language)
+    select $8, $1, $2, $3, $4, $5, $6, $9
      where (select count(*) from notification_channel where organization_id is not distinct from $1::bigint) < $7
        and ($1 is null or exists (select from organization where id = $1))
     returning id`
@@ -94,9 +95,9 @@ const insertChannel = statement('insert-notification-channel')`
 const selectNextId = statement('next-id-notification-channel')`
     select nextval(pg_get_serial_sequence('notification_channel', 'id')) as id`
 
-/** $1 channel id bigint; $2 name text; $3 target text; $4 allow_private_network boolean */
+/** $1 channel id bigint; $2 name text; $3 target text; $4 allow_private_network boolean; $5 language text */
 const updateSettings = statement('update-notification-channel')`
-    update notification_channel set name = $2, target = $3, allow_private_network = $4 where id = $1`
+    update notification_channel set name = $2, target = $3, allow_private_network = $4, language = $5 where id = $1`
 
 /** $1 channel id bigint; $2 status text */
 const setStatus = statement('set-notification-channel-status')`
@@ -107,10 +108,12 @@ const deleteChannel = statement('delete-notification-channel')`delete from notif
 
 /** Returns the target as it is stored. Throws `invalid_input`. */
 function checkTarget(
-  { target, allowPrivateNetwork }: ChannelSettings,
+  { target, allowPrivateNetwork, language }: ChannelSettings,
   format: ChannelFormat,
   { ownUrls, canEmail }: Services,
 ): string {
+  if (format === 'webhook' && language !== 'en')
+    refuseInput('language', 'must be en for webhook: programs read the codes of its messages')
   if (format === 'email') {
     if (!canEmail) refuseInput('format', 'needs a mail server: set SMTP_URL and restart the service')
     if (!isEmailAddress(target)) refuseInput('target', 'must be the address of a mailbox')
@@ -133,6 +136,7 @@ const SETTINGS = {
     { secret: true },
   ),
   name: DisplayName,
+  language: Type.Enum([...LANGUAGES], { description: 'language of the messages' }),
   allowPrivateNetwork: AllowPrivateNetwork,
 }
 
@@ -172,10 +176,11 @@ export const CHANNELS = {
       target: SETTINGS.target,
       organization: Default(orNull(Id('only accounts of this organization (default: all)')), null),
       name: Default(SETTINGS.name, ''),
+      language: Default(SETTINGS.language, 'en'),
       allowPrivateNetwork: Default(SETTINGS.allowPrivateNetwork, false),
     },
     run: async ({ database, actor, services, input }) => {
-      const { organization: organizationId, format, name, allowPrivateNetwork } = input
+      const { organization: organizationId, format, name, allowPrivateNetwork, language } = input
       if (!seesOrganization(actor, organizationId))
         refuseInput('organization', 'must be one of your organizations')
       if (allowPrivateNetwork) requirePrivateNetwork(actor)
@@ -195,6 +200,7 @@ export const CHANNELS = {
         storedSecret,
         CHANNELS_MAX,
         id,
+        language,
       ])
       if (added.length === 0)
         refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
@@ -212,15 +218,21 @@ export const CHANNELS = {
     records: 'notifications.updated',
     input: partial(SETTINGS),
     run: async ({ database, actor, target: { id, format, ...stored }, services, input }) => {
-      const { name, allowPrivateNetwork } = stored
-      const before: ChannelSettings = { name, target: stored.target, allowPrivateNetwork }
+      const { name, allowPrivateNetwork, language } = stored
+      const before: ChannelSettings = { name, target: stored.target, allowPrivateNetwork, language }
       const after = { ...before, ...input }
       // An operator of some organizations keeps what one of all organizations has set, but not for another target.
       const isMoved = after.target !== before.target
       if (after.allowPrivateNetwork && (isMoved || !before.allowPrivateNetwork)) requirePrivateNetwork(actor)
       after.target = checkTarget({ ...after, target: after.target.trim() }, format, services)
       const storedTarget = database.secretKeys.encrypt('notification_channel.target', id, after.target)
-      await database.query(updateSettings, [id, after.name, storedTarget, after.allowPrivateNetwork])
+      await database.query(updateSettings, [
+        id,
+        after.name,
+        storedTarget,
+        after.allowPrivateNetwork,
+        after.language,
+      ])
       const shown = (settings: ChannelSettings) => ({
         ...settings,
         target: recordedTarget(format, settings.target),

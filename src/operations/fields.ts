@@ -12,6 +12,9 @@ export type Fields = Record<string, TSchema>
 
 export const objectOf = <F extends Fields>(fields: F) => Type.Object(fields, { additionalProperties: false })
 
+/** What an operation with these fields takes, after its validation. */
+export type InputOf<F extends Fields> = Static<ReturnType<typeof objectOf<F>>>
+
 /** An id, which is a text in JSON and a bigint for the operation. */
 export const Id = (description: string) =>
   Type.Unsafe<bigint>({ type: 'string', pattern: '^-?\\d{1,19}$', isId: true, description })

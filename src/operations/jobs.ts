@@ -2,7 +2,7 @@
 import { requireVisible } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
-import { cancelJob, findJob, type JobSummary, listJobs } from '../jobs/job.ts'
+import { cancelJob, findJob, type JobSummary, listJobs, listRunningJobs } from '../jobs/job.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { Id } from './fields.ts'
@@ -21,6 +21,14 @@ export const JOBS = {
     input: { account: Type.Optional(Id('only tasks of this account')) },
     run: ({ database, actor, input: { account: accountId = null } }, { after, limit }) =>
       listJobs(database, actor, { beforeId: after ?? INT64_MAX, limit, accountId }),
+  }),
+
+  running: list({
+    name: 'job.running',
+    does: 'list running tasks',
+    isOfAll: true,
+    isWhole: true,
+    run: ({ database, actor }) => listRunningJobs(database, actor),
   }),
 
   show: read({

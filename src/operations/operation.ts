@@ -4,13 +4,12 @@
  */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
-import type { Static } from '../http/typebox.ts'
 import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
 import type { Actor, Role } from '../operators/actor.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
 import type { ChannelTester } from '../watch/notifications/history.ts'
-import { checkerOf, type Fields, type objectOf } from './fields.ts'
+import { checkerOf, type Fields, type InputOf } from './fields.ts'
 
 /** What an operation is about. */
 export interface Target {
@@ -54,7 +53,7 @@ interface Context<D, T, F extends Fields> {
   database: D
   actor: Actor
   target: T
-  input: Static<ReturnType<typeof objectOf<F>>>
+  input: InputOf<F>
   services: Services
 }
 
@@ -100,8 +99,13 @@ interface Change<D, T, F extends Fields, R> extends Described<F>, Recorded {
   run: (context: Context<D, T, F>) => Promise<Outcome<R> | undefined>
 }
 
-export interface Operation<R = unknown> extends Required<Omit<Described<Fields>, 'help' | 'isOfAll'>> {
-  way: 'read' | 'list' | 'add' | 'change' | 'call'
+type Way = 'read' | 'list' | 'add' | 'change' | 'call'
+
+/** The name, the way and the fields are types of their own, so that the pages can call it by name: see web/operations.ts. */
+export interface Operation<R = unknown, N = string, F extends Fields = Fields, W = Way>
+  extends Required<Omit<Described<F>, 'help' | 'isOfAll'>> {
+  name: N & string
+  way: W
   noun: Noun
   hasTarget: boolean
   help: string | null
@@ -122,7 +126,7 @@ export interface Operation<R = unknown> extends Required<Omit<Described<Fields>,
 export function operationsOf<T extends Target>(noun: Noun<T>) {
   type None = Record<never, never>
   type Given = Described<Fields> & Partial<Recorded> & { run: unknown }
-  const define = <R>(way: Operation['way'], given: Given): Operation<R> => {
+  const define = <R, N, F extends Fields, W extends Way>(way: W, given: Given): Operation<R, N, F, W> => {
     const { name, records = null, input = {} } = given
     return {
       role: way === 'read' || way === 'list' ? 'viewer' : 'manager',
@@ -137,25 +141,30 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
       check: checkerOf(input),
       hasTarget: way !== 'add' && !name.endsWith('.list') && !given.isOfAll,
       status: given.status ?? records?.split('.')[1] ?? '',
-    } as Operation<R>
+    } as unknown as Operation<R, N, F, W>
   }
   return {
-    read: <R, F extends Fields = None>(given: Reading<T, F, R>) => define<R>('read', given),
+    read: <const N extends string, R, F extends Fields = None>(given: Reading<T, F, R> & { name: N }) =>
+      define<R, N, F, 'read'>('read', given),
 
     /** Reads one row more than the limit of the page if another page follows. */
-    list: <R extends { id: bigint }, F extends Fields = None>(
-      given: Reading<T, F, R[]> & { row?: (item: R) => object; isWhole?: boolean },
-    ) => define<R[]>('list', given),
+    list: <const N extends string, R extends { id: bigint }, F extends Fields = None>(
+      given: Reading<T, F, R[]> & { name: N; row?: (item: R) => object; isWhole?: boolean },
+    ) => define<R[], N, F, 'list'>('list', given),
 
     /** A change that has no target before. */
-    add: <R, F extends Fields = None>(given: Addition<F, R>) => define<R>('add', given),
+    add: <const N extends string, R, F extends Fields = None>(given: Addition<F, R> & { name: N }) =>
+      define<R, N, F, 'add'>('add', given),
 
     /** Works in one transaction, which also writes the row of the activity log. */
-    change: <R = undefined, F extends Fields = None>(given: Change<Queryable, T, F, R>) =>
-      define<R>('change', given),
+    change: <const N extends string, R = undefined, F extends Fields = None>(
+      given: Change<Queryable, T, F, R> & { name: N },
+    ) => define<R, N, F, 'change'>('change', given),
 
     /** Asks another server, so it works outside of a transaction, and is recorded when it has ended. */
-    call: <R, F extends Fields = None>(given: Change<Transactions, T, F, R>) => define<R>('call', given),
+    call: <const N extends string, R, F extends Fields = None>(
+      given: Change<Transactions, T, F, R> & { name: N },
+    ) => define<R, N, F, 'call'>('call', given),
   }
 }
 

@@ -70,7 +70,7 @@ export interface ReasonFacts {
   silent_for_days: { lastAt: string }
 }
 
-/** problem-texts.ts has the sentences. */
+/** problem-texts.*.json have the sentences. */
 export type Problem = {
   [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R] }
 }[Reason]

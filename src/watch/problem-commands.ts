@@ -1,35 +1,24 @@
-/** Problems of accounts as the command line shows them: the English sentences, and the command that fixes the problem. */
+/** Problems of accounts with the command that fixes them: in English on the command line, in the language of its channel in a message. */
 import type { AccountId } from '../accounts/account.ts'
-import { age } from '../http/format.ts'
 import { isStoredToken, type Problem } from './account-status.ts'
-import { describeProblem, type Formats, PROBLEM_TEXTS } from './problem-texts.ts'
-
-export interface ExplainedProblem {
-  message: string
-  fix: string
-}
+import { formatsIn, type Language, textsIn } from './problem-languages.ts'
+import { describeProblem, type ExplainedProblem, fill } from './problem-texts.ts'
 
 /** Without a command, for several accounts. */
-export function explainForMany(problem: Problem, now: number): ExplainedProblem {
-  const [message, fix] = describeProblem(PROBLEM_TEXTS, problem, formatsAt(now))
-  return { message, fix }
+export function explainForMany(problem: Problem, now: number, language: Language = 'en'): ExplainedProblem {
+  return describeProblem(textsIn(language), problem, formatsIn(language, now))
 }
 
-export function explainProblem(id: AccountId, problem: Problem, now: number): ExplainedProblem {
-  const { message, fix } = explainForMany(problem, now)
+export function explainProblem(
+  id: AccountId,
+  problem: Problem,
+  now: number,
+  language: Language = 'en',
+): ExplainedProblem {
+  const { message, fix } = explainForMany(problem, now, language)
   const command = commandFor(id, problem)
-  return { message, fix: command === null ? fix : `${fix} Run ${command}` }
-}
-
-function formatsAt(now: number): Formats {
-  return {
-    number: String,
-    relative: (iso) => {
-      const seconds = (now - Date.parse(iso)) / 1000
-      return seconds < 0 ? `in ${age(-seconds)}` : `${age(seconds)} ago`
-    },
-    date: (day) => day,
-  }
+  const { run } = textsIn(language).messages
+  return { message, fix: command === null ? fix : fill(run, { fix, command }) }
 }
 
 function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
@@ -71,7 +60,7 @@ function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
     case 'endpoint_failing':
       return `oa-audience endpoints pause ${facts.endpointId}`
     case 'endpoint_failed':
-      return `oa-audience endpoints list --account ${id}, then oa-audience endpoints retry ID`
+      return `oa-audience endpoints list --account ${id}; oa-audience endpoints retry ID`
     default:
       return null
   }

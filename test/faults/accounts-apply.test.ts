@@ -310,15 +310,6 @@ describe('an account with a problem', () => {
     await expectProblem(content, /another bot user id/, { webhook: 'failed' })
     expect(settings.webhook).toEqual(before)
   })
-
-  it('(its 60 tests of this hour are used up) is reported', async () => {
-    await apply(csv(), ['--no-webhook'])
-    await database.query(
-      `update official_account set webhook_test_hour = now(), webhook_test_count = 60 where channel_id = $1`,
-      [(fleet[0] as SimulatedPlatform).account.channelId],
-    )
-    await expectProblem(csv(), /60 times an hour/, { webhook: 'set' })
-  })
 })
 
 it('waits until LINE applies a new webhook URL', async () => {

@@ -97,6 +97,30 @@ describe('a stream', () => {
     expect(lines).toContainEqual(expect.objectContaining({ msg: 'a stream was cut off', level: 40 }))
     expect(lines).toContainEqual(expect.objectContaining({ msg: 'request', status: 500 }))
   })
+
+  it('cuts off a client that reads 3.7 KB/s, without a snapshot meanwhile, and not one that pauses for 20 s', async () => {
+    const { seen, noted } = await startObserved(database)
+    const other = await addCredentials(database, large.accountId, large.organizationId)
+    const paused = await openStream(seen, other)
+    const slow = sendHead(seen, large).pause()
+    const reading = setInterval(() => slow.read(Math.min(3_700, slow.readableLength)), 1_000)
+    await sleep(20_000)
+    expect(await busySessions(database)).toBe(0)
+    let bytes = 0
+    for await (const chunk of paused) bytes += chunk.length
+    expect(paused.complete).toBe(true)
+    expect(bytes).toBeGreaterThan(40_000_000)
+    const statuses = () =>
+      noted()
+        .filter(({ msg }) => msg === 'request')
+        .map(({ status }) => status)
+    // Two minutes from now, at 3.7 KB/s after the socket buffers are full.
+    await expect.poll(() => statuses(), { timeout: 120_000 }).toHaveLength(2)
+    expect(statuses()).toEqual([200, 408])
+    clearInterval(reading)
+    slow.destroy()
+    await seen.app.close()
+  })
 })
 
 describe('a stream whose client or key no longer counts', () => {
@@ -172,22 +196,6 @@ describe('the number of streams', () => {
     expect((await exportCsv(tenant.headers)).status).toBe(200)
     for (const response of open) response.destroy()
     await expect.poll(async () => (await exportCsv(sister.headers)).status).toBe(200)
-  })
-
-  it('counts a client apart from an organization with the same id', async () => {
-    const { accountId } = await addLargeTenant(database)
-    const agency = await addCredentials(database, large.accountId, large.organizationId)
-    const { clientRowId: organizationId } = agency
-    await load(database, `insert into organization (id, name) overriding system value values ($1, 'x')`, [
-      organizationId,
-    ])
-    const sameId = await addTenant(database, { organizationId })
-    const key = (await addKey(database, agency.clientRowId, accountId))?.key ?? ''
-    const second = { headers: { ...agency.headers, 'x-api-key': key } }
-    const open = [await openStream(service, agency), await openStream(service, second)]
-    expect((await exportCsv(sameId.headers)).status).toBe(200)
-    for (const response of open) response.destroy()
-    await quiet()
   })
 
   it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {

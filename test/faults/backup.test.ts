@@ -9,6 +9,7 @@ import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { connectionTo, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { NO_LIMITS } from '../support/failover-load.ts'
+import { insertRow } from '../support/load.ts'
 import { environment, MAIN, runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
@@ -53,6 +54,8 @@ it('a backup of a running service has everything that was acknowledged before it
   const service = await startHealthy({ DATA_DIR: dataDir, ...NO_LIMITS })
   const database = openDatabase(connectionTo(dataDir))
   const tenant = await addTenant(database)
+  const settings = { url: 'https://crm.example.com/', format: 'members', status: 'paused' }
+  const endpoint = await insertRow(database, 'endpoint', { channel_oa_id: tenant.accountId, ...settings })
   const load = startFollowing(service.url, tenant)
   await expect.poll(() => load.acknowledged.length).toBeGreaterThan(200)
   const before = [...load.acknowledged]
@@ -71,7 +74,8 @@ it('a backup of a running service has everything that was acknowledged before it
   // The last one is a backup of a restored database.
   for (const no of [1, 2, 3]) {
     const restored = join(temporaryDirectory(), 'data')
-    await run(['restore', source], { DATA_DIR: restored })
+    const { result } = await run(['restore', source], { DATA_DIR: restored })
+    expect(result.membersEndpoints).toEqual([String(endpoint)])
     expect(readdirSync(restored)).toEqual(['postgres'])
     const running = await startHealthy({ DATA_DIR: restored })
     const found = await userIdsIn(restored)

@@ -73,6 +73,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     expect(await load(database, 'select from organization', [])).toHaveLength(1)
     const id = await accountOf('Corner Bakery')
     await page.getByText(`${publicUrl}/api/line/${id}`).waitFor()
+    await page.getByText('Support chat and web tracking').click()
     await page.getByText(/api\/mbox\/callback\//).waitFor()
 
     // Somebody issues another secret, so LINE refuses the stored one, and the problem has a link to the field.

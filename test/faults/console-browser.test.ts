@@ -174,11 +174,11 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       'Skip to content',
       'Search everything',
       'Fleet',
-      'Audience',
       'Events',
       'Endpoints',
       'Clients',
-      'Live',
+      'Activity',
+      'Settings',
     ])
     expect(order).toContain('Search accounts')
   })
@@ -220,7 +220,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     'a dialog begins at %s, so that neither a space nor Enter closes or confirms it',
     async (_, path, name, tag) => {
       const paths: Record<string, string> = {
-        member: `/audience/${fleet.tenant.accountId}/U1`,
+        member: `/accounts/${fleet.tenant.accountId}/audience/U1`,
         client: `/clients/${fleet.clientId}`,
       }
       const page = await visitConsole(browser, url, { path: paths[path] ?? path })

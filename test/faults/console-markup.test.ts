@@ -23,7 +23,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
     const user = encodeURIComponent(SHAPES[0] as string)
     const paths = [
       `/accounts/${opened.loaded.accountId}`,
-      `/audience/${opened.loaded.accountId}/${user}`,
+      `/accounts/${opened.loaded.accountId}/audience/${user}`,
       `/events/${event}`,
       `/endpoints/${endpoint}`,
       `/clients/${client}`,
@@ -58,7 +58,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   it('sends no request to another address than the page is about', async () => {
     const { page } = await open('/nothing')
     const paths = `
-      /accounts/..%2Fclients%2F1 /audience/1%2F..%2F2 /audience/..%2Fclients%2F1/U1
+      /accounts/..%2Fclients%2F1 /accounts/1%2F..%2F2/audience /accounts/..%2Fclients%2F1/audience/U1
       /events/..%2Fclients%2F1 /endpoints/..%2Fsession /clients/..%2Fkeys%2F1
     `
       .trim()
@@ -78,7 +78,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   })
 
   it('keeps text that reverses itself to its own place', async () => {
-    const { page } = await open(`/audience/${opened.loaded.accountId}`)
+    const { page } = await open(`/accounts/${opened.loaded.accountId}/audience`)
     await page.locator('tbody a').first().waitFor()
     expect(await page.evaluate(`getComputedStyle(document.querySelector('tbody a')).unicodeBidi`)).toBe(
       'isolate',
@@ -113,7 +113,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
     }
   })
 
-  it.each(['/audience/:account', '/events', '/endpoints', '/clients'])(
+  it.each(['/accounts/:account/audience', '/events', '/endpoints', '/clients'])(
     'shows hundreds of them in %s',
     async (path) => {
       const { page, expectHarmless } = await open(path.replace(':account', String(opened.loaded.accountId)))

@@ -181,7 +181,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     ])
     expect(file.suggestedFilename()).toBe(`events-${opened.loaded.accountId}.ndjson`)
     await page.keyboard.press('Escape')
-    await goTo(page, `/audience/${opened.loaded.accountId}?userId=Uunknown`)
+    await goTo(page, `/accounts/${opened.loaded.accountId}/audience?userId=Uunknown`)
     await button(page, 'Export all stored data…').click()
     const link = page.getByRole('dialog').getByRole('link', { name: /^From ./ })
     expect(await link.getAttribute('href')).toBe(

@@ -96,7 +96,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     const { tenant, clientId, endpointId } = opened.loaded
     const dialogs: Array<[path: string, opener: string | RegExp]> = [
       ['/clients', 'Add a client'],
-      ['/settings', 'Add operator'],
+      ['/settings/operators', 'Add operator'],
       ['/settings/notifications', 'Add channel'],
       ['/settings/organizations', 'Add an organization'],
       [`/clients/${clientId}`, 'Add a key'],
@@ -113,7 +113,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       ['/endpoints', 'Add endpoint'],
       [`/accounts/${tenant.accountId}`, 'Add endpoint'],
       [`/accounts/${tenant.accountId}`, 'Export events…'],
-      [`/audience/${tenant.accountId}/U1`, 'Erase this person…'],
+      [`/accounts/${tenant.accountId}/audience/U1`, 'Erase this person…'],
     ]
     for (const [path, opener] of dialogs) {
       await goTo(page, path)

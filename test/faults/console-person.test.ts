@@ -28,7 +28,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
     return userId
   }
   const button = (page: Page, name: string) => page.getByRole('button', { name })
-  const path = (userId: string) => `/audience/${opened.loaded[0]?.accountId}/${userId}`
+  const path = (userId: string) => `/accounts/${opened.loaded[0]?.accountId}/audience/${userId}`
   const accountsOf = (userId: string) =>
     load<{ name: string }>(
       opened.database,

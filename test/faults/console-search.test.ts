@@ -60,7 +60,7 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
       await page.keyboard.press('Tab')
     }
     await page.keyboard.press('Enter')
-    await page.waitForURL(`**/audience/${opened.loaded.tenant.accountId}/U1`)
+    await page.waitForURL(`**/accounts/${opened.loaded.tenant.accountId}/audience/U1`)
     expect(await field(page).inputValue()).toBe('')
     await page.goBack()
     await rows.nth(2).waitFor()
@@ -92,6 +92,11 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
   it('sees one match on the page, and markup and right-to-left text as text', async () => {
     const page = await opened.visit({ path: `/search?q=${encodeURIComponent('Hotel 3')}` })
     await page.getByRole('table').getByRole('link', { name: 'Hotel 3' }).waitFor()
+    await page.getByRole('table').getByRole('link', { name: 'Audience' }).first().click()
+    await page.getByRole('heading', { name: 'Hotel 3' }).waitFor()
+    await page.getByRole('searchbox', { name: 'Search members' }).waitFor()
+    await page.getByRole('link', { name: 'Overview' }).press('Enter')
+    await page.getByRole('region', { name: 'Figures' }).waitFor()
     for (const text of ['<img src=x onerror=alert(1)>', 'שלום‮ abc', '%00%', '"><b>']) {
       await field(page).fill(text)
       await field(page).press('Enter')
@@ -121,7 +126,8 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.keyboard.press('Enter')
     await page.waitForURL(
       (address) =>
-        `${address.pathname}${address.search}` === `/audience/${opened.loaded.tenant.accountId}?q=Ann`,
+        `${address.pathname}${address.search}` ===
+        `/accounts/${opened.loaded.tenant.accountId}/audience?q=Ann`,
     )
     await page.getByRole('table').getByText('Ann 5').first().waitFor()
     await page.goto(`${opened.url}/search?q=${'x'.repeat(300)}`)

@@ -11,7 +11,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   const opened = setUpConsole((database) =>
     tenantWithMembers(database, MEMBERS, { display_name: `'Name ' || i` }),
   )
-  const audience = () => `/audience/${opened.loaded.accountId}`
+  const audience = () => `/accounts/${opened.loaded.accountId}/audience`
 
   it('changes the tags of all that match after typing their number, without a mouse', async () => {
     const page = await opened.visit({ path: audience(), hasAxe: true, expected: /400/ })
@@ -89,5 +89,44 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     expect(download.suggestedFilename()).toBe(`members-${opened.loaded.accountId}.csv`)
     const text = readFileSync(await download.path(), 'utf8')
     expect(text.trim().split('\r\n')).toHaveLength(13)
+  })
+
+  it('sees on every page how many tasks run, and opens one by the keyboard', async () => {
+    const page = await opened.visit({ hasAxe: true })
+    await page.getByRole('button', { name: 'Tasks', exact: true }).click()
+    await page.getByText('No task is running.').waitFor()
+    await page.keyboard.press('Escape')
+    await opened.database.query(
+      // Another instance has it.
+      `insert into job (kind, actor_kind, actor, parameters, status, leased_until)
+       values ('endpoint.replay', 'command', 'root', '{}', 'running', now() + interval '25 seconds')`,
+    )
+    const button = page.getByRole('button', { name: 'Tasks 1' })
+    await button.waitFor()
+    await button.focus()
+    await page.keyboard.press('Enter')
+    expect(await violationsOf(page)).toEqual([])
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Send past events again' }).waitFor()
+    expect(await page.getByRole('link', { name: 'All tasks' }).isVisible()).toBe(false)
+    await opened.database.query(`delete from job where actor = 'root'`)
+  })
+
+  it('finds chat and tracking in a part of the form that is closed until they are used', async () => {
+    const path = `/accounts/${opened.loaded.accountId}`
+    await opened.database.query(
+      'update official_account set chat_secret = null, chat_inbox_id = null, login_channel_id = null',
+    )
+    const page = await opened.visit({ path: `${path}/edit` })
+    const inbox = page.getByLabel('Inbox id in the support chat')
+    await page.getByLabel('Channel secret').waitFor()
+    expect(await inbox.isVisible()).toBe(false)
+    await page.getByText('Support chat and web tracking').click()
+    await inbox.fill('7')
+    await inbox.press('Enter')
+    await page.getByText('Inbox id in the support chat').filter({ visible: true }).waitFor()
+    await page.goto(`${opened.url}${path}/edit?field=loginChannelId`)
+    await page.locator('[name="loginChannelId"]:focus').waitFor()
   })
 })

@@ -103,25 +103,6 @@ it('answers deliveries 503 and clients 500 while the database accepts no connect
   await end()
 })
 
-it('answers 503 while the disk of the database is full, and accepts the same delivery afterwards', async () => {
-  const { admin, tenant, service, end } = await setUp()
-  // Raises the error of a full disk. full-disk.test.ts really fills one.
-  await admin.query(
-    `create function disk_full() returns trigger language plpgsql as
-       $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`,
-  )
-  await admin.query(
-    'create trigger disk_full before insert on event_key for each statement execute function disk_full()',
-  )
-  const event = lineEvent('follow', 'U2')
-  const refused = await service.deliver(tenant, [event])
-  expect(refused.status).toBe(503)
-  expect(refused.text).not.toContain('extend')
-  await admin.query('drop trigger disk_full on event_key')
-  expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
-  await end()
-})
-
 it('runs maintenance without limit, and streams with their own, when the database has a default statement_timeout', async () => {
   const { admin, set, end } = await setUp()
   await set('set statement_timeout = 100')

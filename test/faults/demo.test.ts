@@ -57,12 +57,6 @@ it('prints its steps as JSON lines with --json', () => {
   })
 })
 
-it('reports in one line why it cannot start', () => {
-  const { status, stderr } = runProgram(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
-  expect(status).toBe(1)
-  expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR [^\n]+\n$/)
-})
-
 /** Resolves with the output when the demo has printed all steps and waits for Ctrl-C. */
 async function startDemo(dataDir = temporaryDirectory()): Promise<{ child: ChildProcess; output: string }> {
   const env = { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' }

@@ -9,7 +9,6 @@ import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import {
   becomesWell,
-  MAIN,
   runProgram,
   runProgramAsync,
   startHealthy,
@@ -79,20 +78,6 @@ describe('a service', () => {
     process.kill(serverPid(dataDir), 'SIGKILL')
     await expect.poll(async () => (await fetch(`${service.url}/api/health`)).status).toBe(503)
     await becomesWell(service.url)
-  })
-
-  it('leaves no server behind when it is interrupted while the server starts', async () => {
-    const dataDir = createDataDirectory()
-    const child = spawn(process.execPath, [MAIN, 'serve'], {
-      env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
-      stdio: 'ignore',
-    })
-    const exited = new Promise((resolve) => child.once('exit', resolve))
-    const hasLockFile = async () => existsSync(join(dataDir, 'postgres/postmaster.pid'))
-    await expect.poll(hasLockFile).toBe(true)
-    child.kill('SIGINT')
-    await exited
-    await expect.poll(hasLockFile).toBe(false)
   })
 
   it('is refused with one line on a directory that another service uses', async () => {

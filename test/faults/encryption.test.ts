@@ -1,13 +1,10 @@
-/** A day of a service whose secrets are encrypted: where secrets and keys may be found afterwards, and kills during a rotation. */
-import { execFileSync, spawn } from 'node:child_process'
+/** A day of a service whose secrets are encrypted: where secrets and keys may be found afterwards. */
+import { execFileSync } from 'node:child_process'
 import { createHmac, randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { SecretKeys } from '../../src/config/secret-keys.ts'
-import { commandActor } from '../../src/operators/actor.ts'
-import { requireReadableSecrets } from '../../src/secrets/examine-secrets.ts'
-import { rotateSecrets } from '../../src/upkeep/secrets.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { simulatePlatform } from '../../tools/simulator/platform.ts'
@@ -17,15 +14,8 @@ import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-d
 import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { type Received, startReceiver } from '../support/endpoints.ts'
 import { load, readEverything } from '../support/load.ts'
-import {
-  environment,
-  eventually,
-  MAIN,
-  runProgram,
-  startHealthy,
-  temporaryDirectory,
-} from '../support/process.ts'
-import { createEncrypted, newKey, valuesByKey } from '../support/secret-keys.ts'
+import { eventually, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { newKey } from '../support/secret-keys.ts'
 import { Service } from '../support/service.ts'
 
 const createDataDirectory = setUpDataDirectories()
@@ -190,36 +180,4 @@ it('leaves no secret in a dump, a log or a process of the database, and no key i
     expect(text.includes(key), `the key in ${where}`).toBe(false)
   expect(report).not.toContain('SECRETS_KEYS')
   expect(environs.length).toBeGreaterThan(2)
-})
-
-it('loses no secret when a rotation is killed, and the next run continues it', async () => {
-  const { plain, database, keys, withKeys, env } = await createEncrypted()
-  const { organizationId } = await addTenant(plain)
-  await load(
-    plain,
-    `insert into official_account (organization_id, name, channel_secret, oa_hash)
-     select $1, '', 'secret ' || n, 'hash ' || n from generate_series(1, 8000) n`,
-    [organizationId],
-  )
-  await rotateSecrets(database, commandActor())
-  const newer = newKey('2027a')
-  const rotatedEnv = { ...env, SECRETS_KEYS: `${newer},${keys}` }
-  const both = withKeys(rotatedEnv.SECRETS_KEYS)
-  const rotation = spawn(process.execPath, [MAIN, 'secrets', 'rotate'], {
-    env: environment(rotatedEnv),
-    stdio: 'ignore',
-  })
-  const exited = new Promise((resolve) => rotation.once('exit', (_, signal) => resolve(signal)))
-  await eventually(
-    () => load(plain, `select from official_account where channel_secret like 'enc:v1:2027a:%' limit 1`),
-    (rows) => rows.length > 0,
-  )
-  rotation.kill('SIGKILL')
-  expect(await exited).toBe('SIGKILL')
-  const { '2026a': left = 0, '2027a': done = 0 } = await valuesByKey(both)
-  expect([left > 0, done > 0, left + done]).toEqual([true, true, 8001])
-  await requireReadableSecrets(both)
-  const { status, stdout } = runProgram(['secrets', 'rotate', '--json'], rotatedEnv)
-  expect({ status, ...JSON.parse(stdout) }).toEqual({ status: 0, encrypted: left, unreadable: 0 })
-  expect(await valuesByKey(withKeys(newer))).toEqual({ '2027a': 8001 })
 })

@@ -161,21 +161,6 @@ describe('one damaged byte in the middle of an old file', () => {
   })
 })
 
-it('doctor and status report the erasures of a lost file', async () => {
-  const { directory, tenants, doctor, erasures, record, write } = await setUp()
-  const [tenant] = tenants as [Tenant]
-  await record(tenant, 3, people(7))
-  await write()
-  const [old = ''] = await listLedgerFiles(directory)
-  await record(tenant, 2, people(3, 'Ulate'))
-  await write()
-  rmSync(old)
-  expect((await erasures('status')).json).toMatchObject({ ledger: 3, database: 10, lost: 7, notRecorded: 0 })
-  expect(await doctor()).toEqual([
-    expect.stringMatching(/^warning: ERASURE_LEDGER \S+ lacks 7 erasures that were recorded\./),
-  ])
-})
-
 it.each([
   ['an empty directory, as after an unmount', (_: string, now: string) => mkdirSync(now)],
   ['a copy', (before: string, now: string) => cpSync(before, now, { recursive: true })],

@@ -3,18 +3,10 @@ import { spawnSync } from 'node:child_process'
 import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/erasure/ledger-files.ts'
-import { reapplyErasures } from '../../src/audience/erasure/reapply-erasures.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'
-import {
-  becomesWell,
-  eventually,
-  type ServiceProcess,
-  spawnService,
-  startCommand,
-  temporaryDirectory,
-} from '../support/process.ts'
+import { becomesWell, type ServiceProcess, spawnService, temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
 
 const MEMBERS = 400
@@ -45,7 +37,7 @@ const memberIds = async (database: Parameters<typeof load>[0]) =>
     String(id),
   )
 
-it('the ledger has each confirmed erasure of two processes, one of which is killed, and the other records its unrecorded erasures', async () => {
+it('the ledger has each confirmed erasure of two processes, one of which is killed', async () => {
   const directory = temporaryDirectory()
   const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)
@@ -67,57 +59,6 @@ it('the ledger has each confirmed erasure of two processes, one of which is kill
   )
   const recorded = await recordedMembers(directory)
   expect([...confirmed].filter((id) => !recorded.has(id))).toEqual([])
-
-  // The state between the commit and the write, in which a kill can leave a row.
-  await load(database, `update erased_person set in_ledger = false where member_id = any ($1)`, [
-    [...confirmed].slice(0, 3),
-  ])
-  expect(await erase(other, tenant, [...confirmed][0] ?? '')).toBe(404)
-  expect(
-    await load(database, 'select from erased_person where not in_ledger and member_id = $1', [
-      [...confirmed][0],
-    ]),
-  ).toEqual([])
-  const ledger = new ErasureLedger(directory)
-  await ledger.recordAll(database)
-  await ledger.close()
-  expect(await load(database, 'select from erased_person where not in_ledger')).toEqual([])
-  const erased = await load<{ member_id: bigint }>(database, 'select member_id from erased_person')
-  const afterwards = await recordedMembers(directory)
-  expect(erased.filter(({ member_id }) => !afterwards.has(String(member_id)))).toEqual([])
-  expect(await reapplyErasures(database, directory, new LedgerDamage())).toMatchObject({ erasures: 0 })
-})
-
-it('erasures reapply continues after it was killed', async () => {
-  const directory = temporaryDirectory()
-  const { database, env } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, 30_000)
-  await load(
-    database,
-    `insert into erased_person (channel_oa_id, person_hash, erased_at, member_id)
-     select a.id, person_hash(a.person_key, m.user_id), now(), m.id
-       from audience_member m join official_account a on a.id = m.channel_oa_id where m.id % 2 = 0`,
-  )
-  const ledger = new ErasureLedger(directory)
-  await ledger.recordAll(database)
-  await ledger.close()
-  await load(database, 'truncate erased_person')
-  const command = startCommand(['erasures', 'reapply'], { ...env, ERASURE_LEDGER: directory })
-  await eventually(
-    () => load(database, 'select from erased_person limit 1'),
-    (rows) => rows.length > 0,
-  )
-  command.child.kill('SIGKILL')
-  await reapplyErasures(database, directory, new LedgerDamage())
-  const left = await load<{ is_even: boolean; count: bigint }>(
-    database,
-    'select id % 2 = 0 as is_even, count(*) from audience_member group by 1',
-  )
-  expect(left).toEqual([{ is_even: false, count: 15_000n }])
-  expect(await load(database, 'select count(*)::int from erased_member where id % 2 = 0')).toEqual([
-    { count: 15_000 },
-  ])
 })
 
 it.runIf(mounted !== null)(

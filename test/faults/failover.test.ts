@@ -1,14 +1,13 @@
 /** Failover without loss: a primary and two standbys, of which one must have each commit, and two instances of the service. */
+
 import { randomInt } from 'node:crypto'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
+import { serveForTest } from '../support/http-server.ts'
 import {
   becomesWell,
   runProgramAsync,
@@ -204,17 +203,14 @@ it.runIf(tools !== null)('says whether a second disk has what was acknowledged',
 
 it.runIf(tools !== null)('is proved by prove, with a command that fails over', async () => {
   const cluster = await startCluster(2, SYNCHRONOUS)
-  const operator = createServer(async (_, response) => {
+  const operator = await serveForTest(async (_, response) => {
     await cluster.primary.kill()
     await cluster.rebuild(await cluster.failOver())
     response.end()
-  }).listen(0, '127.0.0.1')
-  await once(operator, 'listening')
-  onTestFinished(() => void operator.close())
-  const { port } = operator.address() as AddressInfo
+  })
   const env = { DATABASE_URL: cluster.url }
   await runProgramAsync(['migrate'], env)
-  const failOver = `"${process.execPath}" -e "fetch('http://127.0.0.1:${port}/').catch(() => process.exit(1))"`
+  const failOver = `"${process.execPath}" -e "fetch('${operator}/').catch(() => process.exit(1))"`
   const args = ['prove', '--kills', '2', '--failover-command', failOver, '--json']
   const { status, stdout, stderr } = await runProgramAsync(args, env)
   expect(status, stderr).toBe(0)

@@ -48,38 +48,6 @@ const eventCounts = async (database: TextDatabase) => {
   return new Map(rows.map((row) => [row.user_id, Number(row.event_count)]))
 }
 
-it('loses and duplicates nothing when three instances write to the same five members', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const env = { DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' }
-  const services = await Promise.all([1, 2, 3].map(() => spawnService(env)))
-  await Promise.all(services.map(({ url }) => becomesWell(url)))
-  const people = Array.from({ length: 5 }, randomUserId)
-  const sent = new Map<string, number>()
-  const statuses = new Map<number, number>()
-  const sender = async (no: number) => {
-    for (let i = 0; i < 60; i += 1) {
-      const events = Array.from({ length: 4 }, (_, k) => {
-        const userId = people[(no + i + k) % people.length] as string
-        sent.set(userId, (sent.get(userId) ?? 0) + 1)
-        return lineEvent(k % 2 ? 'follow' : 'message', userId)
-      })
-      const { path, init } = signedDelivery(tenant, events)
-      // Two instances receive each delivery at the same moment.
-      const receivers = [services[no % 3], services[(no + 1) % 3]]
-      const answers = await Promise.all(receivers.map((service) => fetch(`${service?.url}${path}`, init)))
-      for (const { status } of answers) statuses.set(status, (statuses.get(status) ?? 0) + 1)
-    }
-  }
-  await Promise.all(Array.from({ length: 24 }, (_, no) => sender(no)))
-  expect([...statuses]).toEqual([[200, 24 * 60 * 2]])
-  expect(await eventCounts(database)).toEqual(sent)
-  const [statistics] = await database.query<{ deadlocks: bigint }>(
-    'select deadlocks from pg_stat_database where datname = current_database()',
-  )
-  expect(statistics?.deadlocks).toBe(0n)
-})
-
 /** Ends the sessions in which the service runs a statement, every 40 ms. `stop` returns how many it ended. */
 function killSessions(database: TextDatabase, service: ServiceProcess): { stop: () => Promise<number> } {
   let isStopped = false

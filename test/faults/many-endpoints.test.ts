@@ -1,6 +1,6 @@
 /** Endpoints that fail, are silent or take no body delay neither others nor LINE, in bounded memory. */
+
 import { execFileSync } from 'node:child_process'
-import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { expect, it, onTestFinished } from 'vitest'
@@ -9,6 +9,7 @@ import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { measureDeliveries } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { acceptForTest } from '../support/http-server.ts'
 import { MEASURED } from '../support/measured.ts'
 import { startHealthy } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
@@ -56,19 +57,8 @@ const resumeAll = (database: TextDatabase) => database.query(`update endpoint se
 
 /** Accepts connections and never answers. @param isReading takes the requests */
 async function startSilent(isReading: boolean): Promise<string> {
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined)
-    if (isReading) socket.resume()
-    else socket.pause()
-    onTestFinished(() => {
-      socket.destroy()
-    })
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => {
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as { port: number }).port}/`
+  const port = await acceptForTest((socket) => void (isReading ? socket.resume() : socket.pause()))
+  return `http://127.0.0.1:${port}/`
 }
 
 /** Milliseconds from each of LINE's requests to the endpoint's, sorted. */

@@ -120,13 +120,3 @@ it('counts, finishes an erasure that another instance left pending, marks change
   expect(metrics).not.toContain('unguessable')
   expect(await statusOf(service.url, '/metrics')).toBe(404)
 })
-
-it('starts without a database if DATABASE_URL is none', async () => {
-  const port = await freePort()
-  const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(port) })
-  expect(await statusOf(`http://127.0.0.1:${port}`, '/metrics')).toBe(200)
-  expect(await fetch(`${service.url}/api/health`).then((response) => response.json())).toEqual({
-    status: 'ok',
-    database: 'none',
-  })
-})

@@ -191,10 +191,7 @@ async function startScraped() {
   }
   const query: Query = async (expr) =>
     (await api<{ result: Awaited<ReturnType<Query>> }>(`query?query=${encodeURIComponent(expr)}`)).result
-  await eventually(
-    () => query('up'),
-    (found) => found.length > 0,
-  )
+  await expect.poll(() => query('up')).not.toEqual([])
   const deliver = async (signature: Record<string, string>) => {
     const { path, init } = signedDelivery(tenant, [textMessage('U1', 'hello')])
     await fetch(service.url + path, { ...init, headers: { ...init.headers, ...signature } })

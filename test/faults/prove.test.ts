@@ -1,4 +1,5 @@
 /** `prove` on a database with real accounts changes nothing of them, and leaves nothing of its own, however it ends. */
+
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it, onTestFinished, vi } from 'vitest'
@@ -7,6 +8,7 @@ import type { TextDatabase } from '../../tools/text-database.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { loadMembers } from '../support/load.ts'
 import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
 import { newKey } from '../support/secret-keys.ts'
 
@@ -21,12 +23,10 @@ async function setUpProduction() {
     await createPartitions(session, TRACKING_EVENTS)
   })
   const receiver = await startReceiver()
-  const { accountId, organizationId } = await addTenant(database, { channelAccessToken: 'token' })
+  const tenant = await addTenant(database, { channelAccessToken: 'token' })
+  const { accountId } = tenant
   for (const statement of OLD_ROWS) await database.query(statement, [accountId])
-  await database.query(
-    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Udue')`,
-    [accountId, organizationId],
-  )
+  await loadMembers(database, tenant, 1)
   await database.query(
     `insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, 'members', true)`,
     [accountId, receiver.url],

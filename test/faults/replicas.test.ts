@@ -4,9 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import type { AccountId, OrganizationId } from '../../src/accounts/account.ts'
 import { addCheckpoint } from '../../src/audience/feed-statement.ts'
-import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -309,27 +307,6 @@ describe.runIf(tools !== null)('replicas', () => {
       await service.members(tenant),
     )
     expect(await counted('replica')).toBeGreaterThan(50)
-  })
-
-  it('compare times of a feed with the clock of the primary', async () => {
-    const tenant = await addTenant(admin)
-    const { service } = await startReading(LONG_MS)
-    await addMember(service, tenant)
-    await addMember(service, tenant)
-    await caughtUp()
-    const [standby] = cluster.standbys as [PostgresServer]
-    const replica = openDatabase(urlOf(standby))
-    const scope = {
-      keyId: null,
-      accountId: tenant.accountId as AccountId,
-      organizationId: tenant.organizationId as OrganizationId,
-    }
-    await pauseForTest()
-    await sleep(10)
-    const { next } = await readPage(replica, scope, {}, { kind: 'time', ms: 0 }, 1, 'page')
-    if (next?.kind !== 'change') throw new Error('there is no next page')
-    const replayedUs = `(extract(epoch from pg_last_xact_replay_timestamp()) * 1000000)::bigint`
-    expect(String(next.walk.beganUs)).toBe(await standby.ask(`select ${replayedUs}`))
   })
 
   it.skipIf(!isPgBouncerInstalled).each([

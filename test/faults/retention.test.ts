@@ -1,11 +1,10 @@
 /** What a run of retention reads when tables are large, and every page has rows of each age, as after years of reused space. */
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
-import { runMaintenance } from '../../src/upkeep/maintenance.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
+import { maintain } from '../support/maintenance.ts'
 
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
 /** The levels of the B-trees grow, and the planner's samples differ. */
 const FURTHER_BLOCKS = 30
 /** Days, of the oldest row. Each table keeps its rows at least for 30. */
@@ -41,7 +40,7 @@ async function store(database: PostgresDatabase, { accountId, organizationId }: 
 /** Blocks of tables and indexes that a run reads, from memory or disk. */
 async function blocksOfRun(database: PostgresDatabase) {
   await load(database, 'select pg_stat_reset()')
-  await database.session((session) => runMaintenance(session, KEEP))
+  await maintain(database)
   const rows = await load<{ name: string; blocks: number }>(
     database,
     `select relname as name,
@@ -54,7 +53,7 @@ async function blocksOfRun(database: PostgresDatabase) {
 async function measure(rows: number) {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
-  await database.session((session) => runMaintenance(session, KEEP))
+  await maintain(database)
   await loadMembers(database, tenant, 1, { id: '1' })
   await store(database, tenant, rows)
   // Statistics of the sessions that stored the rows have to be complete before they are reset.

@@ -54,37 +54,6 @@ it.each([
   expect((await fetch(`${platform.url}/v2/bot/info`)).status).toBe(401)
 })
 
-describe("LINE's webhook URL", () => {
-  const call = async (url: string, token: string, method: string, body?: string) => {
-    const headers = { authorization: `Bearer ${token}` }
-    const init = { method, headers, ...(body === undefined ? {} : { body }) }
-    const response = await fetch(`${url}/v2/bot/channel/webhook/endpoint`, init)
-    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
-  }
-
-  it.each([
-    ['without TLS', '{"endpoint":"http://oa.example.com/api/line/1"}'],
-    ['of more than 500 characters', `{"endpoint":"https://oa.example.com/${'x'.repeat(500)}"}`],
-    ['that is not a URL', '{"endpoint":"oa.example.com"}'],
-    ['that is missing', '{}'],
-    ['in a body that is not JSON', 'endpoint='],
-  ])('%s is refused with 400', async (_, body) => {
-    const platform = await startPlatform()
-    expect(await call(platform.url, platform.account.channelAccessToken, 'PUT', body)).toEqual({
-      status: 400,
-      body: { message: 'Invalid webhook endpoint URL' },
-    })
-  })
-})
-
-it('refuses an unknown misbehaviour with the list of known ones', async () => {
-  const platform = await startPlatform()
-  const address = `${platform.url}/simulate/misbehaviour`
-  const answer = await fetch(address, { method: 'PUT', body: 'constructor' })
-  expect(answer.status).toBe(400)
-  expect(await answer.text()).toMatch(/send one of cut, error, /)
-})
-
 it.each([
   [['--misbehave', 'constructor'], 'Allowed choices are'],
   [['--count', '5'], '--count needs --deliver-to'],
@@ -144,14 +113,6 @@ describe('the receiver of outgoing webhooks', () => {
     const { url, account } = await startPlatform()
     const signature = signLine(body, new Secret(account.channelSecret))
     expect((await post(`${url}/receive/${name}`, { 'x-line-signature': signature })).status).toBe(status)
-  })
-
-  it('answers at /receive/slow after some seconds', async () => {
-    const { url, account } = await startPlatform()
-    const signature = signLine(body, new Secret(account.channelSecret))
-    const startedAtMs = performance.now()
-    expect((await post(`${url}/receive/slow`, { 'x-line-signature': signature })).status).toBe(200)
-    expect(performance.now() - startedAtMs).toBeGreaterThan(1_900)
   })
 
   it('prints what it received, as JSON with --json', async () => {

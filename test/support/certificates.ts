@@ -1,9 +1,8 @@
 /** Certificates of an authority that only the tests trust. Node.js makes none, so openssl does. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { atEnd } from './at-end.ts'
+import { temporaryDirectory } from './process.ts'
 
 const isInstalled = spawnSync('openssl', ['version']).status === 0
 const CONFIGURATION = `
@@ -44,8 +43,7 @@ interface CertificateMaker {
 }
 
 export function makeAuthority(): CertificateMaker {
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
-  atEnd(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = temporaryDirectory()
   const path = (name: string) => join(directory, name)
   const read = (name: string) => readFileSync(path(name), 'utf8')
   const openssl = (...args: string[]) => {

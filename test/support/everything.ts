@@ -91,6 +91,8 @@ export async function addMembers(
     { ...textMessage('U1', 'hello'), message: { type: 'text', id: 'M1', text: 'hello' } },
     lineEvent('message', 'U1', { timestamp: 'never' }),
   ])
+  // Refused, and kept.
+  await service.deliver({ ...to, channelSecret: 'another' }, [lineEvent('message', 'U1')])
   await service.track(to, [{ type: 'track', userId: 'U1', messageId: 'T1' }])
   await load(
     direct,

@@ -15,7 +15,7 @@ export function load<R extends Row>(
 
 /**
  * Adds members with the user ids U1, U2, … in the order of their ids.
- * @param columns further columns, as SQL expressions of the member's number `i`
+ * @param columns further columns or other user ids, as SQL expressions of the member's number `i`
  */
 export async function loadMembers(
   database: PostgresDatabase,
@@ -23,11 +23,11 @@ export async function loadMembers(
   count: number,
   columns: Record<string, string> = {},
 ): Promise<void> {
-  const names = ['channel_oa_id', 'organization_id', 'user_id', ...Object.keys(columns)]
-  const values = ['$1', '$2', `'U' || i`, ...Object.values(columns)]
+  const values = { channel_oa_id: '$1', organization_id: '$2', user_id: `'U' || i`, ...columns }
   await load(
     database,
-    `insert into audience_member (${names}) select ${values} from generate_series(1, $3::int) i order by i`,
+    `insert into audience_member (${Object.keys(values)})
+     select ${Object.values(values)} from generate_series(1, $3::int) i order by i`,
     [tenant.accountId, tenant.organizationId, count],
   )
 }

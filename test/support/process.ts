@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import { onTestFinished } from 'vitest'
+import { atEnd } from './at-end.ts'
 
 export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
@@ -27,11 +28,11 @@ export interface ServiceProcess {
   exited: Promise<Exit>
 }
 
-/** A directory that is removed when the test ends. */
+/** A directory that is removed with its test or file. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
   // A PostgreSQL server that was killed may still write its last file: removing is tried again for 20 × 100 ms = 2 s.
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
+  atEnd(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
   return directory
 }
 

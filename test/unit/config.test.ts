@@ -64,10 +64,15 @@ describe('the configuration', () => {
     expect(readConfig(Object.fromEntries(NAMES.map((name) => [name, ''])))).toEqual(readConfig({}))
   })
 
-  it('reads a secret from the file that NAME_FILE names, without the line break at its end', () => {
-    const directory = temporaryDirectory()
-    const file = join(directory, 'database_url')
-    writeFileSync(file, 'postgres://user:secret@db:5432/oa\n')
+  it.each([
+    ['without the line break at its end', 'postgres://user:secret@db:5432/oa\n'],
+    [
+      'of Windows, with a byte order mark and a carriage return',
+      '\uFEFFpostgres://user:secret@db:5432/oa\r\n',
+    ],
+  ])('reads a secret from the file that NAME_FILE names, %s', (_, content) => {
+    const file = join(temporaryDirectory(), 'database_url')
+    writeFileSync(file, content)
     const { database } = readConfig({ DATABASE_URL_FILE: file })
     expect(database.kind === 'url' && database.url.reveal()).toBe('postgres://user:secret@db:5432/oa')
   })
@@ -88,13 +93,6 @@ describe('the configuration', () => {
       'CONSOLE_TOKEN has no value: the file of CONSOLE_TOKEN_FILE is empty',
       'SMTP_URL has no value: the file of SMTP_URL_FILE cannot be read: illegal operation on a directory (EISDIR)',
     ])
-  })
-
-  it('reads a secret from a file of Windows, which has a byte order mark and a carriage return', () => {
-    const file = join(temporaryDirectory(), 'database_url')
-    writeFileSync(file, '\uFEFFpostgres://user:secret@db:5432/oa\r\n')
-    const { database } = readConfig({ DATABASE_URL_FILE: file })
-    expect(database.kind === 'url' && database.url.reveal()).toBe('postgres://user:secret@db:5432/oa')
   })
 
   it('refuses a pipe, a device and a file that is too large for a secret, without reading them', () => {

@@ -1,7 +1,6 @@
 /** A key is the same whenever the same event is delivered, whatever a retry changes. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { hashKey, timedKey } from '../../src/intake/event-key.ts'
 import { readLineEvent } from '../../src/intake/line/line-payload.ts'
 import { parseChatCallback } from '../../src/intake/mbox/mbox-payload.ts'
 import { parseTrackingRequest, readTrackingEvents } from '../../src/intake/tracking/tracking-payload.ts'
@@ -95,17 +94,6 @@ describe('the key of a tracking event', () => {
           expect(await keyOf(again, second)).toBe(await keyOf(timestamp, first))
         },
       ),
-    )
-  })
-})
-
-describe('a key with a time', () => {
-  it('is a plain hash for a time that cannot be one (property)', () => {
-    const unusable = fc.oneof(fc.constant(null), fc.integer({ max: -1 }), fc.constant(0x0400_0000_0000))
-    fc.assert(
-      fc.property(unusable, fc.string(), (at, part) => {
-        expect(hex(timedKey(at, 'mbox', part))).toBe(hex(hashKey('mbox', part)))
-      }),
     )
   })
 })

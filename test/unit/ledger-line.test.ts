@@ -1,5 +1,5 @@
 /** The syntax of the erasure ledger. */
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -99,16 +99,6 @@ describe('a file of the erasure ledger', () => {
     const all = written.map((each, at) => ({ ...each, number: at + 1 }))
     expect(await linesOf(path)).toEqual(all)
     expect(await readLastLines(path, 10)).toEqual(all.slice(-10))
-  })
-
-  it('is a new one after a write has failed', async () => {
-    const directory = join(temporaryDirectory(), 'ledger')
-    const writer = new LedgerWriter(directory, ERASURES)
-    await expect(writer.append([oneErasure()])).rejects.toThrow('ERASURE_LEDGER cannot be written (ENOENT)')
-    mkdirSync(directory)
-    await writer.append([oneErasure()])
-    await writer.close()
-    expect(await listLedgerFiles(directory)).toHaveLength(1)
   })
 
   it('may end with a part of a line, which is ignored', async () => {

@@ -31,6 +31,7 @@ function notification(columns: Partial<Notification>): Notification {
       brokenCount: columns.accountCount ?? accounts.length,
       coveredCount: 200,
       coversAll: true,
+      language: 'en',
     },
     ...columns,
   }
@@ -45,7 +46,7 @@ const text = (columns: Partial<Notification>) =>
 describe('a message', () => {
   it('about one account says what is wrong, what to do, and where', () => {
     expect(text({ accounts: [account(1)] })).toMatchInlineSnapshot(`
-      "Cafe 1 is broken: suspended by LINE
+      "Cafe 1 is broken: Suspended by LINE
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager.
       https://console.example/accounts/1"
@@ -57,7 +58,7 @@ describe('a message', () => {
     expect(
       text({ reason: 'token_expires', accounts: [account(1, { after: 'degraded', problem })] }),
     ).toMatchInlineSnapshot(`
-      "Cafe 1 is degraded: the channel access token expires
+      "Cafe 1 is degraded: Token expires soon
       The channel access token expires in 24 h.
       Store a new one, or let the service issue its own from channel id and secret. Run oa-audience accounts update 1 --channel-access-token -
       https://console.example/accounts/1"
@@ -66,7 +67,7 @@ describe('a message', () => {
 
   it('about several accounts counts them, and lists the first ten', () => {
     expect(text({ accounts: many(100), accountCount: 130 })).toMatchInlineSnapshot(`
-      "130 accounts are broken: suspended by LINE
+      "130 accounts are broken: Suspended by LINE
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
       - Cafe 1 (Coffee Group)
@@ -89,7 +90,7 @@ describe('a message', () => {
       }),
     )
     expect(text({ reason: 'endpoint_failing', accounts, coversAll: false })).toMatchInlineSnapshot(`
-      "2 accounts are broken: an endpoint does not accept deliveries
+      "2 accounts are broken: Endpoint failing
       Fix the receiver, or pause the endpoint. The command oa-audience fleet says what to do for each account.
       - Cafe 1: Endpoint 7 does not accept what is sent to it; deliveries waiting: 3.
       - Cafe 2: Endpoint 7 does not accept what is sent to it; deliveries waiting: 4.
@@ -101,7 +102,7 @@ describe('a message', () => {
     expect(
       text({ accounts: many(2), accountCount: 200, facts: { cause: 'service' }, coversAll: false }),
     ).toMatchInlineSnapshot(`
-      "All 200 accounts are broken: suspended by LINE
+      "All 200 accounts are broken: Suspended by LINE
       The cause is probably this service (oa-audience), not LINE. Run oa-audience doctor.
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
@@ -115,11 +116,11 @@ describe('a message', () => {
   it('about a recovery says what is over', () => {
     const recovered = { before: 'broken', after: 'ok', problem: null }
     expect(text({ kind: 'recovery', accounts: [account(1, recovered)] })).toMatchInlineSnapshot(`
-      "Cafe 1 has recovered after 2 days (was broken: suspended by LINE)
+      "Cafe 1 has recovered after 2 days (was broken: Suspended by LINE)
       https://console.example/accounts/1"
     `)
     expect(text({ kind: 'recovery', accounts: many(3, recovered) })).toMatchInlineSnapshot(`
-      "3 accounts have recovered (were broken: suspended by LINE)
+      "3 accounts have recovered (were broken: Suspended by LINE)
       - Cafe 1 (Coffee Group)
       - Cafe 2 (Coffee Group)
       - Cafe 3 (Coffee Group)
@@ -129,14 +130,14 @@ describe('a message', () => {
 
   it('reminds of what lasts', () => {
     expect(text({ kind: 'reminder', accounts: [account(1)] })).toMatchInlineSnapshot(`
-      "Reminder: Cafe 1 is still broken: suspended by LINE
+      "Reminder: Cafe 1 is still broken: Suspended by LINE
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager.
       Since 2026-11-21 02:58 UTC.
       https://console.example/accounts/1"
     `)
     expect(text({ kind: 'reminder', accounts: many(2), accountCount: 200 }).split('\n')[0]).toBe(
-      'Reminder: all 200 accounts are still broken: suspended by LINE',
+      'Reminder: All 200 accounts are still broken: Suspended by LINE',
     )
   })
 
@@ -162,7 +163,7 @@ describe('a message', () => {
       https://console.example/"
     `)
     expect(text({ kind: 'platform_down', reason: null, facts: { accounts: 1 } })).toMatch(
-      /^LINE does not respond: the check of the only account fails\nThis service .oa-audience. and its database work/,
+      /^LINE does not respond: the checks of all 1 account fail\nThis service .oa-audience. and its database work/,
     )
     const until = '2026-11-23T02:50:00.000Z'
     expect(text({ kind: 'platform_up', reason: null, facts: { ...facts, until } })).toMatchInlineSnapshot(`
@@ -186,6 +187,60 @@ describe('a message', () => {
     expect(
       plainText(notification({ reason: 'toString', accounts: [account(1, { name: ' ', problem })] })),
     ).toBe('Account 1 is broken')
+  })
+})
+
+describe('a message in another language', () => {
+  it('has the sentences and the periods of the language', () => {
+    const problem: Problem = {
+      ...{ reason: 'line_signature_refused', status: 'broken' },
+      facts: { count: 3, lastAt: '2026-11-23T00:00:00.000Z' },
+    }
+    const accounts = [account(1, { problem })]
+    expect(text({ language: 'ja', reason: problem.reason, accounts })).toMatchInlineSnapshot(`
+      "Cafe 1の状態は「障害」です: 署名が不正
+      署名が不正な配信が 7 日間で 3 件あります（最後は3 時間前）。その後、LINE から正しい署名の配信は届いていません。
+      LINE のコンソールに表示されるチャネルシークレットを登録してください。 実行するコマンド: oa-audience accounts update 1 --channel-secret -
+      https://console.example/accounts/1"
+    `)
+    const recovered = { before: 'degraded', after: 'ok', problem: null }
+    expect(
+      text({ language: 'ja', kind: 'recovery', accounts: [account(1, recovered)] }),
+    ).toMatchInlineSnapshot(`
+      "Cafe 1が2 日後に復旧しました（以前の状態: 要注意: LINE により停止中）
+      https://console.example/accounts/1"
+    `)
+    expect(text({ language: 'zh', kind: 'reminder', accounts: many(12) })).toMatchInlineSnapshot(`
+      "提醒：12 個帳號的狀態仍為「故障」：遭 LINE 停權
+      LINE 已將此帳號停權。
+      請在 LINE Official Account Manager 向 LINE 查詢原因。 指令 oa-audience fleet 會說明每個帳號的處理方式。
+      - Cafe 1 (Coffee Group)
+      - Cafe 2 (Coffee Group)
+      - Cafe 3 (Coffee Group)
+      - Cafe 4 (Coffee Group)
+      - Cafe 5 (Coffee Group)
+      - Cafe 6 (Coffee Group)
+      - Cafe 7 (Coffee Group)
+      - Cafe 8 (Coffee Group)
+      - Cafe 9 (Coffee Group)
+      - Cafe 10 (Coffee Group)
+      另有 2 個
+      https://console.example/"
+    `)
+    expect(text({ language: 'th', kind: 'platform_down', facts: { accounts: 3 } })).toMatchInlineSnapshot(`
+      "LINE ไม่ตอบสนอง: การตรวจสอบล้มเหลวทั้งหมด 3 บัญชี
+      บริการนี้ (oa-audience) และฐานข้อมูลทำงานปกติ สาเหตุจึงน่าจะมาจาก LINE
+      จนกว่า LINE จะกลับมาตอบสนอง จะไม่มีข้อความเกี่ยวกับแต่ละบัญชีที่ตรวจสอบไม่สำเร็จ
+      https://console.example/"
+    `)
+  })
+
+  it('has English sentences in a webhook, beside the codes', () => {
+    const columns = notification({ language: 'ja', accounts: [account(1)] })
+    const { body } = writeWebhook(columns, { secret: 'whsec_AAAA' }, null, NOW) ?? { body: '' }
+    expect(JSON.parse(body.toString()).data).toMatchObject({
+      ...{ reason: 'suspended', message: 'LINE has suspended the account.' },
+    })
   })
 })
 
@@ -265,7 +320,7 @@ describe('the body of a webhook', () => {
           "cause": null,
           "count": 0,
           "link": "https://console.example/",
-          "message": "LINE does not respond: the checks of all accounts fail",
+          "message": "LINE does not respond: the checks of all 0 accounts fail",
           "reason": "platform_unreachable",
           "since": "2026-11-23T02:18:00.000Z",
           "until": null,

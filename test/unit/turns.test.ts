@@ -6,9 +6,9 @@ const A: Claimant = { accountId: 1n, organizationId: 1n }
 const B: Claimant = { accountId: 3n, organizationId: 3n }
 const OWN: Claimant = { accountId: null, organizationId: null }
 
-/** Takes turns by name, notes the order in which they start, and ends the oldest of a name. */
-function setUp(size: number, isDivided = true) {
-  const turns = new Turns('test', size, isDivided)
+/** Takes two turns at a time by name, notes the order in which they start, and ends the oldest of a name. */
+function setUp() {
+  const turns = new Turns('test', 2, true)
   const started: string[] = []
   const ends = new Map<string, Array<() => void>>()
   const take = async (name: string, claimant: Claimant) => {
@@ -23,22 +23,11 @@ function setUp(size: number, isDivided = true) {
     ends.get(name)?.shift()?.()
     await new Promise(setImmediate)
   }
-  return { turns, started, take, end }
+  return { started, take, end }
 }
 
-it('gives an account two turns, and the next one when a turn of its own ends', async () => {
-  const { started, take, end, turns } = setUp(8)
-  for (const name of ['a1', 'a2', 'a3']) await take(name, A)
-  expect(started).toEqual(['a1', 'a2'])
-  expect(turns.waitingCount).toBe(1)
-  await end('a1')
-  expect(started).toEqual(['a1', 'a2', 'a3'])
-  await end('a2')
-  await end('a3')
-})
-
 it('lets an account without a turn go before the second turn of another, and equal accounts alternate', async () => {
-  const { started, take, end } = setUp(2)
+  const { started, take, end } = setUp()
   await take('b', B)
   await take('own', OWN)
   for (const name of ['a1', 'a2', 'a3']) await take(name, A)
@@ -52,13 +41,4 @@ it('lets an account without a turn go before the second turn of another, and equ
   await end('b2')
   expect(started.slice(2)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3'])
   await end('a3')
-})
-
-it('keeps the order of requests in a share that is not divided', async () => {
-  const { started, take, end } = setUp(1, false)
-  for (const name of ['1', '2', '3']) await take(name, OWN)
-  await end('1')
-  await end('2')
-  await end('3')
-  expect(started).toEqual(['1', '2', '3'])
 })

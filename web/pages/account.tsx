@@ -13,20 +13,12 @@ import {
 } from '../parts/account-actions.tsx'
 import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
-import type { AccountResponse } from '../parts/account-response.ts'
+import { type AccountResponse, usesChatOrTracking } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { ActivityLink } from '../parts/activity.tsx'
 import { Icon } from '../parts/icons.tsx'
-import { Facts, Page, Panel } from '../parts/page.tsx'
+import { Facts, Page, Panel, Tabs } from '../parts/page.tsx'
 import { fixOf, fixPath } from '../parts/problem-fixes.ts'
-import {
-  type Examination,
-  ExamineButton,
-  mayBeUnreachable,
-  ReachabilityOutcome,
-  ReachabilityPanel,
-  useExamination,
-} from '../parts/reachability.tsx'
 import { Loaded } from '../parts/states.tsx'
 import { StatusLabel, useReason } from '../parts/status.tsx'
 import { ExportEvents } from '../parts/time-range.tsx'
@@ -34,77 +26,83 @@ import { Copyable, Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
+import { Audience } from './audience.tsx'
 
 const REFRESH_MS = 15_000
+/** Problems that an unreachable PUBLIC_URL may cause. */
+const UNREACHABLE = ['webhook_test_failed', 'never_delivered', 'unusually_quiet', 'silent_for_days']
 
-export function AccountPage({ id }: { id: string }) {
+export function AccountPage({ id, isAudience = false }: { id: string; isAudience?: boolean }) {
   const { t } = useLocalized()
   const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
-  const { data, reload } = account
+  const { data } = account
   const canManage = useRole('manager')
-  const examination = useExamination()
-  const trail = <Link href="/">{t.nav.fleet}</Link>
-  if (data === undefined) {
-    return (
-      <Page title={`${t.common.account} ${id}`} trail={trail}>
-        <Loaded query={account} />
-      </Page>
-    )
-  }
-  const { facts } = data
+  const path = `/accounts/${id}`
   return (
     <Page
-      title={facts.name}
-      trail={trail}
-      lead={
-        <>
-          <StatusLabel status={facts.status} />{' '}
-          {[facts.basicId, facts.organizationName].filter(Boolean).join(' · ')}
-        </>
-      }
+      title={data?.facts.name ?? `${t.common.account} ${id}`}
+      trail={<Link href="/">{t.nav.fleet}</Link>}
+      lead={data && <Status facts={data.facts} />}
       actions={
-        <>
-          <Link class="button" href={`/audience/${id}`}>
-            {t.account.openAudience}
-          </Link>
-          {facts.unapplied > 0 && (
-            <Link class="button" href={`/events?account=${id}`}>
-              {t.account.openEvents}
-            </Link>
-          )}
-          <ExportEvents id={id} />
-          {canManage && (
-            <Link class="button" href={`/accounts/${id}/edit`}>
-              {t.manage.edit}
-            </Link>
-          )}
-        </>
+        data && (
+          <>
+            {data.facts.unapplied > 0 && (
+              <Link class="button" href={`/events?account=${id}`}>
+                {t.account.openEvents}
+              </Link>
+            )}
+            <ExportEvents id={id} />
+            {canManage && (
+              <Link class="button" href={`${path}/edit`}>
+                {t.manage.edit}
+              </Link>
+            )}
+          </>
+        )
       }
     >
-      <Health facts={facts} examination={examination} onFixed={reload} />
-      <div class="columns">
-        <SetUp query={account} />
-        <Figures facts={facts} />
-      </div>
-      <ReachabilityPanel examination={examination} account={data.account} onVerified={reload} />
-      <AccountCharts id={id} />
-      <AccountEndpoints id={id} />
-      <AccountKeys id={id} />
-      <Identity account={data.account} facts={facts} />
-      <ActivityPanel kind="account" id={id} />
+      <Tabs
+        label={t.common.account}
+        items={[
+          [path, t.account.overview],
+          [`${path}/audience`, t.audience.title],
+        ]}
+      />
+      <Loaded query={account}>
+        {(loaded) =>
+          isAudience ? <Audience account={id} /> : <Overview {...loaded} reload={account.reload} />
+        }
+      </Loaded>
     </Page>
   )
 }
 
-function Health({
-  facts: { id, problems },
-  examination,
-  onFixed,
-}: {
-  facts: Json<FleetAccount>
-  examination: Examination
-  onFixed: () => void
-}) {
+function Status({ facts: { status, basicId, organizationName } }: Pick<AccountResponse, 'facts'>) {
+  return (
+    <>
+      <StatusLabel status={status} /> {[basicId, organizationName].filter(Boolean).join(' · ')}
+    </>
+  )
+}
+
+function Overview({ reload, ...data }: AccountResponse & { reload: () => void }) {
+  const { account, facts } = data
+  const { id } = account
+  return (
+    <>
+      <Health facts={facts} onFixed={reload} />
+      <SetUp {...data} onChange={reload} />
+      <Figures facts={facts} />
+      <AccountCharts id={id} />
+      <AccountEndpoints id={id} />
+      <AccountKeys id={id} />
+      <Identity account={account} facts={facts} />
+      <ActivityLink kind="account" id={id} />
+    </>
+  )
+}
+
+function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount>; onFixed: () => void }) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const reasonOf = useReason()
@@ -131,13 +129,10 @@ function Health({
             </p>
             <div class="actions">
               {canManage && <FixButton problem={problem} id={id} onDone={onFixed} />}
-              {mayBeUnreachable(problem.reason) && examination.result === null && (
-                <ExamineButton examination={examination} />
+              {UNREACHABLE.includes(problem.reason) && (
+                <Link href="/settings/system">{t.reachability.title}</Link>
               )}
             </div>
-            {mayBeUnreachable(problem.reason) && examination.result !== null && (
-              <ReachabilityOutcome result={examination.result} />
-            )}
           </div>
         )
       })}
@@ -179,19 +174,11 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
 function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
-  const secret = (name: string, isStored: boolean) =>
-    `${name}: ${isStored ? t.account.stored : t.account.missing}`
+  const stored = (isStored: boolean) => (isStored ? t.account.stored : t.account.missing)
   return (
     <Panel
       title={t.account.identity}
-      actions={
-        canManage && (
-          <>
-            <NewCallbackAddress id={account.id} />
-            <RemoveAccount id={account.id} name={account.name} />
-          </>
-        )
-      }
+      actions={canManage && <RemoveAccount id={account.id} name={account.name} />}
     >
       <Facts
         items={[
@@ -200,20 +187,25 @@ function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>
           [t.account.channelId, account.channelId],
           [t.account.botUserId, account.botUserId],
           [t.account.basicId, account.basicId],
-          [
-            t.account.trackingKey,
-            <Copyable key="k" text={account.trackingKey} label={t.account.trackingKey} />,
-          ],
-          [
-            t.account.secrets,
-            <ul key="s" class="plain-list">
-              <li>{secret(t.account.channelSecret, account.hasChannelSecret)}</li>
-              <li>{secret(t.account.accessToken, account.hasChannelAccessToken)}</li>
-              <li>{secret(t.account.chatSecret, account.hasChatSecret)}</li>
-            </ul>,
-          ],
+          [t.manage.fields.channelSecret, stored(account.hasChannelSecret)],
+          [t.manage.fields.channelAccessToken, stored(account.hasChannelAccessToken)],
         ]}
       />
+      <details open={usesChatOrTracking(account)}>
+        <summary>{t.manage.chatAndTracking}</summary>
+        <Facts
+          items={[
+            [t.manage.fields.chatSecret, stored(account.hasChatSecret)],
+            [t.manage.fields.chatInboxId, account.chatInboxId],
+            [t.manage.fields.loginChannelIds, account.loginChannelIds.join(', ')],
+            [
+              t.account.trackingKey,
+              <Copyable key="k" text={account.trackingKey} label={t.account.trackingKey} />,
+            ],
+          ]}
+        />
+        {canManage && <NewCallbackAddress id={account.id} />}
+      </details>
     </Panel>
   )
 }

@@ -1,12 +1,12 @@
 /** The log of who changed what, of all objects. */
-import type { OperatorSummary } from '../../src/operators/operators.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
-import { ActivityList, type ActivityRow } from '../parts/activity.tsx'
+import { queryOf } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { useRead } from '../operations.ts'
+import { ActivityList, type ActivityRow, objectHref } from '../parts/activity.tsx'
 import { AccountFilter, ChoiceFilter, DaysFilter, daysOf } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
-import { accountOf, usePlace } from '../router.tsx'
+import { accountOf, Link, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 /** The first words of actions, by which they are filtered. */
@@ -23,6 +23,29 @@ const GROUPS = [
   'job',
 ] as const
 
+/** What was done with one object. */
+export function ObjectActivityPage() {
+  const { t } = useLocalized()
+  const { query } = usePlace()
+  const [kind, id, account] = [query.get('kind') ?? '', query.get('id'), accountOf(query)]
+  const list = useList<ActivityRow>(
+    `/api/activity/of${queryOf({ kind, id, account })}`,
+    'activity',
+    (before) => ({
+      before,
+    }),
+  )
+  const href = objectHref(kind, id, account)
+  const row = list.items.find(({ objectKind, objectId }) => objectKind === kind && objectId === id)
+  return (
+    <Page title={t.activity.title} trail={href && <Link href={href}>{row?.objectName || id}</Link>}>
+      <ListView list={list} empty={<p class="muted">{t.activity.emptyObject}</p>}>
+        {(rows) => <ActivityList rows={rows} />}
+      </ListView>
+    </Page>
+  )
+}
+
 export function ActivityPage() {
   const { t } = useLocalized()
   const { query } = usePlace()
@@ -37,7 +60,7 @@ export function ActivityPage() {
   }
   const path = queryOf(filter)
   const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
-  const { data } = useQuery<{ operators: Array<Json<OperatorSummary>> }>('/api/operators')
+  const { data } = useRead('operator.list', null)
   return (
     <Page
       title={t.activity.title}

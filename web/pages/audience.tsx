@@ -1,45 +1,30 @@
-/** The members of an account, found by name, user id, external id, tag or relationship. */
+/** The members of an account, as a part of its page, found by name, user id, external id, tag or relationship. */
 
 import { useEffect, useState } from 'preact/hooks'
-import type { AccountDetails } from '../../src/accounts/accounts.ts'
 import type { Member } from '../../src/audience/member.ts'
-import { type Json, queryOf } from '../api.ts'
-import { type List, useList, useQuery, useSettled } from '../hooks.ts'
+import { queryOf } from '../api.ts'
+import { type List, useList, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
-import { AccountChooser } from '../parts/chooser.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
-import { Page } from '../parts/page.tsx'
 import { ExportPerson } from '../parts/person.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
-import { Link, navigate, replaceQuery, usePlace } from '../router.tsx'
+import { Link, replaceQuery, usePlace } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
 const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
 const TYPING_MS = 250
 
-export function AudiencePage({ account }: { account: string | null }) {
-  const { t } = useLocalized()
-  const { data, error, reload } = useQuery<{ account: Json<AccountDetails> }>(
-    account === null ? null : `/api/accounts/${account}`,
-  )
-  const name = data?.account.name
+export function Audience({ account }: { account: string }) {
   return (
-    <Page title={name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}>
+    <>
       <div class="filters">
-        <AccountChooser
-          label={t.common.account}
-          value={account === null ? null : { id: account, name: name ?? account }}
-          onChoose={(chosen) => chosen && navigate(`/audience/${chosen.id}`)}
-        />
-        {account !== null && <SearchFields />}
+        <SearchFields />
       </div>
-      {account === null && <Empty title={t.audience.choose} />}
-      {error && <Failure error={error} retry={reload} />}
-      {account !== null && !error && <Members account={account} />}
-    </Page>
+      <Members account={account} />
+    </>
   )
 }
 
@@ -142,7 +127,7 @@ function MemberTable({ account, members }: { account: string; members: Member[] 
             <div class="person">
               <Avatar name={displayName} id={userId} />
               <div>
-                <Link href={`/audience/${account}/${encodeURIComponent(userId)}`}>
+                <Link href={`/accounts/${account}/audience/${encodeURIComponent(userId)}`}>
                   {displayName ?? t.audience.noName}
                 </Link>
                 <div class="sub mono">{userId}</div>

@@ -1,10 +1,6 @@
 /** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
-import { useState } from 'preact/hooks'
-import type { ClientDetails } from '../../src/accounts/clients.ts'
-import type { ClientContents } from '../../src/operations/clients.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { perform, type Result, useRead } from '../operations.ts'
+import { ActivityLink } from '../parts/activity.tsx'
 import { Keys } from '../parts/client-keys.tsx'
 import { CredentialStatus, EditExpiry, Revoke } from '../parts/credentials.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -16,40 +12,36 @@ import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-type Client = Json<ClientDetails>
+type Client = Result<'client.show'>['client']
 
 export function ClientPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<{ client: Client }>(`/api/clients/${id}`)
-  const [round, setRound] = useState(0)
+  const query = useRead('client.show', id)
   const isManager = useRole('manager')
-  const trail = <Link href="/clients">{t.nav.clients}</Link>
   const client = query.data?.client
-  if (client === undefined) {
-    return (
-      <Page title={`${t.clients.client} ${id}`} trail={trail}>
-        <Loaded query={query} />
-      </Page>
-    )
-  }
-  const onChange = () => {
-    query.reload()
-    setRound((count) => count + 1)
-  }
+  const onChange = query.reload
   return (
     <Page
-      title={client.name ?? `${t.clients.client} ${id}`}
-      trail={trail}
+      title={client?.name ?? `${t.clients.client} ${id}`}
+      trail={<Link href="/clients">{t.nav.clients}</Link>}
       lead={
-        <>
-          <CredentialStatus credential={client} /> <code>{client.clientId}</code>
-        </>
+        client && (
+          <>
+            <CredentialStatus credential={client} /> <code>{client.clientId}</code>
+          </>
+        )
       }
-      actions={isManager && <Actions client={client} onChange={onChange} />}
+      actions={client && isManager && <Actions {...{ client, onChange }} />}
     >
-      <Access client={client} isManager={isManager} onChange={onChange} />
-      <Keys client={client} isManager={isManager} />
-      <ActivityPanel key={round} kind="client" id={id} />
+      <Loaded query={query}>
+        {({ client }) => (
+          <>
+            <Access {...{ client, isManager, onChange }} />
+            <Keys {...{ client, isManager }} />
+            <ActivityLink kind="client" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }
@@ -68,7 +60,8 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
         <DialogButton class={danger} label={t.clients.revokeClient}>
           {(close) => (
             <Revoke
-              path={`/api/clients/${id}/revoke`}
+              of="client"
+              id={id}
               title={t.clients.revokeClient}
               text={t.clients.revokeClientText}
               onClose={close}
@@ -90,19 +83,15 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
 function Access({ client, isManager, onChange }: ClientProps & { isManager: boolean }) {
   const { t } = useLocalized()
   const { id, status, expiresAt, isRotating } = client
-  const path = `/api/clients/${id}`
   const title = t.clients.changeExpiry
   const actions = (
     <SettingsActions
-      path={path}
-      of="clients"
-      secretName="clientSecret"
+      of="client"
+      id={id}
       isRotating={isRotating}
       canRotate={status === 'active'}
       changeLabel={title}
-      change={(onClose, onDone) => (
-        <EditExpiry path={path} title={title} expiresAt={expiresAt} onClose={onClose} onDone={onDone} />
-      )}
+      change={(onClose, onDone) => <EditExpiry of="client" {...{ id, title, expiresAt, onClose, onDone }} />}
       onChange={onChange}
     />
   )
@@ -123,9 +112,9 @@ function Access({ client, isManager, onChange }: ClientProps & { isManager: bool
 /** Says first how many keys stop working. */
 function RemoveClient({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const { data } = useQuery<Json<ClientContents>>(`/api/clients/${id}/removal`)
+  const { data } = useRead('client.removal', id)
   const remove = async () => {
-    await post(`/api/clients/${id}/remove`)
+    await perform('client.remove', id)
     navigate('/clients')
   }
   return (

@@ -1,8 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { ClientDetails } from '../../src/accounts/clients.ts'
-import type { AddedAccess } from '../../src/operations/clients.ts'
-import { type Json, post } from '../api.ts'
-import { useList } from '../hooks.ts'
+import { perform, type Result, useItems } from '../operations.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { CredentialStatus, ExpiryField } from '../parts/credentials.tsx'
 import { DialogButton, SecretDialog } from '../parts/dialog.tsx'
@@ -16,12 +13,10 @@ import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
-type Client = Json<ClientDetails>
-
 export function ClientsPage() {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const list = useList<Client>('/api/clients', 'clients')
+  const list = useItems('client.list')
   const add = (
     <DialogButton class="primary" label={t.clients.add} onClosed={list.reload}>
       {(close) => <AddClient onClose={close} />}
@@ -59,7 +54,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
   const { t } = useLocalized()
   const [name, setName] = useState('')
   const [expires, setExpires] = useState('')
-  const [added, setAdded] = useState<Json<AddedAccess> | null>(null)
+  const [added, setAdded] = useState<Result<'client.add'> | null>(null)
   const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
   // Operators of some organizations see the clients that have a key there.
   const needsAccount = useOperator().organizationIds !== null
@@ -78,8 +73,8 @@ function AddClient({ onClose }: { onClose: () => void }) {
     return <SecretDialog title={t.clients.added} secrets={secrets} onClose={onClose} next={next} />
   }
   const add = async () => {
-    const given = { ...(name.trim() && { name: name.trim() }), ...(account && { account: account.id }) }
-    setAdded(await post('/api/clients', { ...given, expiresAt: toIso(expires) }))
+    const given = { name: name.trim() || null, account: account?.id ?? null, expiresAt: toIso(expires) }
+    setAdded(await perform('client.add', null, given))
   }
   return (
     <FormDialog

@@ -48,9 +48,11 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   useEffect(() => {
     if (field === null) return
     // After the page has focused its title.
-    const timer = setTimeout(() =>
-      document.querySelector<HTMLElement>(`[name="${CSS.escape(field)}"]`)?.focus(),
-    )
+    const timer = setTimeout(() => {
+      const control = document.querySelector<HTMLElement>(`[name="${CSS.escape(field)}"]`)
+      control?.closest('details')?.setAttribute('open', '')
+      control?.focus()
+    })
     return () => clearTimeout(timer)
   }, [field])
   const save = async () => {

@@ -1,11 +1,9 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useMemo, useState } from 'preact/hooks'
-import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
-import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
-import { useAction, useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { useAction } from '../hooks.ts'
+import { perform, type Result, startTask, useRead } from '../operations.ts'
+import { ActivityLink } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -23,45 +21,45 @@ import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-type Endpoint = Json<EndpointSummary>
+type Endpoint = Result<'endpoint.show'>['endpoint']
 
 const REFRESH_MS = 10_000
 
 export function EndpointPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const query = useQuery<{ endpoint: Endpoint }>(`/api/endpoints/${id}`, REFRESH_MS)
+  const query = useRead('endpoint.show', id, {}, REFRESH_MS)
   const [round, setRound] = useState(0)
-  const trail = <Link href="/endpoints">{t.nav.endpoints}</Link>
   const endpoint = query.data?.endpoint
-  if (endpoint === undefined) {
-    return (
-      <Page title={`${t.endpoints.endpoint} ${id}`} trail={trail}>
-        <Loaded query={query} />
-      </Page>
-    )
-  }
   const onChange = () => {
     query.reload()
     setRound((count) => count + 1)
   }
   return (
     <Page
-      title={endpoint.name || `${t.endpoints.endpoint} ${id}`}
-      trail={trail}
+      title={endpoint?.name || `${t.endpoints.endpoint} ${id}`}
+      trail={<Link href="/endpoints">{t.nav.endpoints}</Link>}
       lead={
-        <>
-          <EndpointState endpoint={endpoint} />{' '}
-          <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
-        </>
+        endpoint && (
+          <>
+            <EndpointState endpoint={endpoint} />{' '}
+            <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
+          </>
+        )
       }
-      actions={isManager && <Actions endpoint={endpoint} onChange={onChange} />}
+      actions={endpoint && isManager && <Actions {...{ endpoint, onChange }} />}
     >
-      <Settings endpoint={endpoint} onChange={onChange} />
-      <Deliveries key={`d${round}`} endpoint={endpoint} />
-      <SendAgain endpoint={endpoint} onChange={onChange} />
-      <EndpointHistory key={`h${round}`} id={id} />
-      <ActivityPanel key={`a${round}`} kind="endpoint" id={id} />
+      <Loaded query={query}>
+        {({ endpoint }) => (
+          <>
+            <Settings {...{ endpoint, onChange }} />
+            <Deliveries key={`d${round}`} endpoint={endpoint} />
+            <SendAgain {...{ endpoint, onChange }} />
+            <EndpointHistory key={`h${round}`} id={id} />
+            <ActivityLink kind="endpoint" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }
@@ -74,14 +72,14 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
   const [task, setTask] = useState<Task>()
   const pause = () =>
     run(async () => {
-      await post(`/api/endpoints/${id}/pause`)
+      await perform('endpoint.pause', id)
       setTask(undefined)
       setMessage(t.endpoints.paused)
       onChange()
     })
   const start = (action: 'resume' | 'retry') =>
     run(async () => {
-      setTask((await post<{ job: Task }>(`/api/endpoints/${id}/${action}`)).job)
+      setTask(await startTask(`endpoint.${action}`, id))
       setMessage(action === 'resume' ? t.endpoints.resumed : '')
       onChange()
     })
@@ -106,10 +104,10 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
       </button>
       <DialogButton label={t.endpoints.test}>
         {(close) => (
-          <TestDialog<Json<TestDelivery>>
+          <TestDialog
+            send={() => perform('endpoint.test', id)}
             title={t.endpoints.testTitle}
             intro={t.endpoints.testText}
-            path={`/api/endpoints/${id}/test`}
             onClose={close}
           >
             {(result) => <TestResult result={result} />}
@@ -141,9 +139,8 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
       actions={
         isManager && (
           <SettingsActions
-            path={`/api/endpoints/${endpoint.id}`}
-            of="endpoints"
-            secretName="secret"
+            of="endpoint"
+            id={endpoint.id}
             isRotating={endpoint.isRotating}
             canRotate={endpoint.format === 'members'}
             changeLabel={t.endpoints.edit}
@@ -175,7 +172,7 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
 
 const headerLines = (headers: Array<[string, string]>) => headers.map(([name, value]) => `${name}: ${value}`)
 
-function TestResult({ result: { request, response } }: { result: Json<TestDelivery> }) {
+function TestResult({ result: { request, response } }: { result: Result<'endpoint.test'> }) {
   const { t, number } = useLocalized()
   const { status, reason, durationMs, headers, body, isCut } = response
   const wasAccepted = status !== null && status >= 200 && status < 300
@@ -208,7 +205,7 @@ function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: ()
   const expected = name.trim() || id
   const remove = async () => {
     for (let isLast = false; !isLast; ) {
-      const batch = await post<{ deleted: number; isLast: boolean }>(`/api/endpoints/${id}/remove`)
+      const batch = await perform('endpoint.remove', id)
       setDeleted((count) => count + batch.deleted)
       isLast = batch.isLast
     }

@@ -1,6 +1,4 @@
-import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useList } from '../hooks.ts'
+import { useItems } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { AddEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointTable } from '../parts/endpoint-table.tsx'
@@ -15,7 +13,7 @@ export function EndpointsPage() {
   const { t } = useLocalized()
   const account = accountOf(usePlace().query)
   const isManager = useRole('manager')
-  const list = useList<Json<EndpointSummary>>(`/api/endpoints${queryOf({ account })}`, 'endpoints')
+  const list = useItems('endpoint.list', null, { account })
   const add = (
     <DialogButton class="primary" label={t.endpoints.add} onClosed={list.reload}>
       {(close) => <AddEndpoint account={account} onClose={close} />}

@@ -1,8 +1,7 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import { ApiError, type Json, postText, queryOf } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { ApiError, postText, queryOf } from '../api.ts'
+import { useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
@@ -29,7 +28,7 @@ export function FleetFilePage() {
   const { t } = useLocalized()
   const [state, setState] = useState<State>({ step: 'choose' })
   const [error, setError] = useState<ApiError>()
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const { data } = useRead('organization.list', null)
   const names = new Map(data?.organizations.map(({ id, name }) => [id, name]))
   // Others would not see an organization that they add.
   const mayAdd = useRole('owner') && useOperator().organizationIds === null

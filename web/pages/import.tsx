@@ -43,7 +43,7 @@ export function ImportPage({ account }: { account: string }) {
       title={t.imports.title}
       lead={t.imports.lead}
       trail={
-        <Link href={`/audience/${account}`}>
+        <Link href={`/accounts/${account}/audience`}>
           {fill(t.audience.of, { account: data?.account.name ?? account })}
         </Link>
       }
@@ -107,7 +107,7 @@ function RefusedLines({ task }: { task: Task }) {
   if (!task.tally.refused) return null
   return (
     <p>
-      <Link href={`/tasks/${task.id}`}>{t.imports.seeRefusals}</Link>
+      <Link href={`/settings/tasks/${task.id}`}>{t.imports.seeRefusals}</Link>
     </p>
   )
 }

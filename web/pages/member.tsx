@@ -6,7 +6,7 @@ import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts
 import { describeChanges, describeEffect } from '../../src/audience/timeline-texts.ts'
 import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
+import { ActivityLink } from '../parts/activity.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -41,8 +41,8 @@ export function MemberPage({ account, user }: MemberProps) {
   const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
   const name = accounts?.account.name
   const trail = (
-    <Link href={`/audience/${account}`}>
-      {name === undefined ? t.nav.audience : fill(t.audience.of, { account: name })}
+    <Link href={`/accounts/${account}/audience`}>
+      {name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}
     </Link>
   )
   if (erased && accounts)
@@ -111,12 +111,7 @@ export function MemberPage({ account, user }: MemberProps) {
         <ClientFields member={member} />
       </div>
       <Timeline key={member.version} path={path} />
-      <ActivityPanel
-        key={`activity-${member.version}`}
-        kind="member"
-        id={String(member.id)}
-        account={account}
-      />
+      <ActivityLink kind="member" id={String(member.id)} account={account} />
     </Page>
   )
 }
@@ -146,7 +141,7 @@ function Erased({
         </>
       )}
       <p>
-        <Link href={`/audience/${account.id}`}>{t.member.backToAudience}</Link>
+        <Link href={`/accounts/${account.id}/audience`}>{t.member.backToAudience}</Link>
       </p>
     </Page>
   )
@@ -171,11 +166,14 @@ function Profile({ member, accounts }: { member: Member; accounts: PersonAccount
           [t.member.lastSeen, <Time key="l" at={member.lastSeenAt} />],
           [t.member.events, <Count key="e" value={member.eventCount} />],
           [t.member.language, member.language],
-          [
-            t.member.conversation,
-            conversation &&
-              `${conversation.status ?? t.common.unknown} · ${relative(conversation.updatedAt)}`,
-          ],
+          ...(conversation === null
+            ? []
+            : [
+                [
+                  t.member.conversation,
+                  `${conversation.status ?? t.common.unknown} · ${relative(conversation.updatedAt)}`,
+                ] as [string, string],
+              ]),
         ]}
       />
     </Panel>

@@ -1,8 +1,7 @@
 /** Adds an account, then shows what to enter where. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import { ApiError, type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { ApiError, post } from '../api.ts'
+import { type Item, perform, useRead } from '../operations.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
 import { type AddedAccount, NextSteps } from '../parts/account-setup.tsx'
 import { Form, SelectField, TextField } from '../parts/form.tsx'
@@ -15,11 +14,11 @@ import { useLocalized } from '../texts.ts'
 /** The choice of an organization that does not exist yet. */
 const NEW = 'new'
 
-type Organization = Json<OrganizationSummary>
+type Organization = Item<'organization.list'>
 
 export function NewAccountPage() {
   const { t } = useLocalized()
-  const query = useQuery<{ organizations: Organization[] }>('/api/organizations')
+  const query = useRead('organization.list', null)
   const [added, setAdded] = useState<{ account: AddedAccount; values: Values } | null>(null)
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (added !== null) return <NextSteps trail={trail} {...added} />
@@ -109,7 +108,7 @@ function NewAccount({
 
 /** The form has another field named `name`. */
 function addOrganization(name: string): Promise<{ id: string }> {
-  return post<{ id: string }>('/api/organizations', { name }).catch((error: ApiError) => {
+  return perform('organization.add', null, { name }).catch((error: ApiError) => {
     const { message, status } = error
     const details = error.details.map((detail) => ({ ...detail, path: 'organizationName' }))
     throw new ApiError(message, { status, details, retryAfter: null })

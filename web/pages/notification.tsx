@@ -1,11 +1,9 @@
 /** One notification channel: its settings, its messages, and what operators do with it. */
 import { useState } from 'preact/hooks'
-import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
-import type { TestResult } from '../../src/watch/notifications/history.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
-import { ActivityPanel } from '../parts/activity.tsx'
-import { EditChannel } from '../parts/channel-form.tsx'
+import { useAction } from '../hooks.ts'
+import { perform, type Result, useRead } from '../operations.ts'
+import { ActivityLink } from '../parts/activity.tsx'
+import { EditChannel, MESSAGE_LANGUAGES } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { Confirm, DialogButton } from '../parts/dialog.tsx'
@@ -17,7 +15,7 @@ import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ChannelResponse, ChannelState } from './notifications.tsx'
 
-type Channel = Json<ChannelSummary>
+type Channel = Result<'channel.show'>['channel']
 
 const REFRESH_MS = 5_000
 const LIST = '/settings/notifications'
@@ -25,31 +23,29 @@ const LIST = '/settings/notifications'
 export function NotificationPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const query = useQuery<{ channel: Channel }>(`/api/notifications/${id}`, REFRESH_MS)
+  const query = useRead('channel.show', id, {}, REFRESH_MS)
   const [round, setRound] = useState(0)
-  const trail = <Link href={LIST}>{t.notifications.title}</Link>
   const channel = query.data?.channel
-  if (channel === undefined) {
-    return (
-      <Page title={`${t.notifications.channel} ${id}`} trail={trail}>
-        <Loaded query={query} />
-      </Page>
-    )
-  }
   const onChange = () => {
     query.reload()
     setRound((count) => count + 1)
   }
   return (
     <Page
-      title={channel.name || t.notifications.formats[channel.format]}
-      trail={trail}
-      lead={<ChannelState channel={channel} />}
-      actions={isManager && <Actions channel={channel} onChange={onChange} />}
+      title={channel ? channel.name || t.notifications.formats[channel.format] : t.notifications.channel}
+      trail={<Link href={LIST}>{t.notifications.title}</Link>}
+      lead={channel && <ChannelState channel={channel} />}
+      actions={channel && isManager && <Actions {...{ channel, onChange }} />}
     >
-      <Settings channel={channel} onChange={onChange} />
-      <ChannelMessages channel={channel} round={round} />
-      <ActivityPanel key={round} kind="notification_channel" id={id} />
+      <Loaded query={query}>
+        {({ channel }) => (
+          <>
+            <Settings {...{ channel, onChange }} />
+            <ChannelMessages {...{ channel, round }} />
+            <ActivityLink kind="notification_channel" id={id} />
+          </>
+        )}
+      </Loaded>
     </Page>
   )
 }
@@ -58,15 +54,14 @@ function Actions({ channel: { id, status }, onChange }: { channel: Channel; onCh
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
-  const path = `/api/notifications/${id}`
   const change = (action: 'pause' | 'resume') =>
     run(async () => {
-      await post(`${path}/${action}`)
+      await perform(`channel.${action}`, id)
       setMessage(action === 'pause' ? t.notifications.paused : t.notifications.resumed)
       onChange()
     })
   const remove = async () => {
-    await post(`${path}/remove`)
+    await perform('channel.remove', id)
     navigate(LIST)
   }
   return (
@@ -77,12 +72,12 @@ function Actions({ channel: { id, status }, onChange }: { channel: Channel; onCh
       <ActionFailure error={error} />
       <DialogButton label={t.notifications.test} onClosed={onChange}>
         {(close) => (
-          <TestDialog<Json<TestResult>>
+          <TestDialog
             title={t.notifications.testTitle}
-            path={`${path}/test`}
+            send={() => perform('channel.test', id)}
             onClose={close}
           >
-            {(result) => <Result result={result} />}
+            {(result) => <TestOutcome result={result} />}
           </TestDialog>
         )}
       </DialogButton>
@@ -123,6 +118,7 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
         items={[
           [t.endpoints.format, t.notifications.formats[format]],
           [t.notifications.targets[format], <code key="t">{channel.target}</code>],
+          [t.notifications.language, MESSAGE_LANGUAGES[channel.language]],
           [t.notifications.about, channel.organizationName ?? t.operators.allOrganizations],
           [t.endpoints.privateNetwork, channel.allowPrivateNetwork ? t.common.yes : t.common.no],
           [t.endpoints.lastResponse, <ChannelResponse key="l" channel={channel} />],
@@ -133,7 +129,11 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
   )
 }
 
-function Result({ result: { wasAccepted, status, reason, ...result } }: { result: Json<TestResult> }) {
+function TestOutcome({
+  result: { wasAccepted, status, reason, ...result },
+}: {
+  result: Result<'channel.test'>
+}) {
   const { t, number } = useLocalized()
   const duration = fill(t.endpoints.milliseconds, { number: number(result.durationMs) })
   return (

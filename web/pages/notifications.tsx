@@ -1,11 +1,9 @@
 /** The notification channels: where messages about accounts are sent. */
-import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
-import type { Json } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { type Result, useRead } from '../operations.ts'
 import { AddChannel } from '../parts/channel-form.tsx'
 import { ResponseTag } from '../parts/destination.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
-import { Page } from '../parts/page.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Time } from '../parts/values.tsx'
@@ -13,26 +11,21 @@ import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
 
-type Channel = Json<ChannelSummary>
+type Channel = Result<'channel.list'>['channels'][number]
 
 const REFRESH_MS = 10_000
 
 export function NotificationsPage() {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const query = useQuery<{ channels: Channel[]; canEmail: boolean }>('/api/notifications', REFRESH_MS)
+  const query = useRead('channel.list', null, {}, REFRESH_MS)
   const add = (
     <DialogButton class="primary" label={t.notifications.add} onClosed={query.reload}>
       {(close) => <AddChannel canEmail={query.data?.canEmail ?? false} onClose={close} />}
     </DialogButton>
   )
   return (
-    <Page
-      title={t.notifications.title}
-      trail={<Link href="/settings">{t.nav.settings}</Link>}
-      lead={t.notifications.lead}
-      actions={isManager && add}
-    >
+    <SettingsPage section="notifications" lead={t.notifications.lead} actions={isManager && add}>
       <Loaded query={query}>
         {({ channels }) =>
           channels.length === 0 ? (
@@ -42,7 +35,7 @@ export function NotificationsPage() {
           )
         }
       </Loaded>
-    </Page>
+    </SettingsPage>
   )
 }
 

@@ -1,25 +1,23 @@
 /** Organizations: add, rename and remove. */
 import { useState } from 'preact/hooks'
-import type { OrganizationContents, OrganizationSummary } from '../../src/accounts/organizations.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { type Item, perform, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
-import { Page } from '../parts/page.tsx'
 import { Removal } from '../parts/removal.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Count } from '../parts/values.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-type Organization = Json<OrganizationSummary>
+type Organization = Item<'organization.list'>
 
 const NAME_MAX_LENGTH = 256
 
 export function OrganizationsPage() {
   const { t } = useLocalized()
-  const query = useQuery<{ organizations: Organization[] }>('/api/organizations')
+  const query = useRead('organization.list', null)
   const isOwner = useRole('owner')
   const seesAll = useOperator().organizationIds === null
   const add = (
@@ -46,7 +44,7 @@ export function OrganizationsPage() {
     </div>
   )
   return (
-    <Page title={t.organizations.title} lead={t.organizations.lead} actions={isOwner && seesAll && add}>
+    <SettingsPage section="organizations" lead={t.organizations.lead} actions={isOwner && seesAll && add}>
       <Loaded query={query}>
         {({ organizations }) =>
           organizations.length === 0 ? (
@@ -71,7 +69,7 @@ export function OrganizationsPage() {
           )
         }
       </Loaded>
-    </Page>
+    </SettingsPage>
   )
 }
 
@@ -89,7 +87,8 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
   const { t } = useLocalized()
   const [name, setName] = useState(organization?.name ?? '')
   const save = async () => {
-    await post(`/api/organizations${organization === null ? '' : `/${organization.id}/rename`}`, { name })
+    if (organization === null) await perform('organization.add', null, { name })
+    else await perform('organization.rename', organization.id, { name })
     onClose()
   }
   const title =
@@ -117,10 +116,9 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
 
 function RemoveOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
   const { t } = useLocalized()
-  const path = `/api/organizations/${organization.id}`
-  const contents = useQuery<OrganizationContents>(`${path}/contents`)
+  const contents = useRead('organization.contents', organization.id)
   const remove = async (name: string) => {
-    await post(`${path}/remove`, { name })
+    await perform('organization.remove', organization.id, { name })
     onClose()
   }
   return (

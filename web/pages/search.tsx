@@ -73,7 +73,9 @@ function Note({ text, message }: { text: string; message: string }) {
         <AccountChooser
           label={t.search.chooseAccount}
           value={null}
-          onChoose={(account) => account && navigate(`/audience/${account.id}${queryOf({ q: text })}`)}
+          onChoose={(account) =>
+            account && navigate(`/accounts/${account.id}/audience${queryOf({ q: text })}`)
+          }
         />
       </div>
     </>
@@ -109,7 +111,7 @@ function Person({ person: { userId, memberships } }: { person: Json<FoundPerson>
             t.audience.member,
             ({ accountId, displayName, externalId }) => (
               <>
-                <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>
+                <Link href={`/accounts/${accountId}/audience/${encodeURIComponent(userId)}`}>
                   {displayName ?? t.audience.noName}
                 </Link>
                 {externalId !== null && <div class="sub narrow-only">{externalId}</div>}
@@ -142,7 +144,9 @@ function Accounts({ accounts }: { accounts: Array<Json<FoundAccount>> }) {
             ({ id, name, organizationName }) => (
               <>
                 <Link href={`/accounts/${id}`}>{name}</Link>
-                <div class="sub">{organizationName}</div>
+                <div class="sub">
+                  {organizationName} · <Link href={`/accounts/${id}/audience`}>{t.audience.title}</Link>
+                </div>
               </>
             ),
           ],

@@ -1,40 +1,26 @@
-/** The operator's own password, the operators of the service, and links to further settings. */
+/** Settings that are neither a list nor a form of their own: the operator's role and password, and the public address. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import type { Reachability } from '../../src/watch/reachability.ts'
+import { get, post } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { Form, TextField, useFields } from '../parts/form.tsx'
-import { OperatorsPanel } from '../parts/operators.tsx'
-import { Facts, Page, Panel } from '../parts/page.tsx'
-import { Link } from '../router.tsx'
-import { useOperator, useRole } from '../session.ts'
+import { Facts, Panel } from '../parts/page.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
+import { ActionFailure } from '../parts/states.tsx'
+import { useOperator } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-export function SettingsPage() {
+export function OwnPage() {
   const { t } = useLocalized()
   const operator = useOperator()
-  const isOwner = useRole('owner')
   const { organizationIds } = operator
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>(
-    organizationIds === null ? null : '/api/organizations',
-  )
+  const { data } = useRead('organization.list', null)
   const nameOf = (id: string) =>
     data?.organizations.find((organization) => organization.id === id)?.name ?? id
   return (
-    <Page
-      title={t.nav.settings}
-      actions={
-        <>
-          <Link class="button" href="/settings/notifications">
-            {t.notifications.title}
-          </Link>
-          <Link class="button" href="/settings/organizations">
-            {t.organizations.title}
-          </Link>
-        </>
-      }
-    >
-      <Panel title={t.settings.you}>
+    <SettingsPage section="own">
+      <div class="panel">
         <Facts
           items={[
             [t.operators.email, operator.kind === 'token' ? t.operators.tokenHolder : operator.name],
@@ -43,9 +29,8 @@ export function SettingsPage() {
           ]}
         />
         {operator.kind === 'operator' && <PasswordForm />}
-      </Panel>
-      {isOwner && <OperatorsPanel />}
-    </Page>
+      </div>
+    </SettingsPage>
   )
 }
 
@@ -80,5 +65,37 @@ function PasswordForm() {
         {isDone && <p role="status">{t.settings.passwordChanged}</p>}
       </Form>
     </details>
+  )
+}
+
+const CLASSES = { ok: 'good', warning: 'warning', error: 'bad' } as const
+
+/** Whether LINE can reach this service, as far as the service itself can see. */
+export function SystemPage() {
+  const { t, relative } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [result, setResult] = useState<Reachability | null>(null)
+  const examine = async () => setResult(await get<Reachability>('/api/reachability'))
+  const outcome = result && t.reachability.outcomes[result.code]
+  return (
+    <SettingsPage section="system">
+      <Panel
+        title={t.reachability.title}
+        actions={
+          <button type="button" disabled={isRunning} onClick={() => run(examine)}>
+            {isRunning ? t.reachability.checking : t.reachability.check}
+          </button>
+        }
+      >
+        <ActionFailure error={error} />
+        {result && outcome && (
+          <p role="status" class={`notice ${CLASSES[result.severity]}`}>
+            <b>{fill(outcome.message, { detail: result.detail })}</b> {outcome.fix}{' '}
+            <span class="small-text">{relative(result.checkedAt)}</span>
+          </p>
+        )}
+        <p class="muted small-text">{t.reachability.limits}</p>
+      </Panel>
+    </SettingsPage>
   )
 }

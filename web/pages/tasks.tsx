@@ -1,7 +1,9 @@
 /** Long work of operators: what runs, and how it ended. */
 import type { ComponentChildren } from 'preact'
-import { useInterval, useList, useQuery } from '../hooks.ts'
+import { useInterval } from '../hooks.ts'
+import { useItems, useRead } from '../operations.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
@@ -18,10 +20,10 @@ export function TasksPage() {
     ['members.erase', 'accounts.onboard'].includes(kind)
       ? fill(t.tasks.accounts, { count: number(Number(total)) })
       : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
-  const list = useList<Task>('/api/jobs', 'jobs')
+  const list = useItems('job.list')
   useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
   return (
-    <Page title={t.tasks.title} lead={t.tasks.lead}>
+    <SettingsPage section="tasks" lead={t.tasks.lead}>
       <ListView list={list} empty={<Empty title={t.tasks.empty}>{t.tasks.emptyHelp}</Empty>}>
         {(tasks) => (
           <Table
@@ -31,7 +33,7 @@ export function TasksPage() {
                 t.tasks.task,
                 (task) => (
                   <>
-                    <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
+                    <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
                     <div class="sub">{accountsOf(task)}</div>
                   </>
                 ),
@@ -56,17 +58,17 @@ export function TasksPage() {
           />
         )}
       </ListView>
-    </Page>
+    </SettingsPage>
   )
 }
 
 export function TaskPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<{ job: Task }>(`/api/jobs/${id}`)
+  const query = useRead('job.show', id)
   const { data, reload } = query
   const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
   return (
-    <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
+    <Page title={title} trail={<Link href="/settings/tasks">{t.tasks.title}</Link>}>
       <Loaded query={query}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
     </Page>
   )

@@ -1,10 +1,10 @@
 /** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
 import { useState } from 'preact/hooks'
 import type { CurrentWebhook } from '../../src/accounts/point-webhook.ts'
-import type { AccountContents } from '../../src/accounts/remove-account.ts'
 import type { Verification } from '../../src/accounts/verification.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
+import { startTask, useRead } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
 import { Form } from './form.tsx'
@@ -101,7 +101,7 @@ export function ImportFollowers({ id }: { id: string }) {
   const [task, setTask] = useState<Task>()
   const [isWorking, setWorking] = useState(false)
   const start = async () => {
-    setTask((await post<{ job: Task }>(`/api/accounts/${id}/followers`)).job)
+    setTask(await startTask('account.followers', id))
     setWorking(true)
   }
   return (
@@ -157,7 +157,7 @@ export function RemoveAccount(account: { id: string; name: string }) {
 
 function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
   const { t } = useLocalized()
-  const { data, error } = useQuery<AccountContents>(`/api/accounts/${id}/contents`)
+  const { data, error } = useRead('account.contents', id)
   const [task, setTask] = useState<Task>()
   if (task) {
     return (
@@ -166,8 +166,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
       </Dialog>
     )
   }
-  const remove = async (typed: string) =>
-    setTask((await post<{ job: Task }>(`/api/accounts/${id}/remove`, { name: typed })).job)
+  const remove = async (typed: string) => setTask(await startTask('account.remove', id, { name: typed }))
   return (
     <Removal
       title={fill(t.manage.removeTitle, { name })}

@@ -2,7 +2,7 @@
 import { useMemo } from 'preact/hooks'
 import type { AccountDay, DeliveryHour } from '../../src/watch/fleet.ts'
 import { serverNowMs } from '../clock.ts'
-import { useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { everyDay, hoursUntilNow, timeOfDay } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
@@ -11,7 +11,7 @@ import { Panel } from './page.tsx'
 const HOURS_MAX = 24 * 7
 
 export function AccountCharts({ id }: { id: string }) {
-  const { data } = useQuery<{ hours: DeliveryHour[]; days: AccountDay[] }>(`/api/accounts/${id}/charts`)
+  const { data } = useRead('account.charts', id)
   if (data === undefined) return null
   return (
     <div class="columns">

@@ -1,4 +1,5 @@
 /** The fields of an account's form. A stored secret is never shown: it is kept, replaced or removed. */
+import { useState } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
 import { Field, TextField } from './form.tsx'
 import type { FormField } from './problem-fixes.ts'
@@ -34,6 +35,7 @@ interface FieldsProps {
 
 export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps) {
   const { t } = useLocalized()
+  const [usesMore] = useState(isStored.chatSecret || Boolean(values.chatInboxId || values.loginChannelIds))
   const set = (name: FormField) => (value: string | null) => onChange({ ...values, [name]: value })
   const text = (name: (typeof PUBLIC_FIELDS)[number]) => (
     <TextField
@@ -71,6 +73,11 @@ export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps
           {secret('channelAccessToken')}
           {text('basicId')}
           {text('botUserId')}
+        </div>
+      </details>
+      <details open={usesMore}>
+        <summary>{t.manage.chatAndTracking}</summary>
+        <div class="form">
           {secret('chatSecret')}
           {text('chatInboxId')}
           {text('loginChannelIds')}

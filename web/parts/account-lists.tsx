@@ -1,7 +1,4 @@
-import type { KeyDetails } from '../../src/accounts/clients.ts'
-import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useList } from '../hooks.ts'
+import { useItems } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
@@ -17,7 +14,7 @@ import { Time } from './values.tsx'
 export function AccountEndpoints({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const list = useList<Json<EndpointSummary>>(`/api/endpoints${queryOf({ account: id })}`, 'endpoints')
+  const list = useItems('endpoint.list', null, { account: id })
   const add = (
     <DialogButton label={t.endpoints.add} onClosed={list.reload}>
       {(close) => <AddEndpoint account={id} onClose={close} />}
@@ -34,7 +31,7 @@ export function AccountEndpoints({ id }: { id: string }) {
 
 export function AccountKeys({ id }: { id: string }) {
   const { t } = useLocalized()
-  const list = useList<Json<KeyDetails>>(`/api/accounts/${id}/keys`, 'keys')
+  const list = useItems('account.keys', id)
   return (
     <Panel title={t.account.keys}>
       <ListView list={list} empty={<p class="muted">{t.account.noKeys}</p>} isQuiet>

@@ -10,3 +10,7 @@ export interface AccountResponse {
   webhookPath: string
   publicUrl: string | null
 }
+
+/** The tracking key proves nothing: each account has one. */
+export const usesChatOrTracking = (account: AccountResponse['account']): boolean =>
+  account.hasChatSecret || account.chatInboxId !== null || account.loginChannelIds.length > 0

@@ -1,11 +1,12 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 
 import type { ComponentChildren } from 'preact'
+
 import { useState } from 'preact/hooks'
-import type { Query } from '../hooks.ts'
+import { describeCheck } from '../../src/watch/problem-texts.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeCheck } from '../texts/service.ts'
+
 import { fill, useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { Values } from './account-fields.tsx'
@@ -14,59 +15,77 @@ import { Icon } from './icons.tsx'
 import { Page, Panel } from './page.tsx'
 import { Copyable } from './values.tsx'
 
-export function SetUp({ query: { data, reload } }: { query: Query<AccountResponse> }) {
-  const { t, relative } = useLocalized()
-  const canManage = useRole('manager')
-  if (data === undefined) return null
-  const { account, facts, verification, publicUrl, webhookPath } = data
-  return (
-    <Panel
-      title={t.account.setup}
-      actions={
-        canManage && (
-          <>
-            <VerifyAccount id={account.id} testWebhook={false} onDone={reload} isPrimary />
-            <VerifyAccount id={account.id} testWebhook onDone={reload} />
-            <PointWebhook id={account.id} onDone={reload} />
-            <ImportFollowers id={account.id} />
-          </>
-        )
-      }
-    >
-      <h3>{t.account.webhookUrl}</h3>
-      <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
-      <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
-      <Steps account={account} facts={facts} verification={verification} />
-      {verification !== null && (
-        <details>
-          <summary>
-            {t.account.checks} · {relative(verification.checkedAt)}
-          </summary>
-          <ul class="checks">
-            {verification.checks.map((check) => (
-              <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
-                <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
-                <span>
-                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
-                </span>
-              </li>
-            ))}
-          </ul>
-        </details>
-      )}
-    </Panel>
-  )
-}
-
-function Steps({
+/** One line while every step is done. It neither opens nor closes under the operator who works in it. */
+export function SetUp({
   account,
   facts,
   verification,
-}: Pick<AccountResponse, 'account' | 'facts' | 'verification'>) {
-  const { t } = useLocalized()
+  publicUrl,
+  webhookPath,
+  onChange,
+}: AccountResponse & { onChange: () => void }) {
+  const { t, relative } = useLocalized()
+  const canManage = useRole('manager')
+  const steps = useSteps({ account, facts, verification })
+  const isDone = steps.every(([, isStepDone]) => isStepDone)
+  const [isOpen] = useState(!isDone)
+  const { id } = account
+  return (
+    <section class="panel" aria-label={t.account.setup}>
+      <details open={isOpen}>
+        <summary>
+          <h2>{t.account.setup}</h2> {isDone && <span class="tag good">{t.account.done}</span>}
+        </summary>
+        {canManage && (
+          <div class="actions">
+            <VerifyAccount id={id} testWebhook={false} onDone={onChange} isPrimary />
+            <VerifyAccount id={id} testWebhook onDone={onChange} />
+            <PointWebhook id={id} onDone={onChange} />
+            <ImportFollowers id={id} />
+          </div>
+        )}
+        <h3>{t.account.webhookUrl}</h3>
+        <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
+        <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
+        <ol class="checks">
+          {steps.map(([text, isStepDone]) => (
+            <li key={text} class={isStepDone ? 'is-done' : 'is-open'}>
+              <Icon name={isStepDone ? 'check' : 'dot'} />
+              <span>{text}</span>
+              <span class="visually-hidden">{isStepDone ? t.account.done : t.account.open}</span>
+            </li>
+          ))}
+        </ol>
+        {verification !== null && (
+          <details>
+            <summary>
+              {t.account.checks} · {relative(verification.checkedAt)}
+            </summary>
+            <ul class="checks">
+              {verification.checks.map((check) => (
+                <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
+                  <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
+                  <span>
+                    <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
+                  </span>
+                </li>
+              ))}
+            </ul>
+          </details>
+        )}
+      </details>
+    </section>
+  )
+}
+
+function useSteps({
+  account,
+  facts,
+  verification,
+}: Pick<AccountResponse, 'account' | 'facts' | 'verification'>): Array<[text: string, isDone: boolean]> {
+  const { steps } = useLocalized().t.account
   const isOk = (name: string) => verification?.checks.find((check) => check.name === name)?.ok === true
-  const { steps } = t.account
-  const items: Array<[text: string, isDone: boolean]> = [
+  return [
     [steps.secret, account.hasChannelSecret],
     [steps.token, account.hasChannelAccessToken || (account.channelId !== null && account.hasChannelSecret)],
     [steps.token_ok, isOk('access_token')],
@@ -74,17 +93,6 @@ function Steps({
     [steps.active, isOk('webhook_active')],
     [steps.delivered, facts.lastDeliveryAt !== null && facts.unprovenSecretAt === null],
   ]
-  return (
-    <ol class="checks">
-      {items.map(([text, isDone]) => (
-        <li key={text} class={isDone ? 'is-done' : 'is-open'}>
-          <Icon name={isDone ? 'check' : 'dot'} />
-          <span>{text}</span>
-          <span class="visually-hidden">{isDone ? t.account.done : t.account.open}</span>
-        </li>
-      ))}
-    </ol>
-  )
 }
 
 /** The callback URL is like a secret: only this response has it. */
@@ -146,15 +154,16 @@ export function NextSteps({
           </li>
         </ol>
       </Panel>
-      <Panel title={next.chat}>
+      <details class="panel">
+        <summary>{t.manage.chatAndTracking}</summary>
+        <h3>{next.chat}</h3>
         <p>{next.callback}</p>
         <p class="notice warning">{t.manage.addressOnce}</p>
         <Copyable text={callbackUrl} label={t.manage.callbackUrl} />
-      </Panel>
-      <Panel title={next.web}>
+        <h3>{next.web}</h3>
         <p>{next.tracking}</p>
         <Copyable text={trackingKey} label={t.account.trackingKey} />
-      </Panel>
+      </details>
     </Page>
   )
 }

@@ -1,11 +1,9 @@
 /** Rows of the activity log: who changed what, from what to what. */
+import type { ObjectKind } from '../../src/operators/activity.ts'
 import type { Activity } from '../../src/operators/list-activity.ts'
 import { type Json, queryOf } from '../api.ts'
-import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
-import { Panel } from './page.tsx'
-import { ListView } from './states.tsx'
 import { Time } from './values.tsx'
 
 export type ActivityRow = Json<Activity>
@@ -79,17 +77,22 @@ function hrefOf(placeholder: string, row: ActivityRow): string | null {
   const { objectKind, objectId, objectName, accountId, accountName } = row
   if (placeholder === 'account') return accountName && `/accounts/${accountId}`
   if (placeholder === 'actor' || (objectName === null && objectKind !== 'member')) return null
-  switch (objectKind) {
+  return objectHref(objectKind, objectId, accountId)
+}
+
+/** Null for a kind of objects without pages. */
+export function objectHref(kind: string, id: string | null, account: string | null): string | null {
+  switch (kind) {
     case 'account':
-      return `/accounts/${objectId}`
+      return `/accounts/${id}`
     case 'endpoint':
-      return `/endpoints/${objectId}`
+      return `/endpoints/${id}`
     case 'client':
-      return `/clients/${objectId}`
+      return `/clients/${id}`
     case 'notification_channel':
-      return `/settings/notifications/${objectId}`
+      return `/settings/notifications/${id}`
     case 'member':
-      return `/audience/${accountId}/${objectId}`
+      return `/accounts/${account}/audience/${id}`
     default:
       return null
   }
@@ -129,25 +132,12 @@ function shown(value: unknown, words: Record<string, string>, t: Texts): string 
   return typeof value === 'string' ? stateIn(words, value) : JSON.stringify(value)
 }
 
-/** What was done with one object, for its page. */
-export function ActivityPanel({
-  kind,
-  id,
-  account,
-}: {
-  kind: 'account' | 'endpoint' | 'client' | 'member' | 'notification_channel'
-  id: string
-  /** required for a member */
-  account?: string
-}) {
+/** @param account required for a member */
+export function ActivityLink(object: { kind: ObjectKind; id: string; account?: string }) {
   const { t } = useLocalized()
-  const path = `/api/activity/of${queryOf({ kind, id, account })}`
-  const list = useList<ActivityRow>(path, 'activity', (before) => ({ before }))
   return (
-    <Panel title={t.activity.title}>
-      <ListView list={list} empty={<p class="muted">{t.activity.emptyObject}</p>}>
-        {(rows) => <ActivityList rows={rows} />}
-      </ListView>
-    </Panel>
+    <p>
+      <Link href={`/activity/of${queryOf(object)}`}>{t.activity.title}</Link>
+    </p>
   )
 }

@@ -1,24 +1,27 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import type { AddedChannel } from '../../src/operations/channels.ts'
 import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
-import { type Json, post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import type { Language } from '../../src/watch/problem-languages.ts'
+import type { Json } from '../api.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { useOperator } from '../session.ts'
+import { LANGUAGE_NAMES } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
 import { FormDialog, SelectField, useFields } from './form.tsx'
 
+const { 'zh-Hant-TW': zh, ...others } = LANGUAGE_NAMES
+export const MESSAGE_LANGUAGES: Record<Language, string> = { ...others, zh }
 const FORMATS: ChannelFormat[] = ['slack', 'webhook', 'email']
 
 interface Settings {
   name: string
   target: string
+  language: Language
   allowPrivateNetwork: boolean
 }
 
-const NEW: Settings = { name: '', target: '', allowPrivateNetwork: false }
+const NEW: Settings = { name: '', target: '', language: 'en', allowPrivateNetwork: false }
 
 interface FieldsProps {
   field: ReturnType<typeof useFields<Settings>>['field']
@@ -40,7 +43,15 @@ function SettingsFields({ field, format, isTargetKept = false }: FieldsProps) {
       }}
       name={field('name')}
       privateNetwork={seesAll && format !== 'email' ? field('allowPrivateNetwork') : null}
-    />
+    >
+      {format !== 'webhook' && (
+        <SelectField
+          {...field('language')}
+          label={t.notifications.language}
+          options={Object.entries(MESSAGE_LANGUAGES) as Array<[Language, string]>}
+        />
+      )}
+    </DestinationFields>
   )
 }
 
@@ -49,9 +60,9 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   const [format, setFormat] = useState<ChannelFormat>('slack')
   const [organization, setOrganization] = useState<string | null>(null)
   const { values, field } = useFields(NEW)
-  const [added, setAdded] = useState<Json<AddedChannel> | null>(null)
+  const [added, setAdded] = useState<Result<'channel.add'> | null>(null)
   const seesAll = useOperator().organizationIds === null
-  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const { data } = useRead('organization.list', null)
   if (added !== null)
     return (
       <AddedDestination
@@ -61,7 +72,10 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
         onClose={onClose}
       />
     )
-  const add = async () => setAdded(await post('/api/notifications', { ...values, format, organization }))
+  const add = async () => {
+    const language = format === 'webhook' ? 'en' : values.language
+    setAdded(await perform('channel.add', null, { ...values, format, organization, language }))
+  }
   return (
     <FormDialog
       title={t.notifications.add}
@@ -104,16 +118,17 @@ export function EditChannel({
   onSaved: () => void
 }) {
   const { t } = useLocalized()
-  const { id, format, name, allowPrivateNetwork } = channel
+  const { id, format, name, language, allowPrivateNetwork } = channel
   const isTargetKept = isHidden(channel.target)
   const { values, field } = useFields<Settings>({
     name,
+    language,
     allowPrivateNetwork,
     target: isTargetKept ? '' : channel.target,
   })
   const save = async () => {
     const { target, ...changes } = values
-    await post(`/api/notifications/${id}/update`, { ...changes, ...(target === '' ? {} : { target }) })
+    await perform('channel.update', id, { ...changes, ...(target === '' ? {} : { target }) })
     onSaved()
   }
   return (

@@ -1,23 +1,22 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
 import { useEffect, useRef } from 'preact/hooks'
 import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
-import type { NotificationSummary } from '../../src/watch/notifications/history.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
-import { useList } from '../hooks.ts'
+import { type Item, useItems } from '../operations.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
 import { Payload, Time } from './values.tsx'
 
 type Channel = Json<ChannelSummary>
-type Message = Json<NotificationSummary>
+type Message = Item<'channel.messages'>
 
 /** @param round changes after an action of this page */
 export function ChannelMessages({ channel, round }: { channel: Channel; round: number }) {
   const { t } = useLocalized()
   const { id, pending, failed, lastResponse } = channel
-  const list = useList<Message>(`/api/notifications/${id}/messages`, 'messages')
+  const list = useItems('channel.messages', id)
   const version = [round, pending, failed, lastResponse?.at].join(' ')
   const shown = useRef(version)
   useEffect(() => {

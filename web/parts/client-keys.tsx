@@ -1,9 +1,8 @@
 /** The keys of a client. */
 import { useState } from 'preact/hooks'
-import type { ClientDetails, KeyDetails } from '../../src/accounts/clients.ts'
-import type { AddedKey } from '../../src/accounts/provisioning.ts'
-import { type Json, post } from '../api.ts'
-import { useList } from '../hooks.ts'
+import type { ClientDetails } from '../../src/accounts/clients.ts'
+import type { Json } from '../api.ts'
+import { type Item, perform, type Result, useItems } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
@@ -17,11 +16,11 @@ import { toIso } from './time-range.tsx'
 import { Time } from './values.tsx'
 
 type Client = Json<ClientDetails>
-type Key = Json<KeyDetails>
+type Key = Item<'client.keys'>
 
 export function Keys({ client: { id, status }, isManager }: { client: Client; isManager: boolean }) {
   const { t } = useLocalized()
-  const list = useList<Key>(`/api/clients/${id}/keys`, 'keys')
+  const list = useItems('client.keys', id)
   const add = (
     <DialogButton class="primary" label={t.clients.addKey} onClosed={list.reload}>
       {(close) => <AddKey client={id} onClose={close} />}
@@ -71,7 +70,6 @@ function KeyTable({ keys, onChange }: { keys: Key[]; onChange: (() => void) | nu
 
 function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onChange: () => void }) {
   const { t } = useLocalized()
-  const path = `/api/keys/${id}`
   const [expiry, revocation] = [fill(t.clients.changeExpiryOf, { id }), fill(t.clients.revokeKey, { id })]
   const done = (close: () => void) => () => {
     close()
@@ -81,13 +79,14 @@ function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onCh
     <>
       <DialogButton class="small" label={t.clients.expiry} describedBy={expiry}>
         {(close) => (
-          <EditExpiry path={path} expiresAt={expiresAt} title={expiry} onClose={close} onDone={done(close)} />
+          <EditExpiry of="key" {...{ id, expiresAt }} title={expiry} onClose={close} onDone={done(close)} />
         )}
       </DialogButton>{' '}
       <DialogButton class="small" label={t.clients.revoke} describedBy={revocation}>
         {(close) => (
           <Revoke
-            path={`${path}/revoke`}
+            of="key"
+            id={id}
             title={revocation}
             text={t.clients.revokeKeyText}
             onClose={close}
@@ -103,13 +102,15 @@ function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
   const [expires, setExpires] = useState('')
-  const [added, setAdded] = useState<Json<AddedKey> | null>(null)
+  const [added, setAdded] = useState<Result<'key.add'> | null>(null)
   if (added !== null) {
     const secrets = [{ label: t.clients.key, secret: added.key }]
     return <SecretDialog title={t.clients.keyAdded} secrets={secrets} onClose={onClose} />
   }
-  const add = async () =>
-    setAdded(await post('/api/keys', { client, account: account?.id, expiresAt: toIso(expires) }))
+  const add = async () => {
+    if (account === null) return
+    setAdded(await perform('key.add', null, { client, account: account.id, expiresAt: toIso(expires) }))
+  }
   return (
     <FormDialog
       title={t.clients.addKey}

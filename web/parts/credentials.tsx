@@ -1,7 +1,7 @@
 /** What clients and keys have in common: status, expiry and revocation. */
 import { useState } from 'preact/hooks'
-import { post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
+import { perform } from '../operations.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Confirm } from './dialog.tsx'
 import { FormDialog, TextField } from './form.tsx'
@@ -49,15 +49,16 @@ export function ExpiryField({ value, onChange }: { value: string; onChange: (val
   )
 }
 
-/** @param path of the client or key */
 export function EditExpiry({
-  path,
+  of,
+  id,
   title,
   expiresAt,
   onClose,
   onDone,
 }: {
-  path: string
+  of: 'client' | 'key'
+  id: string
   title: string
   expiresAt: string | null
   onClose: () => void
@@ -66,7 +67,7 @@ export function EditExpiry({
   const { t } = useLocalized()
   const [value, setValue] = useState(() => (expiresAt === null ? '' : toField(Date.parse(expiresAt))))
   const save = async () => {
-    await post(`${path}/update`, { expiresAt: toIso(value) })
+    await perform(`${of}.update`, id, { expiresAt: toIso(value) })
     onDone()
   }
   return (
@@ -78,16 +79,24 @@ export function EditExpiry({
 }
 
 export function Revoke({
-  path,
+  of,
+  id,
   onDone,
   ...dialog
 }: {
-  path: string
+  of: 'client' | 'key'
+  id: string
   title: string
   text: string
   onClose: () => void
   onDone: () => void
 }) {
   const { t } = useLocalized()
-  return <Confirm {...dialog} submit={t.clients.revoke} onConfirm={() => post<void>(path).then(onDone)} />
+  return (
+    <Confirm
+      {...dialog}
+      submit={t.clients.revoke}
+      onConfirm={() => perform(`${of}.revoke`, id).then(onDone)}
+    />
+  )
 }

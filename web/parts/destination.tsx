@@ -1,7 +1,6 @@
 /** What endpoints and notification channels share: an address with its settings, a test, an addition and a removal. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { post } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -85,13 +84,13 @@ export function AddedDestination({
 /** Sends a test as soon as it opens. It can be repeated. */
 export function TestDialog<Result>({
   title,
-  path,
+  send: test,
   intro,
   onClose,
   children,
 }: {
   title: string
-  path: string
+  send: () => Promise<Result>
   intro?: string
   onClose: () => void
   children: (result: Result) => ComponentChildren
@@ -102,7 +101,7 @@ export function TestDialog<Result>({
   const send = () =>
     run(async () => {
       setResult(null)
-      setResult(await post<Result>(path))
+      setResult(await test())
     })
   useEffect(send, [])
   return (

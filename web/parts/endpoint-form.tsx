@@ -1,8 +1,9 @@
 /** Adds an endpoint, and changes its settings. */
 import { useState } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import type { AddedEndpoint, EndpointFormat } from '../../src/endpoints/settings.ts'
-import { type Json, post } from '../api.ts'
+import type { EndpointFormat } from '../../src/endpoints/settings.ts'
+import type { Json } from '../api.ts'
+import { perform, type Result } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
@@ -56,7 +57,7 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
   const [chosen, setChosen] = useState<{ id: string; name: string } | null>(null)
   const [format, setFormat] = useState<EndpointFormat>('line')
   const { values, field } = useFields(EMPTY)
-  const [added, setAdded] = useState<Json<AddedEndpoint> | null>(null)
+  const [added, setAdded] = useState<Result<'endpoint.add'> | null>(null)
   const accountId = account ?? chosen?.id ?? null
   if (added !== null)
     return (
@@ -68,9 +69,10 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
       />
     )
   const add = async () => {
+    if (accountId === null) return
     const { events, replies, ...given } = values
     const endpoint = { ...given, account: accountId, format, events: listOf(events) }
-    setAdded(await post('/api/endpoints', { ...endpoint, replies: format === 'line' && replies }))
+    setAdded(await perform('endpoint.add', null, { ...endpoint, replies: format === 'line' && replies }))
   }
   const { add: title } = t.endpoints
   return (
@@ -110,7 +112,7 @@ export function EditEndpoint({
   const save = async () => {
     const { url, events, ...given } = values
     const changes = { ...given, events: listOf(events), ...(url === '' ? {} : { url }) }
-    await post(`/api/endpoints/${id}/update`, changes)
+    await perform('endpoint.update', id, changes)
     onSaved()
   }
   return (

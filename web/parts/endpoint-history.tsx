@@ -1,8 +1,6 @@
 /** The last refused attempts to send to an endpoint. */
 import { useState } from 'preact/hooks'
-import type { DeliveryAttempt } from '../../src/endpoints/endpoint-history.ts'
-import type { Json } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { type Result, useRead } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { RequestDialog } from './deliveries.tsx'
 import { ResponseTag } from './destination.tsx'
@@ -11,7 +9,7 @@ import { Failure } from './states.tsx'
 import { Table } from './table.tsx'
 import { Payload, Time } from './values.tsx'
 
-type Attempt = Json<DeliveryAttempt>
+type Attempt = Result<'endpoint.history'>['attempts'][number]
 
 const REFRESH_MS = 10_000
 
@@ -19,7 +17,7 @@ export function EndpointHistory({ id }: { id: string }) {
   const { t, number } = useLocalized()
   // Not in the row, which may leave the list while its dialog is open.
   const [open, setOpen] = useState<Attempt | null>(null)
-  const query = useQuery<{ attempts: Attempt[] }>(`/api/endpoints/${id}/history`, REFRESH_MS)
+  const query = useRead('endpoint.history', id, {}, REFRESH_MS)
   const attempts = query.data?.attempts ?? []
   return (
     <Panel title={t.endpoints.history}>

@@ -1,41 +1,38 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/accounts/organizations.ts'
-import type { Invited } from '../../src/operations/operators.ts'
 import type { Role } from '../../src/operators/actor.ts'
-import type { OperatorSummary } from '../../src/operators/operators.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { type Item, perform, type Result, useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { SecretDialog } from './dialog.tsx'
 import { FormDialog, SelectField, TextField, useFields } from './form.tsx'
-import { Panel } from './page.tsx'
+import { SettingsPage } from './settings-page.tsx'
 import { ActionFailure, Loaded } from './states.tsx'
 import { Table } from './table.tsx'
 import { Time } from './values.tsx'
 
-type Operator = Json<OperatorSummary>
-type Organizations = Array<Json<OrganizationSummary>>
+type Operator = Item<'operator.list'>
+type Organizations = Array<Item<'organization.list'>>
+type Invited = Result<'operator.add'>
 
 const ROLES: Role[] = ['viewer', 'manager', 'owner']
 
-export function OperatorsPanel() {
+export function OperatorsPage() {
   const { t } = useLocalized()
-  const query = useQuery<{ operators: Operator[] }>('/api/operators')
+  const query = useRead('operator.list', null)
   const { reload } = query
-  const organizations =
-    useQuery<{ organizations: Organizations }>('/api/organizations').data?.organizations ?? []
+  const organizations = useRead('organization.list', null).data?.organizations ?? []
   const [edited, setEdited] = useState<Operator | 'new' | null>(null)
   const [link, setLink] = useState<string | null>(null)
-  const invited = ({ invitation }: Json<Invited>) => {
+  const invited = ({ invitation }: Invited) => {
     setEdited(null)
     // After #, so that no server or proxy sees it.
     setLink(`${location.origin}/invitation#${invitation}`)
     reload()
   }
   return (
-    <Panel
-      title={t.operators.title}
+    <SettingsPage
+      section="operators"
       actions={
         <button type="button" class="primary" onClick={() => setEdited('new')}>
           {t.operators.add}
@@ -77,7 +74,7 @@ export function OperatorsPanel() {
           <p>{t.operators.invitedHelp}</p>
         </SecretDialog>
       )}
-    </Panel>
+    </SettingsPage>
   )
 }
 
@@ -92,7 +89,7 @@ function OperatorTable({
   organizations: Organizations
   onEdit: (operator: Operator) => void
   reload: () => void
-  invited: (invited: Json<Invited>) => void
+  invited: (invited: Invited) => void
 }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
@@ -103,10 +100,10 @@ function OperatorTable({
     </button>
   )
   const setStatus = (id: string, status: 'active' | 'disabled') => async () => {
-    await post(`/api/operators/${id}/${status === 'active' ? 'enable' : 'disable'}`)
+    await perform(status === 'active' ? 'operator.enable' : 'operator.disable', id)
     reload()
   }
-  const invite = (id: string) => async () => invited(await post(`/api/operators/${id}/invite`))
+  const invite = (id: string) => async () => invited(await perform('operator.invite', id))
   const stateOf = ({ status, hasPassword, name, invitedUntil }: Operator) => {
     if (status === 'disabled') return t.operators.disabled
     if (hasPassword) return name
@@ -169,7 +166,7 @@ function OperatorDialog({
   /** null: a new one */
   operator: Operator | null
   organizations: Organizations
-  invited: (invited: Json<Invited>) => void
+  invited: (invited: Invited) => void
   onClose: () => void
 }) {
   const { t } = useLocalized()
@@ -182,8 +179,8 @@ function OperatorDialog({
   const submit = async () => {
     const { email, name, role } = values
     const fields = { name: name.trim() || null, role, organizationIds: ids }
-    if (operator === null) return invited(await post('/api/operators', { email, ...fields }))
-    await post(`/api/operators/${operator.id}/update`, fields)
+    if (operator === null) return invited(await perform('operator.add', null, { email, ...fields }))
+    await perform('operator.update', operator.id, fields)
     onClose()
   }
   return (

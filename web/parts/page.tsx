@@ -2,12 +2,12 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import type { Role } from '../../src/operators/actor.ts'
-import { Link } from '../router.tsx'
+import { Link, usePlace } from '../router.tsx'
 import { useOperator } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Empty } from './states.tsx'
 
-interface PageProps {
+export interface PageProps {
   title: string
   lead?: ComponentChildren
   /** above the title: the pages that this one belongs to */
@@ -43,6 +43,20 @@ export function Page({ title, lead, trail, actions, children }: PageProps) {
       </header>
       {children}
     </>
+  )
+}
+
+/** Links to the parts of a page. */
+export function Tabs({ label, items }: { label: string; items: Array<[href: string, text: string]> }) {
+  const { path } = usePlace()
+  return (
+    <nav class="chips" aria-label={label}>
+      {items.map(([href, text]) => (
+        <Link key={href} class="button" href={href} aria-current={path === href ? 'page' : undefined}>
+          {text}
+        </Link>
+      ))}
+    </nav>
   )
 }
 

@@ -40,7 +40,7 @@ export function Memberships({ memberships }: { memberships: Membership[] }) {
     <ul class="memberships">
       {memberships.slice(0, LINKS_MAX).map(({ accountId, accountName, memberId }) => (
         <li key={accountId}>
-          <Link href={`/audience/${accountId}/${memberId}`}>{accountName}</Link>
+          <Link href={`/accounts/${accountId}/audience/${memberId}`}>{accountName}</Link>
         </li>
       ))}
       {more > 0 && <li class="muted">{fill(t.member.moreAccounts, { count: number(more) })}</li>}
@@ -98,7 +98,7 @@ function ExportDialog({
 /** The page of a member. */
 export function PersonLink({ accountId, userId }: { accountId: string; userId: string | null }) {
   if (userId === null) return <span class="muted">–</span>
-  return <Link href={`/audience/${accountId}/${encodeURIComponent(userId)}`}>{userId}</Link>
+  return <Link href={`/accounts/${accountId}/audience/${encodeURIComponent(userId)}`}>{userId}</Link>
 }
 
 function AllAccounts({ accounts: { account, others } }: { accounts: PersonAccounts }) {

@@ -1,26 +1,23 @@
 /** The rotation of a secret: it begins with a new one, and ends with the new or the previous one alone. */
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { post } from '../api.ts'
+import { perform } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { SecretDialog } from './dialog.tsx'
 import { FormDialog } from './form.tsx'
 
 /** @param change the settings that the owner of the secret has beside it */
 export function SettingsActions({
-  path,
   of,
-  secretName,
+  id,
   isRotating,
   canRotate,
   changeLabel,
   change,
   onChange,
 }: {
-  path: string
-  of: 'endpoints' | 'clients'
-  /** the field of the response */
-  secretName: 'secret' | 'clientSecret'
+  of: 'endpoint' | 'client'
+  id: string
   isRotating: boolean
   canRotate: boolean
   changeLabel: string
@@ -28,8 +25,7 @@ export function SettingsActions({
   onChange: () => void
 }) {
   const { t } = useLocalized()
-  const texts = t[of]
-  const { [secretName]: label = '' } = texts as Partial<Record<typeof secretName, string>>
+  const texts = t[`${of}s`]
   // The list of actions changes as soon as the rotation begins, and the dialog with the secret must stay open.
   const [open, setOpen] = useState<'change' | 'rotate' | 'finish' | 'discard' | null>(null)
   const [message, setMessage] = useState('')
@@ -40,7 +36,7 @@ export function SettingsActions({
   }
   const close = () => finish('')
   const end = async (how: 'finish' | 'discard') => {
-    await post(`${path}/${how}-rotation`)
+    await perform(`${of}.${how}-rotation`, id)
     finish(how === 'finish' ? texts.finished : texts.discarded)
   }
   return (
@@ -62,10 +58,8 @@ export function SettingsActions({
         {changeLabel}
       </button>
       {open === 'change' &&
-        change(close, () => finish(of === 'clients' ? t.clients.expirySaved : t.endpoints.saved))}
-      {open === 'rotate' && (
-        <RotateDialog path={path} texts={texts} label={label} secretName={secretName} onClose={close} />
-      )}
+        change(close, () => finish(of === 'client' ? t.clients.expirySaved : t.endpoints.saved))}
+      {open === 'rotate' && <RotateDialog {...{ of, id }} onClose={close} />}
       {(open === 'finish' || open === 'discard') && (
         <FormDialog title={texts[open]} submit={texts[open]} onSubmit={() => end(open)} onClose={close}>
           <p>{texts[`${open}Text`]}</p>
@@ -76,24 +70,17 @@ export function SettingsActions({
 }
 
 /** Replaces a secret, and shows the new one once. */
-function RotateDialog({
-  path,
-  texts: { rotate: title, rotated, rotateText },
-  label,
-  secretName,
-  onClose,
-}: {
-  path: string
-  texts: { rotate: string; rotated: string; rotateText: string }
-  label: string
-  secretName: string
-  onClose: () => void
-}) {
+function RotateDialog({ of, id, onClose }: { of: 'endpoint' | 'client'; id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const { rotate: title, rotated, rotateText } = t[`${of}s`]
   const [secret, setSecret] = useState<string | null>(null)
-  const rotate = async () => {
-    const { [secretName]: added = '' } = await post<Record<string, string>>(`${path}/rotate`)
-    setSecret(added)
-  }
+  const rotate = async () =>
+    setSecret(
+      of === 'client'
+        ? (await perform('client.rotate', id)).clientSecret
+        : (await perform('endpoint.rotate', id)).secret,
+    )
+  const label = of === 'client' ? t.clients.clientSecret : t.endpoints.secret
   if (secret !== null)
     return (
       <SecretDialog title={rotated} secrets={[{ label, secret }]} onClose={onClose}>

@@ -1,9 +1,8 @@
 /** Sends again what an endpoint has missed: the events of a time range, or the present state of members. */
 import { useMemo, useState } from 'preact/hooks'
-import type { DeliveryAttempt } from '../../src/endpoints/endpoint-history.ts'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { CountThenSend, RATE_DEFAULT, RateField } from './count-then-send.tsx'
@@ -21,7 +20,7 @@ export function SendAgain({ endpoint, onChange }: { endpoint: Endpoint; onChange
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const [isOpen, setOpen] = useState(false)
-  const { data, reload } = useQuery<{ jobs: Task[] }>(`/api/jobs${queryOf({ account: endpoint.accountId })}`)
+  const { data, reload } = useRead('job.list', null, { account: endpoint.accountId })
   const running = data?.jobs.find(
     (job) => !isOver(job) && KINDS.includes(job.kind) && String(job.parameters.endpointId) === endpoint.id,
   )
@@ -178,7 +177,7 @@ function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: Send
 
 function Presets({ id, onChoose }: { id: string; onChoose: (range: TimeRange) => void }) {
   const { t } = useLocalized()
-  const { data } = useQuery<{ attempts: Array<Json<DeliveryAttempt>> }>(`/api/endpoints/${id}/history`)
+  const { data } = useRead('endpoint.history', id)
   const firstRefused = useMemo(() => data?.attempts.map(({ startedAt }) => startedAt).sort()[0], [data])
   return (
     <Chips label={t.again.presets}>

@@ -1,7 +1,8 @@
 /** The status of an account, with a colour and a shape. */
+
 import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
+import { describeProblem } from '../../src/watch/problem-texts.ts'
 import type { Json } from '../api.ts'
-import { describeProblem } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
 const SHAPES: Record<AccountStatus, string> = {

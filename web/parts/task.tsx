@@ -1,17 +1,18 @@
 /** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
-import type { JobSummary } from '../../src/jobs/job.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { type Item, perform, useRead } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
+import { Icon } from './icons.tsx'
 import { ActionFailure, Failure } from './states.tsx'
 
-export type Task = Json<JobSummary>
+export type Task = Item<'job.list'>
 
 const REFRESH_MS = 1_000
+const RUNNING_REFRESH_MS = 5_000
 const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warn' }
 
 export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
@@ -31,8 +32,7 @@ export function TaskProgress({
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const { isRunning, error, run } = useAction()
-  const path = `/api/jobs/${started.id}`
-  const { data, error: failure, reload } = useTask(path, started)
+  const { data, error: failure, reload } = useTask(started)
   const task = data
   const hasEnded = isOver(task)
   useEffect(() => {
@@ -40,13 +40,14 @@ export function TaskProgress({
   }, [hasEnded])
   const cancel = () =>
     run(async () => {
-      await post(`${path}/cancel`)
+      await perform('job.cancel', started.id)
       reload()
     })
   return (
     <div class="task">
       <p>
-        <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link> <TaskState task={task} />
+        <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
+        <TaskState task={task} />
       </p>
       <TaskBar task={task} />
       <p role="status">
@@ -74,8 +75,8 @@ function Waiting({ task: { tally } }: { task: Task }) {
   return <p class="notice warning">{stateIn(t.tasks.waiting, waiting)}</p>
 }
 
-function useTask(path: string, started: Task) {
-  const { data, error, reload } = useQuery<{ job: Task }>(path)
+function useTask(started: Task) {
+  const { data, error, reload } = useRead('job.show', started.id)
   const task = data?.job ?? started
   const hasEnded = isOver(task)
   useEffect(() => {
@@ -121,4 +122,31 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
     return typeof value === 'number' ? [fill(template, { count: number(value) })] : []
   })
   return <>{[progress, ...parts].join(' · ')}</>
+}
+
+/** The number of running tasks, on every page. It opens their list. */
+export function RunningTasks({ path }: { path: string }) {
+  const { t, number } = useLocalized()
+  const tasks = useRead('job.running', null, {}, RUNNING_REFRESH_MS).data?.running ?? []
+  return (
+    <>
+      <button type="button" class="plain" popovertarget="running-tasks">
+        <Icon name="tasks" />
+        <span>{t.tasks.title}</span>
+        {tasks.length > 0 && <b class="tag">{number(tasks.length)}</b>}
+      </button>
+      {/* The key closes it when a link in it is followed. */}
+      <div key={path} id="running-tasks" popover="auto">
+        {tasks.length === 0 && <p>{t.tasks.noneRuns}</p>}
+        {tasks.map((task) => (
+          <p key={task.id}>
+            <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
+            {task.accountName}
+            <TaskBar task={task} />
+          </p>
+        ))}
+        <Link href="/settings/tasks">{t.tasks.all}</Link>
+      </div>
+    </>
+  )
 }

@@ -1,23 +1,18 @@
 /** The languages of the console: their tables, which one a browser gets, and how they write numbers and times. */
-import type { Check, FailureReason } from '../../src/accounts/verification.ts'
+
 import type { JobKind, JobStatus } from '../../src/jobs/job.ts'
 import type { Action } from '../../src/operators/activity.ts'
 import type { Reason } from '../../src/watch/account-status.ts'
 import type { NotificationKind } from '../../src/watch/notifications/content.ts'
+import problems from '../../src/watch/problem-texts.en.json' with { type: 'json' }
+import type { ProblemTexts } from '../../src/watch/problem-texts.ts'
 import { serverNowMs } from '../clock.ts'
 import en from './en.json' with { type: 'json' }
 
-/** English is the source: each other table has exactly its texts. Of checks, it shows the message of the service. */
-export type Texts = typeof en & {
-  checks?: {
-    names: Record<Check['name'], string>
-    passed: Record<Check['name'], string>
-    failed: Record<FailureReason, string>
-    noEvidence: string
-  }
-}
+/** English is the source: each other table has exactly its texts. The service has those of problems, which it sends, too. */
+export type Texts = typeof en & ProblemTexts
 
-export const english: Texts = en satisfies {
+export const english: Texts = { ...en, ...problems } satisfies {
   notifications: { kinds: Record<NotificationKind, string> }
   activity: { actions: Record<Action, string> }
   reasons: Record<Reason, string>
@@ -25,24 +20,20 @@ export const english: Texts = en satisfies {
   tasks: { kinds: Record<JobKind, string>; states: Record<JobStatus, string> }
 }
 
+/** Both are requested at the same time. */
+async function tableOf<A, B>(page: Promise<{ default: A }>, problem: Promise<{ default: B }>) {
+  const [ofPage, ofProblem] = await Promise.all([page, problem])
+  return { ...ofPage.default, ...ofProblem.default }
+}
+
 /** Each language by its tag. A page loads only the table that it shows, and English, which needs no further request. */
 const TABLES = {
   en: async () => english,
-  ja: async () => (await import('./ja.json', { with: { type: 'json' } })).default,
-  th: async () => (await import('./th.json', { with: { type: 'json' } })).default,
-  'zh-Hant-TW': async () => (await import('./zh.json', { with: { type: 'json' } })).default,
+  ja: () => tableOf(import('./ja.json'), import('../../src/watch/problem-texts.ja.json')),
+  th: () => tableOf(import('./th.json'), import('../../src/watch/problem-texts.th.json')),
+  'zh-Hant-TW': () => tableOf(import('./zh.json'), import('../../src/watch/problem-texts.zh.json')),
 } satisfies Record<string, () => Promise<Texts>>
 export type Language = keyof typeof TABLES
-
-/**
- * Fills a template. `{count}` is the value; `{count|event|events}` is the first form for the value `1`, else the second.
- * A value that is missing stays visible, and a test compares the values of each call with its template.
- */
-export function fill(template: string, values: Record<string, string>): string {
-  return template.replaceAll(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name, one, many) =>
-    one === undefined ? (values[name] ?? whole) : values[name] === '1' ? one : many,
-  )
-}
 
 export const LANGUAGE_NAMES: Record<Language, string> = {
   en: 'English',

@@ -1,10 +1,8 @@
-/** What the service says in English, in the language of the page: problems, checks, refusals and what happened to a person. */
+/** What the service says in English, in the language of the page: refusals and what happened to a person. */
 
-import type { Check } from '../../src/accounts/verification.ts'
 import type { TimelineTexts } from '../../src/audience/timeline-texts.ts'
-import type { Problem } from '../../src/watch/account-status.ts'
-import type { Json } from '../api.ts'
-import { english, fill, type Localized, type Texts } from './languages.ts'
+import { fill } from '../../src/watch/problem-texts.ts'
+import { english, type Texts } from './languages.ts'
 
 /** Returns the message unchanged if it is a more precise one than that of its code, or of another version. */
 export function describeMessage(texts: Texts, message: string): string {
@@ -33,60 +31,6 @@ export function describeFailure(texts: Texts, failure: string): string {
     if (isKind) return fill(texts.eventFailures[kind as keyof Texts['eventFailures']], { fact })
   }
   return failure
-}
-
-/** Returns the service's English message if there is no table, or if a verification of an older version has no reason. */
-export function describeCheck({ checks }: Texts, check: Check): string {
-  if (checks === undefined) return check.message
-  if (check.ok === null) return checks.noEvidence
-  return (check.ok ? checks.passed[check.name] : failureText(checks, check)) ?? check.message
-}
-
-/** Returns the reason with LINE's status and message, or null if the check has no reason. */
-function failureText({ failed }: NonNullable<Texts['checks']>, check: Check): string | null {
-  if (check.reason === undefined || !Object.hasOwn(failed, check.reason)) return null
-  const details = [check.status, check.platformMessage].filter((detail) => detail != null)
-  const reason = failed[check.reason]
-  return details.length === 0 ? reason : `${reason} (${details.join(': ')})`
-}
-
-type Formats = Pick<Localized, 'number' | 'relative' | 'date'>
-
-/** @returns what is wrong, and how to fix it */
-export function describeProblem(
-  texts: Texts,
-  problem: Json<Problem>,
-  { number, relative, date }: Formats,
-): { message: string; fix: string } {
-  const { message, fix } = texts.problems[variantOf(problem)]
-  const check = 'check' in problem.facts ? problem.facts.check : null
-  const said = check && (texts.checks ? failureText(texts.checks, check) : check.message)
-  if (said) return { message: fill(texts.checkSentence, { check: said.replace(/\.$/, '') }), fix }
-  const values = Object.entries(problem.facts).map(([name, fact]) => {
-    if (typeof fact === 'number') return [name, number(fact)]
-    if (typeof fact !== 'string') return [name, '']
-    return [name, name === 'day' ? date(fact) : name.endsWith('At') ? relative(fact) : fact]
-  })
-  return { message: fill(message, Object.fromEntries(values)), fix }
-}
-
-function variantOf({ reason, facts }: Json<Problem>): keyof Texts['problems'] {
-  switch (reason) {
-    case 'webhook_test_failed': {
-      const failure = facts.check?.reason
-      return failure === 'test_signature_refused' || failure === 'test_error_status' ? failure : reason
-    }
-    case 'token_expires':
-      return facts.isExpired ? 'token_expired' : reason
-    case 'not_verifiable':
-      if (facts.hasChannelSecret) return 'no_channel_id'
-      return facts.hasChannelId ? 'no_secret_to_verify' : reason
-    case 'never_delivered':
-      if (facts.secretChangedAt) return 'never_since_change'
-      return facts.days === null ? 'never_since_added' : reason
-    default:
-      return reason
-  }
 }
 
 /** The texts about what happened to a member, as the service's functions take them. */

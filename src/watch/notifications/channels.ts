@@ -9,6 +9,7 @@ import { age } from '../../http/format.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
+import type { Language } from '../problem-languages.ts'
 
 /** slack: the webhook of Slack, Mattermost, Google Chat and others; webhook: Standard Webhooks; email: by SMTP_URL. */
 export const CHANNEL_FORMATS = ['slack', 'webhook', 'email'] as const
@@ -19,6 +20,8 @@ export type ChannelSettings = {
   name: string
   /** a URL, or the address of a mailbox */
   target: string
+  /** of its messages */
+  language: Language
   allowPrivateNetwork: boolean
 }
 
@@ -44,8 +47,8 @@ export type ChannelSummary = ChannelSettings & {
  * $1 organization ids bigint[], null: all; $2 channel id bigint, null: all
  */
 const selectChannels = statement('list-notification-channels')`
-    select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.status,
-           c.allow_private_network as "allowPrivateNetwork",
+    select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.language,
+           c.status, c.allow_private_network as "allowPrivateNetwork",
            iso(c.created_at) as "createdAt",
            counts.pending, counts.failed, last.response as "lastResponse"
       from notification_channel c

@@ -5,6 +5,7 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../account-status.ts'
+import type { Language } from '../problem-languages.ts'
 import type { ChannelFormat } from './channels.ts'
 
 /** Accounts that a message describes one by one. It counts the others. */
@@ -52,6 +53,8 @@ export interface Notification {
   coveredCount: number
   /** the channel is about all organizations */
   coversAll: boolean
+  /** of the channel */
+  language: Language
 }
 
 /** The same in every attempt. Contains the time, because ids are used again after a restore of the database. */
@@ -78,7 +81,7 @@ const selectNotifications = statement('select-notifications')`
     select n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
            (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
            listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
-           c.organization_id is null as "coversAll"
+           c.organization_id is null as "coversAll", c.language
       from notification n
       join notification_channel c on c.id = n.notification_channel_id
      cross join lateral (

@@ -74,7 +74,7 @@ function described(notification: Notification) {
     kind,
     reason,
     accounts: accountCount,
-    accountNames: accounts.slice(0, NAMES_MAX).map(nameOf),
+    accountNames: accounts.slice(0, NAMES_MAX).map((account) => nameOf(account)),
     text: plainText(notification),
   }
 }

@@ -69,7 +69,8 @@ export function writeWebhook(
 ): Message | null {
   const key = secretOrNull(secret)
   if (key === null) return null
-  const data = toJson(dataOf(notification, consoleUrl))
+  // For programs, which read the codes. The sentences are English, as the API's document says.
+  const data = toJson(dataOf({ ...notification, language: 'en' }, consoleUrl))
   const message = {
     id: messageId(notification),
     type: typeOf(notification),

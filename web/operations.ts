@@ -1,0 +1,86 @@
+/** Runs operations of the service by name. The types come from their definitions, of which the bundle contains nothing. */
+
+import type { JobSummary } from '../src/jobs/job.ts'
+import type { CHANNELS } from '../src/operations/channels.ts'
+import type { CLIENTS } from '../src/operations/clients.ts'
+import type { ENDPOINTS } from '../src/operations/endpoints.ts'
+import type { EVENTS } from '../src/operations/events.ts'
+import type { InputOf } from '../src/operations/fields.ts'
+import type { JOBS } from '../src/operations/jobs.ts'
+import type { KEYS } from '../src/operations/keys.ts'
+import type { Operation } from '../src/operations/operation.ts'
+import type { OPERATORS } from '../src/operations/operators.ts'
+import type { ACCOUNTS, ORGANIZATIONS } from '../src/operations/organizations.ts'
+import { type Json, post, queryOf } from './api.ts'
+import { type List, type Query, useList, useQuery } from './hooks.ts'
+
+type Values<T> = T[keyof T]
+type Defined =
+  | Values<typeof ACCOUNTS>
+  | Values<typeof CHANNELS>
+  | Values<typeof CLIENTS>
+  | Values<typeof ENDPOINTS>
+  | Values<typeof EVENTS>
+  | Values<typeof JOBS>
+  | Values<typeof KEYS>
+  | Values<typeof OPERATORS>
+  | Values<typeof ORGANIZATIONS>
+type Named<N> = Extract<Defined, { name: N }>
+type NamesOf<W extends Operation['way']> = Extract<Defined, { way: W }>['name']
+type ListName = NamesOf<'list'>
+type ReadName = NamesOf<'read'>
+type ChangeName = NamesOf<'add' | 'change' | 'call'>
+type Returned<N> = Exclude<Named<N>['result'], undefined>
+
+/** `endpoint.list` returns `endpoints`, and `client.keys` returns `keys`. */
+type ItemsName<N> = N extends `${infer Noun}.list`
+  ? `${Noun}s`
+  : N extends `${string}.${infer Verb}`
+    ? Verb
+    : never
+export type Item<N extends ListName> = Json<Returned<N>> extends Array<infer One> ? One : never
+export type Result<N extends ListName | ReadName | ChangeName> = N extends ListName
+  ? Record<ItemsName<N>, Array<Item<N>>>
+  : [Returned<N>] extends [never]
+    ? undefined
+    : Json<Returned<N>>
+/** One that needs no input takes none. */
+type Input<N> = keyof Named<N>['input'] extends never ? [] : [input: Json<InputOf<Named<N>['input']>>]
+type Filter = Record<string, string | null>
+
+/** The plurals that are not the noun with an s. */
+const PLURALS: Record<string, string> = { channel: 'notifications' }
+
+/** As routeOf of src/operations/operation.ts. @param id null: it has no target */
+export function pathOf(name: ListName | ReadName | ChangeName, id: string | null): string {
+  const [noun = '', verb = ''] = name.split('.')
+  const rest = ['list', 'show', 'add'].includes(verb) ? [] : [verb]
+  return ['/api', PLURALS[noun] ?? `${noun}s`, ...(id === null ? [] : [id]), ...rest].join('/')
+}
+
+/** Also of a list that has no further pages. @param id null: it has no target */
+export const useRead = <N extends ReadName | ListName>(
+  name: N,
+  id: string | null,
+  filter: Filter = {},
+  refreshMs?: number,
+): Query<Result<N>> => useQuery<Result<N>>(pathOf(name, id) + queryOf(filter), refreshMs)
+
+export function useItems<N extends ListName>(
+  name: N,
+  id: string | null = null,
+  filter: Filter = {},
+): List<Item<N>> {
+  const [noun, verb = ''] = name.split('.')
+  return useList<Item<N>>(pathOf(name, id) + queryOf(filter), verb === 'list' ? `${noun}s` : verb)
+}
+
+export const perform = <N extends ChangeName>(
+  name: N,
+  id: string | null,
+  ...[input]: Input<N>
+): Promise<Result<N>> => post<Result<N>>(pathOf(name, id), input)
+
+/** Runs an operation that starts a task. */
+export const startTask = async <N extends ChangeName>(name: N, id: string | null, ...[input]: Input<N>) =>
+  (await post<{ job: Json<JobSummary> }>(pathOf(name, id), input)).job
