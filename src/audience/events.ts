@@ -1,4 +1,4 @@
-/** Stored events: show them, and retry those that could not be applied or set them aside. list-events.ts lists them. */
+/** Stored events: show them, and retry those that could not be applied or set them aside. Planner idioms: docs/planner.md. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
@@ -135,7 +135,7 @@ const selectNextUnapplied = statement('select-next-unapplied')`
      order by channel_oa_id, id
      limit $5`
 
-export interface FailedBatch {
+interface FailedBatch {
   ids: bigint[]
   /** after which the next batch begins; null: this is the last one */
   next: RetryPosition | null

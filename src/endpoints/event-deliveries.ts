@@ -13,7 +13,7 @@ import type { EndpointFormat } from './settings.ts'
  * - `members`: the endpoint receives changes of members, which name no event.
  * - `unknown`: content that was erased before it was sent leaves no trace, and only the newest COUNTED_MAX deliveries are examined.
  */
-export type EventOutcome =
+type EventOutcome =
   | DeliveryStatus
   | 'accepted'
   | 'added_later'
