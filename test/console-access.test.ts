@@ -76,6 +76,10 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     ...[1_000_000, ids, null, user, failure, failure === null ? null : false, 10],
     ...[0n, LATEST_US, LATEST_US, 1_000_000n, ...own],
   ]
+  const result = `insert into changed_account (job_id, channel_oa_id, object_id) values ($1, $2, 1)`
+  await load(database, result, [foreign.job, accountId])
+  const own = `update job set operator_id = null, actor = 'token', finished_at = now() where id = $1`
+  await load(database, own, [foreign.job])
   return (ids) => ({
     'cancel-job': [ids, null, foreign.job],
     'count-unapplied': [accountId, null, 10, ids],
@@ -91,6 +95,9 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, 10, null, INT64_MIN, null, ids],
     'select-key-details': [null, accountId, INT64_MIN, 10, ids],
+    'list-results-of-job-accounts': [foreign.job, null, ids, INT64_MIN, 10],
+    'select-access-of-client': [foreign.client, accountId, ids],
+    'take-secrets-of-job-accounts': [foreign.job, null, 'token', ids],
     'select-accounts-of-channels': [['1651111111'], ids],
     'select-memberships': [ids, `U-${MARK}`, 10],
     'select-next-unapplied': [accountId, null, INT64_MIN, INT64_MIN, 10, ids],

@@ -163,9 +163,9 @@ async function verify(step: Step, actor: Actor, id: AccountId): Promise<Result> 
   const { database } = step
   requireVisible(await findVisibleAccount(database, actor, id), 'account', id)
   const account = requireVisible(await findAccountOn(database, id), 'account', id)
-  const { checks } = await verifyAccount({ ...platformOf(step), database }, actor, account, {})
-  const failed = checks.find(({ ok }) => !ok)
-  return failed === undefined ? { outcome: 'changed' } : { outcome: 'refused', message: failed.message }
+  const { verified, checks } = await verifyAccount({ ...platformOf(step), database }, actor, account, {})
+  if (verified) return { outcome: 'changed' }
+  return { outcome: 'refused', message: checks.find(({ ok }) => ok === false)?.message ?? '' }
 }
 
 /** $1 account id bigint, $2 url text, $3 format text */
