@@ -112,7 +112,7 @@ describe('a change of many accounts', () => {
     ])
     const refused = (await operator.get(`/api/jobs/${id}/results?outcome=refused`)).json.results
     expect(refused).toMatchObject([{ id: d, outcome: 'refused' }])
-    const shown = (await runCommand(['jobs', 'show', id], env)).stdout
+    const shown = (await runCommand(['tasks', 'show', id], env)).stdout
     expect(shown).toContain(`account ${d} has no problem that could be muted.`)
     const fleet = (await operator.get('/api/fleet')).json.accounts as Array<{ id: string; problem: object }>
     expect(fleet.find((account) => account.id === a)?.problem).toMatchObject({ muted: MUTE })

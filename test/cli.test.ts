@@ -94,12 +94,13 @@ it('sets every field that an option of accounts add names', async () => {
     chat_inbox_id: '3',
     oa_hash: 'hash-of-full',
     tracking_key: 'key-of-full',
-    login_channel_id: '2000000002',
+    login_channel_ids: '2000000002,2000000003',
   }
   const given = Object.entries(options).flatMap(([name, value]) => [`--${name.replaceAll('_', '-')}`, value])
   const { id } = await json('accounts', 'add', '--organization', String(organizationId), ...given)
   const [stored] = await database.query('select * from official_account where id = $1', [id])
-  expect(stored).toMatchObject({ ...options, organization_id: organizationId })
+  const login_channel_ids = ['2000000002', '2000000003']
+  expect(stored).toMatchObject({ ...options, login_channel_ids, organization_id: organizationId })
 })
 
 it('changes only the given fields of an account and clears those given as empty', async () => {

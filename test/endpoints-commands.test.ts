@@ -343,7 +343,7 @@ describe('the examination of an endpoint', () => {
     await addAnswer(id, 502)
     const [finding] = await findingOf(id)
     expect(finding).toMatchObject({ severity: 'error' })
-    expect(finding?.message).toMatch(/fails with "502"; deliveries waiting: 2, the oldest for 60 min/)
+    expect(finding?.message).toMatch(/fails with "502"; pending deliveries: 2, the oldest for 60 min/)
   })
 
   it('warns of a paused endpoint with a backlog and says who paused it', async () => {
@@ -351,7 +351,7 @@ describe('the examination of an endpoint', () => {
     await addDeliveries(id, 1)
     await addAnswer(id, 410)
     await json('pause', id)
-    const message = expect.stringMatching(/paused after the response "410"; deliveries waiting: 1,/)
+    const message = expect.stringMatching(/paused after the response "410"; pending deliveries: 1,/)
     expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
   })
 

@@ -122,7 +122,7 @@ describe("a person's own data", () => {
     ])
     expect(data.events[5].payload.properties).toEqual({ order: 1 })
     expect(data.deliveries).toEqual([
-      expect.objectContaining({ endpointName: 'CRM', type: 'events', status: 'waiting', response: null }),
+      expect.objectContaining({ endpointName: 'CRM', type: 'events', status: 'pending', response: null }),
     ])
     expect(data.activity.map(({ action, actor }: never) => [action, actor])).toEqual([
       ['member.updated', 'token'],

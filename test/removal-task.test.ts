@@ -52,7 +52,7 @@ it('cannot be cancelled', async () => {
   const { job } = (await owner.post(`${path}/remove`, { name: 'test' })).json
   const { status, json } = await owner.post(`/api/jobs/${job.id}/cancel`)
   expect([status, json.message]).toEqual([400, expect.stringContaining('cannot be cancelled')])
-  const command = await runCommand(['jobs', 'cancel', job.id], env)
+  const command = await runCommand(['tasks', 'cancel', job.id], env)
   expect([command.status, command.stderr]).toEqual([1, expect.stringContaining('cannot be cancelled')])
   await finishJobs()
   expect(await countRows()).toEqual(GONE)

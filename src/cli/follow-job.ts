@@ -41,7 +41,7 @@ export async function followJob(
   const interrupt = () => {
     if (progress) progress.end()
     printError(
-      `Task ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience jobs show ${id}", end it with "oa-audience jobs cancel ${id}".`,
+      `Task ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience tasks show ${id}", end it with "oa-audience tasks cancel ${id}".`,
     )
     process.exit(130)
   }

@@ -1,4 +1,4 @@
-/** `oa-audience jobs`: long work, which the service does and the console calls tasks. */
+/** `oa-audience tasks`: long work, which the code calls jobs. */
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
@@ -14,7 +14,7 @@ const LIST_DEFAULT = 50
 const LIST_MAX = 10_000
 
 export function jobsCommand(program: Command): void {
-  const group = program.command('jobs').description('see and end long work, such as replays and imports')
+  const group = program.command('tasks').description('see and end long work, such as replays and imports')
 
   withJson(group.command('list'))
     .description('list the newest tasks; finished ones are kept for 30 days')
@@ -43,11 +43,11 @@ export function jobsCommand(program: Command): void {
     })
 
   addOperation(group, JOBS.cancel)
-    .description('end a task; what it has done stays, and deliveries that wait are deleted')
+    .description('end a task; what it has done stays, and pending deliveries are deleted')
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const { result } = await onDatabase((database) => performHere(database, JOBS.cancel, { id }))
       if (!result?.isCancelled)
-        throw new FatalError(`job ${id} has already ended: it is ${result?.job.status}.`)
+        throw new FatalError(`task ${id} has already ended: it is ${result?.job.status}.`)
       printOne({ id, status: 'cancelled' }, json === true)
     })
 }

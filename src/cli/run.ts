@@ -24,7 +24,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
-  jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
+  tasks: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./accounts-commands.ts')).fleetCommand,

@@ -30,7 +30,7 @@ type Problem = Omit<EndpointFinding, 'endpointId'>
 function stateOf(endpoint: EndpointSummary): Problem | null {
   const { id, status, pending, lastAnswer, oldestPendingSeconds } = endpoint
   if (pending === 0 && status === 'active') return null
-  const backlog = `deliveries waiting: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
+  const backlog = `pending deliveries: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
   const response = lastAnswer && responseLine(lastAnswer.status, lastAnswer.text)
   if (status !== 'active') {
     if (pending === 0) return { severity: 'ok', message: `${nameOf(endpoint)}: ${status}, nothing waits` }
@@ -40,7 +40,7 @@ function stateOf(endpoint: EndpointSummary): Problem | null {
   }
   const state = endpointState(endpoint)
   if (state === 'failing') {
-    const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
+    const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the endpoint, or run oa-audience endpoints pause ${id}`
     return { severity: 'error', message }
   }
   if (state !== 'slow') return null

@@ -9,9 +9,9 @@ import { Id } from './fields.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
-  requireVisible(await findJob(database, actor, id), 'job', id)
+  requireVisible(await findJob(database, actor, id), 'task', id)
 
-export const JOB: Noun<JobSummary> = { kind: 'job', word: 'job', plural: 'jobs', find }
+export const JOB: Noun<JobSummary> = { kind: 'job', word: 'task', plural: 'jobs', find }
 const { read, list, change } = operationsOf(JOB)
 
 export const JOBS = {

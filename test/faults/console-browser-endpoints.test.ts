@@ -108,7 +108,7 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await dialog.getByText('"type":"endpoint.test"').waitFor()
     expect(await dialog.locator('b').count()).toBe(0)
     await isSound('test')
-    await dialog.getByRole('button', { name: 'Send again' }).click()
+    await dialog.getByRole('button', { name: 'Test again' }).click()
     await dialog.getByText('was tested a moment ago').waitFor()
     await page.keyboard.press('Escape')
 

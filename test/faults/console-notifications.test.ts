@@ -95,7 +95,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     const items = page.locator('.messages > li')
     await items.nth(3).waitFor()
     expect(await items.locator('.tag').allInnerTexts()).toEqual([
-      ...['waiting', 'retrying', 'failed permanently', 'sent'],
+      ...['pending', 'retrying', 'failed permanently', 'sent'],
     ])
     await items.nth(0).getByText('waits until').waitFor()
     await items.nth(1).getByText('451 Try later').waitFor()

@@ -424,11 +424,11 @@ describe('the command line', () => {
     expect([second.status, second.stderr]).toEqual([
       ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
     ])
-    expect((await run('jobs', 'list')).stdout).toContain('endpoint.replay')
-    expect((await run('jobs', 'cancel', started.job)).stdout).toContain('cancelled')
-    expect((await run('jobs', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
-    expect((await run('jobs', 'cancel', started.job)).stderr).toContain('has already ended')
-    expect((await run('jobs', 'show', '0')).status).toBe(1)
+    expect((await run('tasks', 'list')).stdout).toContain('endpoint.replay')
+    expect((await run('tasks', 'cancel', started.job)).stdout).toContain('cancelled')
+    expect((await run('tasks', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
+    expect((await run('tasks', 'cancel', started.job)).stderr).toContain('has already ended')
+    expect((await run('tasks', 'show', '0')).status).toBe(1)
     const wrong = await run('endpoints', 'resend', id)
     expect([wrong.status, wrong.stderr]).toEqual([
       1,

@@ -301,3 +301,17 @@ describe('English', () => {
     expect(fill(t.signIn.limited, { seconds: '1' })).toBe('Too many wrong attempts. Try again in 1 second.')
   })
 })
+
+/** One word per thing: what an operator reads here, in commands and in messages has one name. */
+const OTHER_WORDS: Array<[pattern: RegExp, word: string]> = [
+  [/\bjobs?\b/i, 'task'],
+  [/\bsen[dt] again\b/i, 'replay'],
+  [/\b(waiting|backlog)\b/i, 'pending'],
+  [/\b(tools?|receivers?)\b/i, 'endpoint'],
+  [/\bthe platform\b/i, 'LINE'],
+]
+
+it.each(OTHER_WORDS)('no text of the console says %s for "%s"', (pattern) => {
+  const found = [...leavesOf(english)].filter(([, text]) => pattern.test(text))
+  expect(found).toEqual([])
+})

@@ -91,9 +91,9 @@ describe('a message', () => {
     )
     expect(text({ reason: 'endpoint_failing', accounts, coversAll: false })).toMatchInlineSnapshot(`
       "2 accounts are broken: Endpoint failing
-      Fix the receiver, or pause the endpoint. The command oa-audience fleet says what to do for each account.
-      - Cafe 1: Endpoint 7 does not accept what is sent to it; deliveries waiting: 3.
-      - Cafe 2: Endpoint 7 does not accept what is sent to it; deliveries waiting: 4.
+      Fix the endpoint, or pause it. The command oa-audience fleet says what to do for each account.
+      - Cafe 1: Endpoint 7 does not accept what is sent to it; pending deliveries: 3.
+      - Cafe 2: Endpoint 7 does not accept what is sent to it; pending deliveries: 4.
       https://console.example/"
     `)
   })
@@ -147,7 +147,7 @@ describe('a message', () => {
       "Reminder: 2 accounts still have problems (1 broken)
       The command oa-audience fleet says what to do for each account.
       - Cafe 1 (Coffee Group): LINE has suspended the account.
-      - Cafe 2 (Coffee Group): Endpoint 7 does not accept what is sent to it; deliveries waiting: 3.
+      - Cafe 2 (Coffee Group): Endpoint 7 does not accept what is sent to it; pending deliveries: 3.
       https://console.example/"
     `)
   })

@@ -116,7 +116,7 @@ export const selectPersonDeliveries = statement('select-person-deliveries')`
     )
     select max(d.id) as last, jsonb_agg(jsonb_build_object(
              'id', d.id::text, 'endpointId', d.endpoint_id::text, 'endpointName', p.name, 'type', coalesce(d.type, 'events'),
-             'status', case when d.failed_at is null then 'waiting' else 'failed' end, 'attempts', d.attempts,
+             'status', case when d.failed_at is null then 'pending' else 'failed' end, 'attempts', d.attempts,
              'response', d.status, 'createdAt', ${time('d.created_at')}, 'lastAttemptAt', ${time('d.last_attempt_at')},
              'failedAt', ${time('d.failed_at')}) order by d.id)
              filter (where d.member_id = $3::bigint
