@@ -111,7 +111,7 @@ function testResultOf({ checks }: Verification): 'ok' | 'failed' | null {
 /** The first failed check. "Use webhook" is excluded, because only LINE's console can change it, and the report lists it separately. */
 function problemOf({ checks }: Verification, setsWebhook: boolean): string | null {
   const ignored = setsWebhook ? ['webhook_active'] : ['webhook_active', 'webhook_endpoint']
-  return checks.find(({ name, ok }) => !ok && !ignored.includes(name))?.message ?? null
+  return checks.find(({ name, ok }) => ok === false && !ignored.includes(name))?.message ?? null
 }
 
 async function addFollowers(
