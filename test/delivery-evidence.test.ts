@@ -1,6 +1,8 @@
 /** What a verification says about an account because of what was delivered. */
 import { describe, expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event-key.ts'
+import { findFleetAccount } from '../src/watch/fleet.ts'
+import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
@@ -166,5 +168,45 @@ describe('the other checks', () => {
     expect(await checkOf(tenant, 'chat_secret')).toMatchObject({ ok: true })
     await service.chat({ ...tenant, chatSecret: 'wrong' }, { event: 'conversation_created', id: 2 })
     expect(await checkOf(tenant, 'chat_secret')).toMatchObject({ ok: false, reason: 'chat_secret_refused' })
+  })
+})
+
+describe('the status of an account', () => {
+  const reasonsOf = async ({ accountId }: Tenant) => {
+    await confirmStatus(database, accountId, Date.now())
+    const account = await findFleetAccount(database, null, accountId)
+    return account?.problems.map(({ reason }) => reason)
+  }
+
+  it('is broken while its module channel is detached and nothing is delivered', async () => {
+    const tenant = await addVerifiable()
+    await set(tenant, `module_attached = false, module_at = now() - interval '1 hour'`)
+    expect(await reasonsOf(tenant)).toContain('module_detached')
+    await service.deliver(tenant, follow())
+    await verify(tenant)
+    expect(await reasonsOf(tenant)).not.toContain('module_detached')
+  })
+
+  it('is broken if a webhook test passed that did not arrive here', async () => {
+    const tenant = await addVerifiable()
+    await set(tenant, `webhook_tested_at = now() - interval '1 minute'`)
+    expect(await reasonsOf(tenant)).toContain('answered_elsewhere')
+    await service.deliver(tenant, [])
+    await verify(tenant)
+    expect(await reasonsOf(tenant)).not.toContain('answered_elsewhere')
+  })
+
+  it('is degraded after a proof that failed, and for two accounts with one bot', async () => {
+    const tenant = await addVerifiable()
+    await set(
+      tenant,
+      `redelivery_armed_at = now() - interval '12 minutes', redelivery_refused_at = now() - interval '11 minutes'`,
+    )
+    expect(await reasonsOf(tenant)).toContain('redelivery_off')
+    expect(await reasonsOf(tenant)).not.toContain('duplicate_bot')
+    const { organizationId } = tenant
+    const other = await addVerifiable({ organizationId, botUserId: tenant.botUserId })
+    expect(await reasonsOf(tenant)).toContain('duplicate_bot')
+    expect(await reasonsOf(other)).toContain('duplicate_bot')
   })
 })

@@ -18,8 +18,12 @@ export const REASONS = {
   webhook_test_failed: 'broken',
   line_signature_refused: 'broken',
   foreign_destination: 'broken',
+  module_detached: 'broken',
+  answered_elsewhere: 'broken',
   chat_signature_refused: 'degraded',
   line_signature_doubtful: 'degraded',
+  redelivery_off: 'degraded',
+  duplicate_bot: 'degraded',
   deliveries_missing: 'degraded',
   deliveries_failed: 'degraded',
   events_unapplied: 'degraded',
@@ -51,8 +55,12 @@ export interface ReasonFacts {
   webhook_test_failed: { check: Check | null }
   line_signature_refused: Refusals
   foreign_destination: { lastAt: string }
+  module_detached: { detachedAt: string }
+  answered_elsewhere: { testedAt: string }
   chat_signature_refused: Refusals
   line_signature_doubtful: Refusals
+  redelivery_off: { refusedAt: string }
+  duplicate_bot: { otherId: string }
   deliveries_missing: { count: number; day: string }
   deliveries_failed: { count: number }
   events_unapplied: { count: number }
@@ -112,8 +120,13 @@ const CHECKS: {
   line_signature_refused: (facts) => isSilent(facts) && refusalsOf(facts, 'line'),
   foreign_destination: ({ foreignDestinationAt }) =>
     foreignDestinationAt !== null && { lastAt: foreignDestinationAt },
+  module_detached: ({ moduleDetachedAt }) => moduleDetachedAt !== null && { detachedAt: moduleDetachedAt },
+  answered_elsewhere: ({ answeredElsewhereAt }) =>
+    answeredElsewhereAt !== null && { testedAt: answeredElsewhereAt },
   chat_signature_refused: (facts) => refusalsOf(facts, 'mbox'),
   line_signature_doubtful: (facts) => !isSilent(facts) && refusalsOf(facts, 'line'),
+  redelivery_off: ({ redeliveryOffAt }) => redeliveryOffAt !== null && { refusedAt: redeliveryOffAt },
+  duplicate_bot: ({ duplicateId }) => duplicateId !== null && { otherId: String(duplicateId) },
   deliveries_missing: ({ missing, missingDay }) =>
     missing !== null && missingDay !== null && { count: missing, day: missingDay },
   deliveries_failed: ({ failed24h }) => failed24h > 0 && { count: failed24h },

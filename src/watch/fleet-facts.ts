@@ -24,6 +24,14 @@ export interface AccountFacts {
   /** the newest delivery of a week whose destination is another bot; null if none */
   foreignDestinationAt: string | null
 
+  /** when the module channel was detached; null: it was not, or LINE has delivered since */
+  moduleDetachedAt: string | null
+  /** a proof whose delivery LINE did not send again; null: none, or redelivery was seen since */
+  redeliveryOffAt: string | null
+  /** a webhook test that LINE reported as passed, and that did not arrive here; null: none */
+  answeredElsewhereAt: string | null
+  /** another account of the organization with the same bot user id; null: none */
+  duplicateId: AccountId | null
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
   /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
@@ -96,6 +104,17 @@ const selectFleet = statement('select-fleet')`
            case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
                 then a.foreign_destination_at end as "foreignDestinationAt",
            a.foreign_destination as "foreignDestination",
+           case when a.module_attached = false and coalesce(last.last_at, '-infinity') < a.module_at + interval '5 minutes'
+                then a.module_at end as "moduleDetachedAt",
+           case when a.redelivery_refused_at > a.redelivery_armed_at and a.redelivery_refused_at < now() - interval '10 minutes'
+                 and coalesce(a.redelivery_seen_at, '-infinity') < a.redelivery_armed_at
+                then a.redelivery_refused_at end as "redeliveryOffAt",
+           -- The time of the test is that of the verification, which may take 8 s. Counts are stored every ten seconds.
+           case when a.webhook_test_failure is null and a.webhook_tested_at < now() - interval '30 seconds'
+                 and coalesce(last.last_at, '-infinity') < a.webhook_tested_at - interval '10 seconds'
+                then a.webhook_tested_at end as "answeredElsewhereAt",
+           (select b.id from official_account b
+             where b.organization_id = a.organization_id and b.bot_user_id = a.bot_user_id and b.id <> a.id limit 1) as "duplicateId",
            last.last_at as "lastDeliveryAt",
            case when a.channel_secret_changed_at < last.last_at then null else a.channel_secret_changed_at end as "unprovenSecretAt",
            case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null

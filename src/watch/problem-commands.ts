@@ -52,6 +52,12 @@ function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
     }
     case 'foreign_destination':
       return `oa-audience accounts verify ${id}`
+    case 'answered_elsewhere':
+      return `oa-audience accounts verify ${id} --test-webhook`
+    case 'redelivery_off':
+      return `oa-audience accounts verify ${id} --prove-redelivery`
+    case 'duplicate_bot':
+      return `oa-audience accounts show ${facts.otherId}`
     case 'never_delivered':
     case 'unusually_quiet':
     case 'silent_for_days':

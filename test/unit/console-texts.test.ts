@@ -54,8 +54,12 @@ const FACTS: { [R in Reason]: Extract<Problem, { reason: R }>['facts'] } = {
   webhook_test_failed: { check: checkOf('test_signature_refused') },
   line_signature_refused: { count: 1234, lastAt: AT },
   foreign_destination: { lastAt: AT },
+  module_detached: { detachedAt: AT },
+  answered_elsewhere: { testedAt: AT },
   chat_signature_refused: { count: 1234, lastAt: AT },
   line_signature_doubtful: { count: 1234, lastAt: AT },
+  redelivery_off: { refusedAt: AT },
+  duplicate_bot: { otherId: '77' },
   deliveries_missing: { count: 1234, day: '2026-01-02' },
   deliveries_failed: { count: 1234 },
   events_unapplied: { count: 1234 },
@@ -88,7 +92,7 @@ const PROBLEMS = [
 
 /** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
 const TERMS =
-  /SECRETS_KEYS|\{\w+\}|docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|UTC|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+  /SECRETS_KEYS|\{\w+\}|docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|POST|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|UTC|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
