@@ -128,9 +128,9 @@ const PLACES: Record<string, Place> = {
     route: ['POST', '/api/notifications/:id/remove'],
   },
 
-  'jobs list': { page: '/settings/tasks', route: ['GET', '/api/jobs'] },
-  'jobs show': { page: '/settings/tasks/:id', route: ['GET', '/api/jobs/:id'] },
-  'jobs cancel': { page: '/settings/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
+  'tasks list': { page: '/settings/tasks', route: ['GET', '/api/jobs'] },
+  'tasks show': { page: '/settings/tasks/:id', route: ['GET', '/api/jobs/:id'] },
+  'tasks cancel': { page: '/settings/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },

@@ -15,7 +15,7 @@ export interface Objects {
   client: string
   key: string
   event: string
-  job: string
+  task: string
   channel: string
   operator: string
 }
@@ -198,7 +198,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     body: { format: 'csv', size: 10 },
   })),
   'POST /jobs/:/file': manager('upload a file', (of) => ({
-    path: `/jobs/${of.job}/file?position=0`,
+    path: `/jobs/${of.task}/file?position=0`,
     body: {},
   })),
   'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),

@@ -78,7 +78,7 @@ export async function addObjects(
        values ($1, $2, 'email', $2 || '@example.com') returning id`,
       [organizationId, mark],
     ),
-    job: await one(
+    task: await one(
       `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
        values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
       [accountId, organizationId, mark],

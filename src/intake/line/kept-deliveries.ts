@@ -3,7 +3,7 @@
  * sends them again only if redelivery is on. So deliveries that the secret does not sign are kept (decision 70):
  *
  * 1. `keep` stores a delivery for the account's own bot before its 403. Several share a statement. Nobody reads it.
- * 2. `takeIn` runs every few seconds: it tries the deliveries of accounts whose credentials have changed since, and hands those that the
+ * 2. `#takeIn` runs every few seconds: it tries the deliveries of accounts whose credentials have changed since, and hands those that the
  *    new secret signs to the intake.
  * 3. What is left is deleted after a day, or when newer ones need the space. An erasure deletes those that name the person.
  *
@@ -155,7 +155,13 @@ export class KeptDeliveries {
     this.#source = source
     this.#intake = intake
     this.#now = now
-    this.#taking = every(TAKE_IN_INTERVAL_MS, async () => ((await this.takeIn()) ? 0 : TAKE_IN_INTERVAL_MS))
+    let isStarting = true
+    this.#taking = every(TAKE_IN_INTERVAL_MS, async () => {
+      // Not before the first requests, for which the database may not be ready.
+      const hasMore = !isStarting && (await this.#takeIn())
+      isStarting = false
+      return hasMore ? 0 : TAKE_IN_INTERVAL_MS
+    })
   }
 
   /**
@@ -225,7 +231,7 @@ export class KeptDeliveries {
   }
 
   /** Tries some deliveries of accounts that have changed. Returns whether there were any. */
-  async takeIn(): Promise<boolean> {
+  async #takeIn(): Promise<boolean> {
     const count = await this.#database.transaction(async (transaction) => {
       const rows = await transaction.query<KeptRow>(selectTriable, [TAKEN_PER_TURN])
       const accounts = new Map<bigint, Account | null>()
