@@ -64,7 +64,7 @@ end $$;
 -- If `is_complete` is false, it calls scrub_events() until that returns true, but not this function: a person may have come back.
 create or replace function erase_people(
   account_id bigint, user_ids text[], last_event_id bigint, event_max int, out members int, out is_complete boolean
-) language plpgsql as $$
+) language plpgsql set enable_seqscan = off as $$
 begin
   delete from audience_member where channel_oa_id = account_id and user_id = any (user_ids);
   get diagnostics members = row_count;
