@@ -2,13 +2,13 @@
  * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It
  * takes the parameters of the other lists (list-statements.ts), and
  *
- *   $10 bigint  after this change number; null: on the first page
- *   $11 bigint  before this change number: the changes after it began after the walk
- *   $12 bigint  the horizon at the first page: changes before this number had ended
- *   $13 bigint  the time of the first page by the primary's clock, microseconds since 1970
- *   $14 bigint  on the first page, updatedSince, milliseconds since 1970
+ *   $11 bigint  after this change number; null: on the first page
+ *   $12 bigint  before this change number: the changes after it began after the walk
+ *   $13 bigint  the horizon at the first page: changes before this number had ended
+ *   $14 bigint  the time of the first page by the primary's clock, microseconds since 1970
+ *   $15 bigint  on the first page, updatedSince, milliseconds since 1970
  *
- * Changes between $12 and $11 may be committed during the walk, behind its position. The next walk returns them, because it begins at
+ * Changes between $13 and $12 may be committed during the walk, behind its position. The next walk returns them, because it begins at
  * a checkpoint that is not above the horizon of this walk. The client requests it with the latest time in this walk. So changes above
  * the horizon that were made after the first page are left to the next walk.
  *
@@ -26,7 +26,7 @@ import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } fro
  * back without a trace, so a feed begins a whole gap before the requested time. A page of the previous walk from a replica may have
  * lacked the changes of 30 s (maximum of READ_MAX_LAG_MS). 30 s + 30 s = 60 s.
  */
-const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
+const SINCE = `timestamptz 'epoch' + $15::bigint * interval '1 millisecond' - interval '60 seconds'`
 
 /**
  * A clock that jumped ahead and was corrected shows the same times again, with higher change numbers. The first of the earlier
@@ -41,7 +41,7 @@ const FIRST_CHANGE_AROUND = `(select min(near.change) from change_mark near
  * A time in the future has a checkpoint near it only if the clock stepped back. Otherwise it was invented, and it is unknown what the
  * client has read, so the feed begins at the beginning.
  */
-const FEED_START = `coalesce($10::bigint,
+const FEED_START = `coalesce($11::bigint,
                 (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute')
                         then least(change, ${FIRST_CHANGE_AROUND}) - 1 end
                    from change_mark
@@ -53,8 +53,8 @@ const FEED_START = `coalesce($10::bigint,
 const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
 
 /** The client has read changes up to this time: that of the first page, or updatedSince. */
-const READ_UNTIL = `coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
-                             timestamptz 'epoch' + $14::bigint * interval '1 millisecond')`
+const READ_UNTIL = `coalesce(timestamptz 'epoch' + $14::bigint * interval '1 microsecond',
+                             timestamptz 'epoch' + $15::bigint * interval '1 millisecond')`
 
 /** Evaluated for each page instead of cached, because a restore changes it. The table has one row per restore (decision 59). */
 const IS_LOST = `exists (select from database_restore
@@ -70,9 +70,9 @@ const isOfWalk = (change: string, at: string) => `(${change} < (select horizon f
  */
 const rowsOf = (member: string, erased: string) => `
         with range as materialized (
-          select ${FEED_START} as after_change, coalesce($11::bigint, change_limit()) as until_change,
-                 coalesce($12::bigint, change_horizon()) as horizon,
-                 coalesce($13::bigint, (extract(epoch from ${PRIMARY_CLOCK}) * 1000000)::bigint) as began_us
+          select ${FEED_START} as after_change, coalesce($12::bigint, change_limit()) as until_change,
+                 coalesce($13::bigint, change_horizon()) as horizon,
+                 coalesce($14::bigint, (extract(epoch from ${PRIMARY_CLOCK}) * 1000000)::bigint) as began_us
         )
         select c.change, c.id, c.is_last, (select until_change from range) as until_change,
                (select horizon from range) as horizon, (select began_us from range) as began_us,
@@ -80,8 +80,8 @@ const rowsOf = (member: string, erased: string) => `
           from (select *, row_number() over (order by change, id) = ${SCAN_MAX} as is_last
                   from (
                     (select m.change, m.id, m.ctid as place, null::timestamptz as at, false as is_erased,
-                            m.organization_id = $2 and ${FILTERS}
-                              and ${isOfWalk('m.change', 'm.updated_at')} as is_match
+                            (m.organization_id = $2 and ${FILTERS}
+                              and ${isOfWalk('m.change', 'm.updated_at')}) is true as is_match
                        from audience_member m
                       where m.channel_oa_id = $1
                         and (m.change, m.id) > ((select after_change from range), $3)

@@ -180,6 +180,7 @@ async function inputOf(operation: Operation, options: Given): Promise<object> {
   const sentOf = (field: Field, value: unknown) => {
     if (value === field.nullWord) return null
     if (typeof value === 'bigint') return String(value)
+    if (typeOf(field) === 'object') return parseJson(String(value))
     return typeOf(field) === 'array' ? itemsOf(String(value)) : value
   }
   return Object.fromEntries(
@@ -192,3 +193,13 @@ const itemsOf = (text: string) =>
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new FatalError(
+      `"${text}" is not valid JSON. Put it in single quotes, such as '{"tagsAll":["vip"]}'.`,
+    )
+  }
+}

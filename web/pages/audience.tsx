@@ -10,6 +10,7 @@ import { AccountChooser } from '../parts/chooser.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
 import { ExportPerson } from '../parts/person.tsx'
+import { SegmentFilter } from '../parts/segments.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
@@ -34,7 +35,7 @@ export function AudiencePage({ account }: { account: string | null }) {
           value={account === null ? null : { id: account, name: name ?? account }}
           onChoose={(chosen) => chosen && navigate(`/audience/${chosen.id}`)}
         />
-        {account !== null && <SearchFields />}
+        {account !== null && <SearchFields account={account} />}
       </div>
       {account === null && <Empty title={t.audience.choose} />}
       {error && <Failure error={error} retry={reload} />}
@@ -46,12 +47,13 @@ export function AudiencePage({ account }: { account: string | null }) {
 function useFilters() {
   const { query } = usePlace()
   const field = FIELDS.find((name) => query.has(name)) ?? 'q'
-  return { field, text: query.get(field) ?? '', relationship: query.get('relationship') ?? '' }
+  const [relationship, segment] = [query.get('relationship') ?? '', query.get('segment') ?? '']
+  return { field, text: query.get(field) ?? '', relationship, segment }
 }
 
-function SearchFields() {
+function SearchFields({ account }: { account: string }) {
   const { t } = useLocalized()
-  const { field, text, relationship } = useFilters()
+  const { field, text, relationship, segment } = useFilters()
   const change = (name: string, value: string) =>
     replaceQuery({ ...Object.fromEntries(FIELDS.map((other) => [other, null])), [name]: value })
   return (
@@ -82,14 +84,15 @@ function SearchFields() {
           ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
         ]}
       />
+      <SegmentFilter account={account} value={segment} />
     </>
   )
 }
 
 function Members({ account }: { account: string }) {
   const { t, number } = useLocalized()
-  const { field, text, relationship } = useFilters()
-  const filter = useSettled(queryOf({ [field]: text.trim(), relationship }), TYPING_MS)
+  const { field, text, relationship, segment } = useFilters()
+  const filter = useSettled(queryOf({ [field]: text.trim(), relationship, segment }), TYPING_MS)
   const path = `/api/accounts/${account}/members${filter}`
   const list = useList<Member>(path, 'data', (cursor) => ({ cursor }))
   const search = useFurtherPages(list)
