@@ -4,6 +4,7 @@ import { request } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { countMatching } from '../dist/src/audience/count-members.js'
 import { listAll } from '../dist/src/audience/list-statements.js'
 import { Secret } from '../dist/src/config/secret.js'
 import { signLine } from '../dist/src/line-api/line-signature.js'
@@ -21,6 +22,17 @@ const FORGET_STATISTICS = `
   delete from pg_statistic where starelid = 'audience_member'::regclass;
   update pg_class set reltuples = -1, relpages = 0, relallvisible = 0 where oid = 'audience_member'::regclass`
 
+const SEGMENTS = {
+  recent: {
+    tagsAny: ['new'],
+    tagsNone: ['staff'],
+    followedAfter: '52w',
+    lastSeenAfter: '4w',
+    eventCountMin: 1,
+  },
+  vips: { tagsAll: ['vip'], relationship: 'following', attributes: { cups: 3 }, followedAfter: '52w' },
+}
+
 const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 
 export async function run({ smoke }) {
@@ -36,11 +48,13 @@ export async function run({ smoke }) {
     }
     await database.session((session) => session.query(`insert into organization (name) values ('bench')`))
     const small = await addAudience(database, 1n, few)
+    await addSegments(database, small)
     const ours = await start(MAIN, 'serve')
     const express = await start(here('./targets/express-audience.mjs'))
     const atFew = await latencies(ours, small, smoke)
     console.log(`loading ${many} members …`)
     const large = await addAudience(database, 2n, many)
+    await addSegments(database, large)
     await pages({ server, directory, database, ours, express, large, smoke })
     const atMany = await latencies(ours, large, smoke)
     console.log(`\np50 on one connection, ms: at ${few} members, at ${many}, ratio`)
@@ -50,11 +64,19 @@ export async function run({ smoke }) {
         `  ${name.padEnd(24)} ${ms.toFixed(2).padStart(6)} ${atMany[name].toFixed(2).padStart(7)}   ${ratio}`,
       )
     }
+    await segments(database, large, atMany)
     await streams(ours, large)
   } finally {
     for (const child of children) child.kill('SIGKILL')
     await close()
   }
+}
+
+async function addSegments(database, { accountId }) {
+  for (const [name, condition] of Object.entries(SEGMENTS))
+    await database.query('insert into segment (channel_oa_id, name, condition) values ($1, $2, $3)', [
+      ...[accountId, name, JSON.stringify(condition)],
+    ])
 }
 
 /** Pages of 50 by random clients at random positions, compared with the same three selects in pgbench and with Express. */
@@ -132,6 +154,8 @@ async function latencies({ port }, audience, smoke) {
     'relationship, one in ten': () => '/api/audience?relationship=blocked',
     'tag, common': () => '/api/audience?tag=new',
     'tag, one in a hundred': () => '/api/audience?tag=vip',
+    'segment, common': () => '/api/audience?segment=recent',
+    'segment, one in a hundred': () => '/api/audience?segment=vips',
     'two tags': () => '/api/audience?tag=vip&tag=new',
     'q, common': () => '/api/audience?q=somchai',
     'q, one person': () =>
@@ -151,6 +175,20 @@ async function latencies({ port }, audience, smoke) {
   const deliveries = Array.from({ length: smoke ? 10 : 500 }, () => delivery(audience))
   measured['a webhook'] = (await send({ port, connections: 1, requests: deliveries })).p50Ms
   return measured
+}
+
+/** The exact count of a segment in a large audience, and a page with a segment compared with one with a tag. */
+async function segments(database, { accountId, count }, ms) {
+  const scope = { keyId: null, accountId, organizationId: 1n }
+  const rare = (ms['segment, one in a hundred'] / ms['tag, one in a hundred']).toFixed(2)
+  const common = (ms['segment, common'] / ms['tag, common']).toFixed(2)
+  console.log(`\nsegments\n  page with a segment / with a tag: ${common} common, ${rare} one in a hundred`)
+  for (const [name, condition] of Object.entries(SEGMENTS)) {
+    const started = performance.now()
+    const found = await countMatching(database, scope, { segment: { name, condition } })
+    const seconds = ((performance.now() - started) / 1000).toFixed(1)
+    console.log(`  ${name}: ${found} of ${count} counted in ${seconds} s`)
+  }
 }
 
 /** The user id that the insert above generates. */

@@ -1648,6 +1648,8 @@ export interface operations {
         relationship?: 'following' | 'blocked' | 'unknown'
         /** @description Returns members that have all of these tags. */
         tag?: string[]
+        /** @description Returns members of the segment with this name. Its condition must hold. */
+        segment?: string
         /** @description Returns members whose display name contains this text, ignoring case. */
         q?: string
         /** @description Returns members that changed since this time, oldest change first, and a tombstone for each erased member. A member may be returned again. */

@@ -36,7 +36,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
 const ABOUT_NOBODY = `
   account_check activity api_client api_key changed_account delivery_hour endpoint endpoint_answer endpoint_attempt endpoint_delivery job
   notification notification_account notification_channel official_account operator operator_session organization retired_address
-  schema_function schema_migration unrecorded_revocation
+  segment schema_function schema_migration unrecorded_revocation
 `
 
 const words = (text: string) => text.trim().split(/\s+/)

@@ -17,6 +17,7 @@ export const ACCOUNT_TABLES = [
   'job',
   'endpoint_delivery',
   'endpoint',
+  'segment',
   'member_edit',
   'audience_member',
   'audience_tag',

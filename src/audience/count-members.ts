@@ -3,9 +3,9 @@ import type { Scope } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
-import type { Filters } from './filters.ts'
+import { type Filters, withRequired } from './filters.ts'
 import { ACCOUNT_IN_SCOPE, FILTERS, IN_SCOPE, SCAN_MAX } from './list-statements.ts'
-import { readIds } from './select-list.ts'
+import { conditionsOf, readIds } from './select-list.ts'
 
 /** A million members are 500 statements of some milliseconds. A proxy in front of the console waits at least 30 s. */
 const COUNT_MAX_MS = 20_000
@@ -31,8 +31,7 @@ type Count = { count: number; lastId: bigint | null; candidates: number }
 
 /** Throws `unavailable` if it takes longer than COUNT_MAX_MS. */
 export async function countMatching(database: Queryable, scope: Scope, filters: Filters): Promise<number> {
-  const { userId = null, externalId = null, relationship = null, tag = null, q = null } = filters
-  if (userId !== null || externalId !== null) {
+  if (filters.userId !== undefined || filters.externalId !== undefined) {
     const { ids } = await readIds(
       database,
       scope,
@@ -42,12 +41,12 @@ export async function countMatching(database: Queryable, scope: Scope, filters: 
     )
     return ids.length
   }
-  const list: Statement = tag === null ? countById : countByTag
+  const list: Statement = withRequired(filters).tag === undefined ? countById : countByTag
   const deadline = performance.now() + COUNT_MAX_MS
   let total = 0
   for (let after: bigint | null = INT64_MIN; after !== null; ) {
     const of = [scope.accountId, scope.organizationId, after, SCAN_MAX]
-    const values = [...of, userId, externalId, relationship, tag, q]
+    const values = [...of, ...conditionsOf(filters)]
     const [{ count, lastId, candidates }] = (await database.query<Count>(list, values)) as [Count]
     total += count
     after = candidates < SCAN_MAX ? null : lastId

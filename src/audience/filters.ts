@@ -1,10 +1,14 @@
 /** The filters of a list of members. */
 
+import type { AccountId } from '../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { isDay } from '../http/read-time.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import type { Condition } from './condition.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
+import { findCondition, SEGMENT_NAME_MAX_LENGTH } from './segments.ts'
 
 /** Maximum per query. All must match. */
 const TAGS_MAX = 10
@@ -18,6 +22,7 @@ export const filterParameters = {
   externalId: Type.Optional(StorableText({ minLength: 1, maxLength: EXTERNAL_ID_MAX_LENGTH })),
   relationship: Type.Optional(RelationshipSchema),
   tag: Type.Optional(Type.Union([Tag, Type.Array(Tag, { maxItems: TAGS_MAX })])),
+  segment: Type.Optional(StorableText({ minLength: 1, maxLength: SEGMENT_NAME_MAX_LENGTH })),
   q: Type.Optional(StorableText({ minLength: 1, maxLength: NAME_PART_MAX_LENGTH })),
   updatedSince: Type.Optional(Type.String()),
 }
@@ -25,13 +30,39 @@ export const filterParameters = {
 const FilterSchema = Type.Object(filterParameters)
 
 /** A member must match all filters. The time is ISO 8601 with milliseconds, in UTC. `q` ignores case, and there are no wildcards. */
-export type Filters = Omit<Static<typeof FilterSchema>, 'tag'> & {
+export type Filters = Omit<Static<typeof FilterSchema>, 'tag' | 'segment'> & {
   /** Sorted and without duplicates, so that the same tags are the same query. */
   tag?: string[]
+  /** With its condition, so that a changed segment is another query. */
+  segment?: { name: string; condition: Condition }
 }
 
-/** Converts validated parameters. Throws `invalid_input` if updatedSince is not a time. */
-export function toFilters({ tag, updatedSince, ...rest }: Static<typeof FilterSchema>): Filters {
+/** Converts validated parameters. Throws `invalid_input` for an unknown segment, and if updatedSince is not a time. */
+export async function readFilters(
+  database: Queryable,
+  accountId: AccountId,
+  { segment: name, ...parameters }: Static<typeof FilterSchema>,
+): Promise<Filters> {
+  const filters = toFilters(parameters)
+  if (name === undefined) return filters
+  return { ...filters, segment: { name, condition: await findCondition(database, accountId, name) } }
+}
+
+/** Adds the tags and the relationship that the segment requires, because their indexes find its members. */
+export function withRequired(filters: Filters): Filters {
+  const { tagsAll, relationship } = filters.segment?.condition ?? {}
+  return {
+    ...(relationship !== undefined && { relationship }),
+    ...filters,
+    ...(tagsAll !== undefined && { tag: [...(filters.tag ?? []), ...tagsAll] }),
+  }
+}
+
+export function toFilters({
+  tag,
+  updatedSince,
+  ...rest
+}: Omit<Static<typeof FilterSchema>, 'segment'>): Filters {
   return {
     ...rest,
     ...(tag === undefined ? {} : { tag: [...new Set([tag].flat())].sort() }),

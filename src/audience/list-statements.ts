@@ -7,10 +7,12 @@
  *   $3 bigint  after this id    $7 text    relationship
  *   $4 int     limit            $8 text[]  tags
  *                               $9 text    part of the display name
+ *                               $10 jsonb  condition of a segment
  *
  * A filter that is null matches everything. The part of the display name ignores case and has no wildcards. See docs/planner.md.
  */
 import { type Statement, statement } from '../postgres/statement.ts'
+import { holdsFor } from './condition.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 export interface List {
@@ -43,7 +45,8 @@ export const FILTERS = `($5::text is null or m.user_id = $5)
            and ($6::text is null or m.external_id = $6)
            and ($7::text is null or m.relationship = $7)
            and ($8::text[] is null or m.tags @> $8)
-           and ($9::text is null or strpos(lower(m.display_name), lower($9)) > 0)`
+           and ($9::text is null or strpos(lower(m.display_name), lower($9)) > 0)
+           and ${holdsFor('$10::jsonb')}`
 
 /** All members, oldest first, driven by the primary key. Takes only $1 to $4, because null filters would cost a page 5 %. */
 export const listAll = list(

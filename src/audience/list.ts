@@ -8,8 +8,8 @@ import { Type } from '../http/typebox.ts'
 import { acceptedAgeMs, checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
-import { CSV_HEADER } from './member.ts'
+import { checkFilters, type Filters, filterParameters, readFilters } from './filters.ts'
+import { CSV_HEADER, LINE_USER_ID, type Member } from './member.ts'
 import { listSchema } from './route-schemas.ts'
 import { type Beginning, decodeCursor, encodeCursor, type Page, readPage } from './select-list.ts'
 
@@ -34,17 +34,17 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (scope === null) {
       return reply.type('application/json; charset=utf-8').send('null')
     }
+    const tenant = database.forTenant(scope)
     if (format !== null) {
       refusePaging(request.query)
-      const filters = toFilters(checkFilters(request.query))
+      const filters = await readFilters(tenant, scope.accountId, checkFilters(request.query))
       return streamer.send(reply, format.mediaType, readerOf(request, scope), () =>
         memberLines(database.reads.streams(), scope, filters, beginningOf(filters), format),
       )
     }
-    const { limit, position, filters } = readPageQuery(scope, request.query)
+    const { limit, position, filters } = await readPageQuery(tenant, scope, request.query)
     const ageMs = acceptedAgeMs(request)
-    const source =
-      ageMs === 0 ? database.forTenant(scope) : database.reads.forTenant(scope, performance.now() - ageMs)
+    const source = ageMs === 0 ? tenant : database.reads.forTenant(scope, performance.now() - ageMs)
     const { lines, next } = await readPage(source, scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
@@ -69,12 +69,13 @@ function refusePaging(query: unknown): void {
   }
 }
 
-function readPageQuery(
+async function readPageQuery(
+  tenant: Queryable,
   scope: Scope,
   query: unknown,
-): { limit: number; position: Beginning; filters: Filters } {
+): Promise<{ limit: number; position: Beginning; filters: Filters }> {
   const { limit, cursor, ...parameters } = checkPageQuery(query)
-  const filters = toFilters(parameters)
+  const filters = await readFilters(tenant, scope.accountId, parameters)
   const size = limit === undefined ? LIMIT_DEFAULT : Number(/^\d{1,3}$/.test(limit) ? limit : Number.NaN)
   if (!(size >= 1 && size <= LIMIT_MAX)) refuseInput('limit', `must be a whole number from 1 to ${LIMIT_MAX}`)
   const position = cursor === undefined ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
@@ -99,6 +100,8 @@ interface StreamFormat {
   header: string
   /** RFC 4180 ends a line with CR LF. */
   lineEnd: string
+  /** Null: the line is left out. */
+  convert?: (line: string) => string | null
 }
 
 export const NDJSON: StreamFormat = {
@@ -107,12 +110,27 @@ export const NDJSON: StreamFormat = {
   header: '',
   lineEnd: '\n',
 }
-export const CSV: StreamFormat = {
+const CSV: StreamFormat = {
   mediaType: 'text/csv',
   shape: 'csv',
   header: `${CSV_HEADER}\r\n`,
   lineEnd: '\r\n',
 }
+
+/** User ids of LINE's form, as the upload of LINE's manager takes them: one per line, and no tombstones. */
+const LINE_IDS: StreamFormat = {
+  mediaType: 'text/plain',
+  shape: 'ndjson',
+  header: '',
+  lineEnd: '\n',
+  convert: (line) => {
+    const { userId } = JSON.parse(line) as Partial<Member>
+    return userId !== undefined && LINE_USER_ID.test(userId) ? userId : null
+  },
+}
+
+/** Of exports by operators. */
+export const FILE_FORMATS = { ndjson: NDJSON, csv: CSV, 'line-ids': LINE_IDS }
 
 const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
 
@@ -132,7 +150,7 @@ export async function* memberLines(
   scope: Scope,
   filters: Filters,
   beginning: Beginning,
-  { shape, header, lineEnd }: StreamFormat,
+  { shape, header, lineEnd, convert }: StreamFormat,
 ): AsyncGenerator<{ text: string; count: number }> {
   const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, shape)
   let ahead: Promise<Page> | null = read(beginning)
@@ -143,10 +161,16 @@ export async function* memberLines(
       ahead = next && read(next)
       // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
       ahead?.catch(() => undefined)
-      yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
+      if (convert !== undefined) yield converted(lines, convert, lineEnd)
+      else yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
       start = ''
     }
   } finally {
     await ahead?.catch(() => undefined)
   }
+}
+
+function converted(lines: string, convert: (line: string) => string | null, lineEnd: string) {
+  const kept = lines === '' ? [] : lines.split(lineEnd).flatMap((line) => convert(line) ?? [])
+  return { text: kept.map((line) => line + lineEnd).join(''), count: kept.length }
 }

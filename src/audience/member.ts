@@ -35,6 +35,15 @@ const AttributesSchema = Type.Unsafe<Record<string, unknown>>(
   Type.Object({}, { additionalProperties: Type.Unknown() }),
 )
 
+/** jsonb writes 1e308 as 309 digits, more than the limit on attributes allows. Integers beyond 2^53 would be rounded. */
+const PlainNumber = Type.Refine(
+  Type.Number(),
+  (value) => !String(value).includes('e') && (!Number.isInteger(value) || Number.isSafeInteger(value)),
+  () => 'must be a number that JSON represents exactly: send it as text',
+)
+
+export const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])
+
 /** How a value is written: `plain` text needs no escaping, `text` does, `json` is already JSON text. */
 type Kind = 'digits' | 'number' | 'plain' | 'text' | 'time' | 'json'
 

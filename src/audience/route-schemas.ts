@@ -62,7 +62,7 @@ A stream that fails after its first byte is cut off: the connection closes befor
 }
 
 function listParameters(limit: { default: number; maximum: number }) {
-  const { userId, externalId, relationship, tag, q } = filterParameters
+  const { userId, externalId, relationship, tag, segment, q } = filterParameters
   return {
     type: 'object',
     properties: {
@@ -74,6 +74,10 @@ function listParameters(limit: { default: number; maximum: number }) {
         description: 'Returns members with this relationship.',
       },
       tag: { ...tag.anyOf[1], description: 'Returns members that have all of these tags.' },
+      segment: {
+        ...segment,
+        description: 'Returns members of the segment with this name. Its condition must hold.',
+      },
       q: { ...q, description: 'Returns members whose display name contains this text, ignoring case.' },
       updatedSince: {
         type: 'string',

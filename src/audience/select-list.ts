@@ -7,7 +7,7 @@ import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
 import { listByChange } from './feed-statement.ts'
-import type { Filters } from './filters.ts'
+import { type Filters, withRequired } from './filters.ts'
 import {
   type List,
   type ListById,
@@ -77,7 +77,7 @@ export async function readPage(
   limit: number,
   form: keyof List,
 ): Promise<Page> {
-  const list = position.kind === 'id' ? listById(filters, position) : listByChange
+  const list = position.kind === 'id' ? listById(withRequired(filters), position) : listByChange
   const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
   if (row?.is_lost) throw new AppError('database_restored')
   return {
@@ -95,7 +95,7 @@ export async function readIds(
   position: IdPosition,
   limit: number,
 ): Promise<{ ids: bigint[]; next: IdPosition | null }> {
-  const list = listById(filters, position)
+  const list = listById(withRequired(filters), position)
   const [row] = await database.query<PageRow>(list.ids, valuesOf(list, scope, filters, position, limit))
   const next = row ? nextOf(list, position, limit, row) : null
   const ids = row?.lines ? row.lines.split(',').map(BigInt) : []
@@ -114,19 +114,28 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
 }
 
 /** Returns the list whose index is the most selective. */
-function listById({ userId, externalId, relationship, tag, q }: Filters, position: IdPosition): ListById {
+function listById(
+  { userId, externalId, relationship, tag, segment, q }: Filters,
+  position: IdPosition,
+): ListById {
   if (userId !== undefined) return listByUserId
   if (externalId !== undefined) return listByExternalId
   const isPartIndexed = q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH
   if (isPartIndexed && !position.isCommonName) return listByDisplayName
   if (tag !== undefined) return listByTag
   if (relationship !== undefined) return listByRelationship
-  return q === undefined ? listAll : listWithoutIndex
+  return q === undefined && segment === undefined ? listAll : listWithoutIndex
+}
+
+/** The parameters $5 to $10. */
+export function conditionsOf(filters: Filters): unknown[] {
+  const { userId, externalId, relationship, tag, q, segment } = withRequired(filters)
+  const condition = segment && JSON.stringify(segment.condition)
+  return [userId, externalId, relationship, tag, q, condition].map((value) => value ?? null)
 }
 
 function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginning, limit: number): unknown[] {
-  const { userId = null, externalId = null, relationship = null, tag = null, q = null } = filters
-  const conditions = [userId, externalId, relationship, tag, q]
+  const conditions = conditionsOf(filters)
   const of = [scope.accountId, scope.organizationId]
   switch (position.kind) {
     case 'id':

@@ -12,6 +12,7 @@ import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import {
+  Attribute,
   EXTERNAL_ID_MAX_LENGTH,
   memberJson,
   selectVersion,
@@ -24,15 +25,6 @@ import { updateSchema } from './route-schemas.ts'
 export const TAGS_MAX = 100
 /** Bytes of JSON. Lists return the attributes of every member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
-
-/** jsonb writes 1e308 as 309 digits, more than the limit on attributes allows. Integers beyond 2^53 would be rounded. */
-const PlainNumber = Type.Refine(
-  Type.Number(),
-  (value) => !String(value).includes('e') && (!Number.isInteger(value) || Number.isSafeInteger(value)),
-  () => 'must be a number that JSON represents exactly: send it as text',
-)
-
-const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])
 
 /** A field that is left out keeps its value; null clears it. */
 export const MemberUpdateSchema = Type.Object(

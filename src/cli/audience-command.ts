@@ -2,8 +2,8 @@
 import { type Command, Option } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import type { Scope } from '../accounts/scope.ts'
-import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
-import { beginningOf, CSV, memberLines, NDJSON } from '../audience/list.ts'
+import { checkFilters, type Filters, readFilters } from '../audience/filters.ts'
+import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { countMembers } from '../audience/members.ts'
 import { FatalError } from '../errors.ts'
@@ -36,7 +36,9 @@ function exportCommand(group: Command): void {
   withJson(group.command('export'))
     .description('write all matching members, page by page, to standard output or a file')
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .addOption(new Option('--format <format>', 'file format').choices(Object.keys(FORMATS)).default('ndjson'))
+    .addOption(
+      new Option('--format <format>', 'file format').choices(Object.keys(FILE_FORMATS)).default('ndjson'),
+    )
     .option(
       '--output <file>',
       'write to this file, which only its owner can read, instead of standard output',
@@ -46,6 +48,7 @@ function exportCommand(group: Command): void {
     .option('--external-id <id>', 'only the member with this externalId')
     .option('--relationship <state>', 'only members in this state: following, blocked or unknown')
     .option('--tag <tag...>', 'only members with all of these tags')
+    .option('--segment <name>', 'only members of this segment')
     .option('--q <part>', 'only members whose display name contains this text')
     .option('--updated-since <time>', 'only members changed or erased since this time')
     .action(async ({ account, json, ...options }: ExportOptions & { account: bigint; json?: boolean }) => {
@@ -102,15 +105,14 @@ function report(file: string, job: JobSummary | null, asJson: boolean): void {
   if (refused > 0 || job?.status !== 'done') io.exitCode = 1
 }
 
-const FORMATS = { ndjson: NDJSON, csv: CSV }
-
 interface ExportOptions {
-  format: keyof typeof FORMATS
+  format: keyof typeof FILE_FORMATS
   output?: string
   userId?: string
   externalId?: string
   relationship?: string
   tag?: string[]
+  segment?: string
   q?: string
   updatedSince?: string
 }
@@ -121,13 +123,19 @@ async function exportMembers(
   account: Account,
   { format, output, ...filterOptions }: ExportOptions,
 ): Promise<number> {
-  const filters = readFilters(filterOptions)
+  const filters = await filtersOf(database, account, filterOptions)
   const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
   const members = await countMatching(database, scope, filters)
   const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
   await recordExport(database, commandActor(), account, changes)
-  const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
+  const lines = memberLines(
+    database.reads.streams(),
+    scope,
+    filters,
+    beginningOf(filters),
+    FILE_FORMATS[format],
+  )
   // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY
   const progress = isShared ? null : new Progress('members', members)
@@ -151,9 +159,13 @@ async function exportMembers(
   }
 }
 
-function readFilters(options: Omit<ExportOptions, 'format' | 'output'>): Filters {
+function filtersOf(
+  database: Database,
+  { id }: Account,
+  options: Omit<ExportOptions, 'format' | 'output'>,
+): Promise<Filters> {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
-  return toFilters(checkFilters(Object.fromEntries(given)))
+  return readFilters(database, id, checkFilters(Object.fromEntries(given)))
 }
 
 /** Returns null with filters, because counting the matches would take as long as the export. */

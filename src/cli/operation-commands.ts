@@ -182,6 +182,7 @@ export async function inputOf(operation: Operation, options: Given): Promise<obj
   const sentOf = (field: Field, value: unknown) => {
     if (value === field.nullWord) return null
     if (typeof value === 'bigint') return String(value)
+    if (typeOf(field) === 'object') return parseJson(String(value))
     return typeOf(field) === 'array' ? itemsOf(String(value)) : value
   }
   return Object.fromEntries(
@@ -194,3 +195,13 @@ const itemsOf = (text: string) =>
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new FatalError(
+      `"${text}" is not valid JSON. Put it in single quotes, such as '{"tagsAll":["vip"]}'.`,
+    )
+  }
+}

@@ -1,7 +1,7 @@
 /** `oa-audience endpoints replay|resend`: sends again what a receiver has missed. */
 import type { Command } from 'commander'
 import { countMatching } from '../audience/count-members.ts'
-import { checkFilters, toFilters } from '../audience/filters.ts'
+import { checkFilters, readFilters } from '../audience/filters.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
 import { FatalError } from '../errors.ts'
 import { age } from '../http/format.ts'
@@ -66,6 +66,7 @@ interface FilterOptions {
   externalId?: string
   relationship?: string
   tag?: string[]
+  segment?: string
   q?: string
 }
 
@@ -77,11 +78,13 @@ export function resendCommand(group: Command): void {
     .option('--external-id <id>', 'only the member with this externalId')
     .option('--relationship <state>', 'only members in this state: following, blocked or unknown')
     .option('--tag <tag...>', 'only members with all of these tags')
+    .option('--segment <name>', 'only members of this segment')
     .option('--q <part>', 'only members whose display name contains this text')
     .action(async (id: bigint, { rate, yes, wait, json, ...given }: JobOptions & FilterOptions) => {
-      const filters = toFilters(checkFilters(given))
+      const parameters = checkFilters(given)
       await onDatabase(async (database) => {
         const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
+        const filters = await readFilters(database, endpoint.accountId, parameters)
         const count = await countMatching(database, scopeOfJob(endpoint), filters)
         await run(
           database,

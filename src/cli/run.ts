@@ -23,6 +23,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   keys: async () => (await import('./organizations-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
+  segments: async () => (await import('./segments-commands.ts')).segmentsCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   tasks: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
@@ -149,11 +150,13 @@ export function explain(error: unknown, command: Command): string[] {
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }
 
-/** `--expires-at` for `expiresAt`. A field without an option keeps its name. */
+/** `--expires-at` for `expiresAt`, `--condition tagsAll` for a field in it. A field without an option keeps its name. */
 function optionOf(command: Command, path: string): string {
-  const [field = ''] = path.split('/')
+  const [field = '', ...inner] = path.split('/')
   const name = OPTION_OF_FIELD[field] ?? field
-  return command.options.find((option) => option.attributeName() === name && !option.negate)?.long ?? path
+  const option = command.options.find((each) => each.attributeName() === name && !each.negate)
+  if (!option?.long) return path
+  return [option.long, ...inner.filter((part) => !/^\d+$/.test(part))].join(' ')
 }
 
 const ACTIONS: Record<string, string> = {

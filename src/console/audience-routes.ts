@@ -8,7 +8,7 @@ import {
   personJson,
   recordPersonExport,
 } from '../audience/export/export-person.ts'
-import { checkFilters, filterParameters, toFilters } from '../audience/filters.ts'
+import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
 import { eraseMember, updateMember } from '../audience/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../audience/members.ts'
 import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../audience/memberships.ts'
@@ -56,7 +56,7 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
   api.get<Of<'account'>>('/accounts/:account/members', VIEWER, async (request, reply) => {
     const account = await accountOf(database, request)
     const { cursor = null, ...parameters } = checkSearch(request.query)
-    const filters = toFilters(checkFilters(parameters))
+    const filters = await readFilters(database, account.id, checkFilters(parameters))
     const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
     // PostgreSQL wrote the members as JSON text.
     return reply

@@ -2,8 +2,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { countMatching } from '../audience/count-members.ts'
-import { checkFilters, filterParameters, toFilters } from '../audience/filters.ts'
-import { beginningOf, CSV, memberLines, NDJSON } from '../audience/list.ts'
+import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
+import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
 import { TAGS_MAX } from '../audience/update.ts'
@@ -27,9 +27,11 @@ const COUNTS_MAX = { operator: 2, organization: 4 }
 const { updatedSince: _, ...filters } = filterParameters
 export const FilterSchema = Type.Object(filters, { additionalProperties: false })
 const checkSearch = checker(FilterSchema)
-const FORMATS = { csv: CSV, ndjson: NDJSON }
 const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
-const checkExport = checkFields({ ...filters, format: Format })
+const checkExport = checkFields({
+  ...filters,
+  format: Type.Union([Type.Literal('csv'), Type.Literal('ndjson'), Type.Literal('line-ids')]),
+})
 const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
 const checkTagging = checkFields({
   filters: FilterSchema,
@@ -75,7 +77,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
   const { database, reads } = parts
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
     const { id, organizationId } = await accountOf(database, request)
-    const matching = toFilters(checkFilters(checkSearch(request.query)))
+    const matching = await readFilters(reads, id, checkFilters(checkSearch(request.query)))
     return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
 
@@ -83,17 +85,19 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
   api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
     const { id: accountId, organizationId } = await accountOf(database, request)
     const { format, ...search } = checkExport(request.query)
-    const matching = toFilters(checkFilters(search))
+    const matching = await readFilters(reads, accountId, checkFilters(search))
     const operator = operatorOf(request)
     const scope = scopeOfJob({ accountId, organizationId })
     const members = await count(request, reads, scope, matching)
     const changes = { format, members, filters: publicFilters(matching) }
+    const { [format]: file } = FILE_FORMATS
+    const extension = format === 'line-ids' ? 'txt' : format
     return sendDownload(reply, parts, {
       organizationIds: [organizationId],
-      fileName: `members-${accountId}.${format}`,
-      mediaType: FORMATS[format].mediaType,
+      fileName: `members-${accountId}.${extension}`,
+      mediaType: file.mediaType,
       record: () => recordExport(database, operator, { id: accountId, organizationId }, changes),
-      read: () => memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
+      read: () => memberLines(reads, scope, matching, beginningOf(matching), file),
     })
   })
 }
@@ -104,7 +108,7 @@ function tagRoute(api: FastifyInstance, parts: ConsoleParts, count: Count): void
     const account = await accountOf(database, request)
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
     const change = {
-      filters: toFilters(body.filters),
+      filters: await readFilters(database, account.id, body.filters),
       add: [...new Set(body.addTags)],
       remove: [...new Set(body.removeTags)],
     }

@@ -1,6 +1,6 @@
 /** Sends stored events of a time range, or the present state of members, to an endpoint again. */
 import type { FastifyInstance } from 'fastify'
-import { toFilters } from '../audience/filters.ts'
+import { readFilters } from '../audience/filters.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { Shares } from '../http/shares.ts'
@@ -62,7 +62,7 @@ export function replayRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { filters, rate = RATE_DEFAULT } = checkResend(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
     const endpoint = await findResendable(database, operator.organizationIds, id)
-    const matching = toFilters(filters)
+    const matching = await readFilters(database, endpoint.accountId, filters)
     const count = await countMembers(request, database, scopeOfJob(endpoint), matching)
     return sendJob(request, reply, parts, (transaction) =>
       startResend(transaction, operator, endpoint, { filters: matching, rate }, count),

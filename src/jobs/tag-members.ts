@@ -94,12 +94,14 @@ function requireExpected(count: number, expected: number): void {
 export function publicFilters({
   relationship,
   tag,
+  segment,
   userId,
   externalId,
   q,
 }: Filters): Record<string, unknown> {
   const given = (value: string | undefined) => (value === undefined ? undefined : 'given')
-  const filters = { relationship, tag, userId: given(userId), externalId: given(externalId), q: given(q) }
+  const people = { userId: given(userId), externalId: given(externalId), q: given(q) }
+  const filters = { relationship, tag, segment: segment?.name, ...people }
   return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined))
 }
 

@@ -8,12 +8,14 @@ import { KEYS } from './keys.ts'
 import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
 import { ACCOUNTS, ORGANIZATIONS } from './organizations.ts'
+import { SEGMENTS } from './segments.ts'
 
 /** Every operation, in the order of docs/roles.md. */
 export const OPERATIONS = [
   ORGANIZATIONS,
   ACCOUNTS,
   ENDPOINTS,
+  SEGMENTS,
   CLIENTS,
   KEYS,
   EVENTS,

@@ -84,6 +84,15 @@ export const CONSTRAINTS: Record<string, Constraint> = {
     hint: 'Run "oa-audience endpoints list --account ID" to see them.',
   },
   endpoint_format_check: taken('format', 'the format of an endpoint is line or members.'),
+
+  segment_pkey: idTaken('segment'),
+  segment_channel_oa_id_fkey: missing('account'),
+  segment_name: taken('name', 'the account already has a segment with this name.'),
+  segment_condition_check: taken('condition', 'a condition is a JSON object.'),
+  segment_max_per_account: {
+    ...taken('', 'the account already has 100 segments, which is the limit. Remove one that nobody needs.'),
+    hint: 'Run "oa-audience segments list --account ID" to see them.',
+  },
 }
 
 /** Returns the message for a violated constraint with a hint for the command line, or null for any other error. */

@@ -36,6 +36,9 @@ export const ACTIONS = [
   'endpoint.replayed',
   'endpoint.resent',
   'endpoint.removed',
+  'segment.added',
+  'segment.updated',
+  'segment.removed',
   'client.added',
   'client.updated',
   'client.rotated',
@@ -82,6 +85,7 @@ export type ObjectKind =
   | 'organization'
   | 'account'
   | 'endpoint'
+  | 'segment'
   | 'client'
   | 'key'
   | 'member'

@@ -45,6 +45,7 @@ const NAMES = `left join lateral (select name from organization where id = l.org
                  when 'organization' then o.name
                  when 'account' then a.name
                  when 'endpoint' then (select name from endpoint where id = l.object_id::bigint)
+                 when 'segment' then (select name from segment where id = l.object_id::bigint)
                  when 'client' then (select coalesce(name, client_id) from api_client where id = l.object_id::bigint)
                  when 'key' then (select coalesce(c.name, c.client_id) from api_client c join api_key k on k.api_client_id = c.id
                                    where k.id = l.object_id::bigint)

@@ -12,6 +12,7 @@ export interface Objects {
   member: string
   endpoint: string
   delivery: string
+  segment: string
   client: string
   key: string
   event: string
@@ -60,6 +61,9 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'endpoint.delivery': ({ delivery }) => ({ delivery }),
   'endpoint.add': ({ account }) => ({ account, url: 'https://taken.example/hook' }),
   'endpoint.update': () => ({ name: 'taken' }),
+  'segment.list': ({ account }) => ({ account }),
+  'segment.add': ({ account }) => ({ account, name: 'taken', condition: {} }),
+  'segment.update': () => ({ name: 'taken' }),
   'event.list': ({ account }) => ({ account }),
   'event.reasons': ({ account }) => ({ account }),
   'event.retry-all': ({ account }) => ({ account }),
@@ -93,6 +97,7 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'organization.add': 403,
   'endpoint.list': 404,
   'event.list': 404,
+  'segment.list': 404,
   'channel.add': 400,
   'job.verify-accounts': 400,
   'job.mute-accounts': 400,

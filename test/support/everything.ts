@@ -69,6 +69,7 @@ export const LISTS = [
   'tag=vip',
   'q=Ann',
   'q=A',
+  'segment=Vips',
   'updatedSince=2020-01-01T00:00:00Z',
 ]
 export const FORMATS = ['application/json', 'application/x-ndjson', 'text/csv']
@@ -100,6 +101,12 @@ export async function addMembers(
                                display_name = 'Ann', profile_due_at = null
       where channel_oa_id = $1 and user_id = any ($2)`,
     [to.accountId, people],
+  )
+  await load(
+    direct,
+    `insert into segment (channel_oa_id, name, condition) values ($1, 'Vips', '{"tagsAny":["vip"],"eventCountMin":1}')
+         on conflict do nothing`,
+    [to.accountId],
   )
 }
 

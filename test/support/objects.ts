@@ -69,6 +69,10 @@ export async function addObjects(
       `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, created_at) values ($1, $2, 'account.verified', now()) returning id`,
       [accountId, endpoint],
     ),
+    segment: await one(
+      `insert into segment (channel_oa_id, name, condition) values ($1, $2, '{}') returning id`,
+      [accountId, mark],
+    ),
     client: await one(`select api_client_id as id from api_key where channel_oa_id = $1`, account),
     key: await one(`select id from api_key where channel_oa_id = $1`, account),
     event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),

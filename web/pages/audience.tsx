@@ -7,6 +7,7 @@ import { type List, useList, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
 import { ExportPerson } from '../parts/person.tsx'
+import { SegmentFilter } from '../parts/segments.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
@@ -21,7 +22,7 @@ export function Audience({ account }: { account: string }) {
   return (
     <>
       <div class="filters">
-        <SearchFields />
+        <SearchFields account={account} />
       </div>
       <Members account={account} />
     </>
@@ -31,12 +32,13 @@ export function Audience({ account }: { account: string }) {
 function useFilters() {
   const { query } = usePlace()
   const field = FIELDS.find((name) => query.has(name)) ?? 'q'
-  return { field, text: query.get(field) ?? '', relationship: query.get('relationship') ?? '' }
+  const [relationship, segment] = [query.get('relationship') ?? '', query.get('segment') ?? '']
+  return { field, text: query.get(field) ?? '', relationship, segment }
 }
 
-function SearchFields() {
+function SearchFields({ account }: { account: string }) {
   const { t } = useLocalized()
-  const { field, text, relationship } = useFilters()
+  const { field, text, relationship, segment } = useFilters()
   const change = (name: string, value: string) =>
     replaceQuery({ ...Object.fromEntries(FIELDS.map((other) => [other, null])), [name]: value })
   return (
@@ -67,14 +69,15 @@ function SearchFields() {
           ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
         ]}
       />
+      <SegmentFilter account={account} value={segment} />
     </>
   )
 }
 
 function Members({ account }: { account: string }) {
   const { t, number } = useLocalized()
-  const { field, text, relationship } = useFilters()
-  const filter = useSettled(queryOf({ [field]: text.trim(), relationship }), TYPING_MS)
+  const { field, text, relationship, segment } = useFilters()
+  const filter = useSettled(queryOf({ [field]: text.trim(), relationship, segment }), TYPING_MS)
   const path = `/api/accounts/${account}/members${filter}`
   const list = useList<Member>(path, 'data', (cursor) => ({ cursor }))
   const search = useFurtherPages(list)

@@ -7,6 +7,7 @@ import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { Form, listOf, TextField, useFields } from './form.tsx'
+import { SaveSegment } from './segments.tsx'
 import { Failure, Loaded, Loading } from './states.tsx'
 import { type Task, TaskProgress } from './task.tsx'
 
@@ -33,6 +34,7 @@ export function AllMatching({ onChange, ...selection }: Selection & { onChange: 
       <DialogButton label={t.bulk.export}>
         {(close) => <ExportDialog {...selection} onClose={close} />}
       </DialogButton>
+      {isManager && !selection.filters.segment && <SaveSegment {...selection} />}
       {isManager && (
         <Link class="button" href={`/accounts/${selection.account}/import`}>
           {t.imports.title}
@@ -99,7 +101,7 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
 
 const tagsOf = (text: string): string[] => [...new Set(listOf(text))]
 
-const FORMATS = ['csv', 'ndjson'] as const
+const FORMATS = ['csv', 'ndjson', 'line-ids'] as const
 
 function ExportDialog({ onClose, ...selection }: Selection & { onClose: () => void }) {
   const { t, number } = useLocalized()

@@ -26,7 +26,7 @@ export function MemberDialog({
     const update = {
       externalId: externalId.trim() || null,
       tags: [...new Set(tags.split('\n').map((tag) => tag.trim()))].filter((tag) => tag !== ''),
-      attributes: readObject(attributes, t.member.notAnObject),
+      attributes: readObject('attributes', attributes, t.member.notAnObject),
     }
     // The version that this form shows, so that nobody's edit in the meantime is overwritten.
     await post(`/api/accounts/${account}/members/${member.id}`, { version: String(member.version), update })
@@ -54,7 +54,7 @@ export function MemberDialog({
   )
 }
 
-function TextArea({
+export function TextArea({
   name,
   label,
   hint,
@@ -76,13 +76,14 @@ function TextArea({
   )
 }
 
-function readObject(text: string, message: string): unknown {
+/** @param path the field of the request */
+export function readObject(path: string, text: string, message: string): object {
   try {
     const value: unknown = text.trim() === '' ? {} : JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
   } catch {
     // Refused below.
   }
-  const details = [{ path: 'attributes', message }]
+  const details = [{ path, message }]
   throw new ApiError(message, { status: 400, retryAfter: null, details })
 }

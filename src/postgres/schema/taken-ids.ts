@@ -21,6 +21,7 @@ const SKIP_TAKEN = {
   api_client: skipTaken('api_client'),
   api_key: skipTaken('api_key'),
   endpoint: skipTaken('endpoint'),
+  segment: skipTaken('segment'),
 }
 
 type ProvisionedTable = keyof typeof SKIP_TAKEN

@@ -1,0 +1,63 @@
+/** Segments: named conditions of an account. */
+import type { AccountId } from '../accounts/account.ts'
+import { AppError } from '../errors.ts'
+import { toJson } from '../http/format.ts'
+import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import type { Condition } from './condition.ts'
+
+/** Characters. The name of LINE's audience has 120, of which a date takes 13. */
+export const SEGMENT_NAME_MAX_LENGTH = 100
+
+/** $1 account id bigint, $2 name text */
+const selectCondition = statement('select-segment-condition')`
+    select condition from segment where channel_oa_id = $1 and name = $2`
+
+/** Throws `invalid_input` if the account has no segment of the name. */
+export async function findCondition(
+  database: Queryable,
+  accountId: AccountId,
+  name: string,
+): Promise<Condition> {
+  const [segment] = await database.query<{ condition: Condition }>(selectCondition, [accountId, name])
+  if (segment !== undefined) return segment.condition
+  const message = 'is not the name of a segment of this account'
+  throw new AppError('invalid_input', { details: [{ path: 'segment', message }] })
+}
+
+/** $1 account id bigint, $2 name text, $3 condition jsonb, $4 id bigint */
+const insertSegment = statement('insert-segment')`
+    insert into segment (id, channel_oa_id, name, condition) values ($4, $1, $2, $3) returning id`
+
+export async function addSegment(
+  database: Queryable,
+  accountId: AccountId,
+  { name, condition }: { name: string; condition: Condition },
+): Promise<bigint> {
+  const values = [accountId, name, toJson(condition)]
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'segment', insertSegment, (id) => [
+    ...values,
+    id,
+  ])
+  if (added === undefined) throw new Error('an insert returned no row')
+  return added.id
+}
+
+/** $1 segment id bigint, $2 name text, $3 condition jsonb */
+const updateById = statement('update-segment')`
+    update segment set name = $2, condition = $3, updated_at = now() where id = $1`
+
+export async function updateSegment(
+  database: Queryable,
+  id: bigint,
+  { name, condition }: { name: string; condition: Condition },
+): Promise<void> {
+  await database.query(updateById, [id, name, toJson(condition)])
+}
+
+/** $1 segment id bigint */
+const deleteSegment = statement('delete-segment')`delete from segment where id = $1`
+
+export async function removeSegment(database: Queryable, id: bigint): Promise<void> {
+  await database.query(deleteSegment, [id])
+}

@@ -1,0 +1,26 @@
+import type { Command } from 'commander'
+import { countMatching } from '../audience/count-members.ts'
+import { scopeOfJob } from '../jobs/tag-members.ts'
+import { SEGMENTS, type Segment } from '../operations/segments.ts'
+import { onDatabase } from './input.ts'
+import { printJson, printOne } from './io.ts'
+import { addOperation, addOperations, performHere } from './operation-commands.ts'
+
+export function segmentsCommand(program: Command): void {
+  const group = program.command('segments').description('manage segments: named conditions on members')
+  addOperations(group, Object.values(SEGMENTS))
+  addOperation(group, SEGMENTS.show)
+    .description('show a segment with the exact number of its members, which are counted now')
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const shown = await onDatabase(async (database) => {
+        const { result } = await performHere(database, SEGMENTS.show, { id })
+        const { organizationId, ...segment } = (result as { segment: Segment }).segment
+        const scope = scopeOfJob({ accountId: segment.accountId, organizationId })
+        const count = await countMatching(database, scope, { segment })
+        return { ...segment, count, countedAt: new Date().toISOString() }
+      })
+      const condition = JSON.stringify(shown.condition)
+      if (json) printJson(shown)
+      else printOne({ ...shown, condition }, false)
+    })
+}

@@ -1,0 +1,127 @@
+/** Segments: named conditions on the members of an account. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { type Condition, ConditionSchema, normalizeCondition } from '../audience/condition.ts'
+import { addSegment, removeSegment, SEGMENT_NAME_MAX_LENGTH, updateSegment } from '../audience/segments.ts'
+import { requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
+import { changesBetween } from '../operators/activity.ts'
+import { statement } from '../postgres/statement.ts'
+import { Id, partial } from './fields.ts'
+import { type Noun, operationsOf } from './operation.ts'
+
+export type Segment = {
+  id: bigint
+  accountId: AccountId
+  organizationId: OrganizationId
+  name: string
+  condition: Condition
+  updatedAt: string
+}
+
+/** $1 organization ids bigint[], null: all; $2 segment id bigint, null: all; $3 account id bigint, null: all; $4 after this id; $5 limit */
+const selectSegments = statement('select-segments')`
+    select s.id, a.id as "accountId", a.organization_id as "organizationId", s.name, s.condition, iso(s.updated_at) as "updatedAt"
+      from segment s join official_account a on a.id = s.channel_oa_id
+     where visible(a.organization_id, $1) and ($2::bigint is null or s.id = $2) and ($3::bigint is null or s.channel_oa_id = $3)
+       and s.id > $4
+     order by s.id limit $5`
+
+const SEGMENT: Noun<Segment> = {
+  kind: 'segment',
+  word: 'segment',
+  plural: 'segments',
+  find: async (database, { organizationIds }, id) => {
+    const values = [organizationIds, id, null, INT64_MIN, 1]
+    const [segment] = await database.query<Segment>(selectSegments, values)
+    return requireVisible(segment, 'segment', id)
+  },
+}
+const { read, list, add, change } = operationsOf(SEGMENT)
+
+/** The values of attributes may be personal, so the activity log has the names only. */
+const recorded = ({
+  name,
+  condition: { attributes, ...condition },
+}: Pick<Segment, 'name' | 'condition'>) => ({
+  name,
+  condition: { ...condition, ...(attributes && { attributes: Object.keys(attributes) }) },
+})
+
+const FIELDS = {
+  name: StorableText({
+    minLength: 1,
+    maxLength: SEGMENT_NAME_MAX_LENGTH,
+    description: 'name, unique in the account',
+  }),
+  condition: Object.assign(ConditionSchema, {
+    description: 'JSON such as {"tagsAll":["vip"],"lastSeenAfter":"30d"}; docs/segments.md has all fields',
+  }),
+}
+
+export const SEGMENTS = {
+  list: list({
+    name: 'segment.list',
+    does: 'list segments',
+    help: 'list segments',
+    input: { account: Type.Optional(Id('only segments of this account')) },
+    run: async ({ database, actor, input: { account = null } }, { after, limit }) => {
+      if (account !== null) await findAccountDetails(database, actor.organizationIds, account)
+      const values = [actor.organizationIds, null, account, after ?? INT64_MIN, limit]
+      return database.query<Segment>(selectSegments, values)
+    },
+    row: ({ id, accountId, name, condition }: Segment) => ({
+      ...{ id, account: accountId, name, condition: JSON.stringify(condition) },
+    }),
+  }),
+
+  show: read({
+    name: 'segment.show',
+    does: 'see a segment',
+    run: async ({ target }) => ({ segment: target }),
+  }),
+
+  add: add({
+    name: 'segment.add',
+    does: 'add a segment',
+    help: 'add a segment, a named condition on the members of an account',
+    records: 'segment.added',
+    input: { account: Id('id of the account, as `accounts list` shows it'), ...FIELDS },
+    run: async ({ database, actor, input: { account: accountId, name, condition } }) => {
+      const { organizationId } = await findAccountDetails(database, actor.organizationIds, accountId)
+      const segment = { name, condition: normalizeCondition(condition) }
+      const id = await addSegment(database, accountId, segment)
+      const { condition: what } = recorded(segment)
+      const changes = { name: [null, name], condition: [null, what] }
+      return { result: { id }, changes, target: { id, organizationId, accountId } }
+    },
+  }),
+
+  update: change({
+    name: 'segment.update',
+    does: 'change a segment',
+    help: 'change a segment; walks over its pages must begin again',
+    records: 'segment.updated',
+    input: partial(FIELDS),
+    run: async ({ database, target: { id, name, condition }, input }) => {
+      const before = { name, condition }
+      const given = input.condition && { condition: normalizeCondition(input.condition) }
+      const after = { ...before, ...input, ...given }
+      await updateSegment(database, id, after)
+      return { changes: changesBetween(recorded(before), recorded(after)) }
+    },
+  }),
+
+  remove: change({
+    name: 'segment.remove',
+    does: 'remove a segment',
+    help: 'remove a segment; its members stay',
+    records: 'segment.removed',
+    run: async ({ database, target }) => {
+      await removeSegment(database, target.id)
+      return { changes: { name: [target.name, null] } }
+    },
+  }),
+}

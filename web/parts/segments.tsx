@@ -1,0 +1,101 @@
+/** Segments of an account: one as a filter, and the filters of a page as a new one. */
+import { useEffect } from 'preact/hooks'
+import type { Condition } from '../../src/audience/condition.ts'
+import type { Segment } from '../../src/operations/segments.ts'
+import { type Json, post } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { replaceQuery } from '../router.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { DialogButton } from './dialog.tsx'
+import { ChoiceFilter } from './filters.tsx'
+import { FormDialog, TextField, useFields } from './form.tsx'
+import { readObject, TextArea } from './member-form.tsx'
+
+/** Shown when the account has segments, or when the address has one. */
+export function SegmentFilter({ account, value }: { account: string; value: string }) {
+  const { t } = useLocalized()
+  const list = useList<Json<Segment>>(`/api/segments?account=${account}`, 'segments')
+  // An account has at most 100 segments: two pages.
+  useEffect(() => {
+    if (list.hasMore && !list.isLoading && !list.error) list.more()
+  }, [list.hasMore, list.isLoading])
+  const names = new Set([...list.items.map(({ name }) => name), ...(value === '' ? [] : [value])])
+  if (names.size === 0) return null
+  return (
+    <ChoiceFilter
+      name="segment"
+      label={t.segments.label}
+      value={value}
+      options={[['', t.common.all], ...[...names].map((name) => [name, name] as const)]}
+    />
+  )
+}
+
+const FIELDS: Array<keyof Condition> = [
+  ...(['tagsAll', 'tagsAny', 'tagsNone', 'relationship', 'language', 'attributes', 'hasExternalId'] as const),
+  ...(['conversationStatus', 'followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore'] as const),
+  ...(['eventCountMin', 'eventCountMax'] as const),
+]
+
+interface Props {
+  account: string
+  /** the filters of GET /api/accounts/:id/members */
+  filters: Record<string, string>
+}
+
+/** The filters of the page are the condition that the dialog begins with. Names and ids of people are not part of a condition. */
+export function SaveSegment({ account, filters }: Props) {
+  const { t } = useLocalized()
+  return (
+    <DialogButton label={t.segments.save}>
+      {(close) => <SegmentDialog {...{ account, filters }} onClose={close} />}
+    </DialogButton>
+  )
+}
+
+function conditionOf({ tag, relationship }: Props['filters']): Condition {
+  return {
+    ...(tag && { tagsAll: [tag] }),
+    ...(relationship && { relationship: relationship as NonNullable<Condition['relationship']> }),
+  }
+}
+
+function SegmentDialog({ account, filters, onClose }: Props & { onClose: () => void }) {
+  const { t } = useLocalized()
+  const { values, field } = useFields({
+    name: '',
+    condition: JSON.stringify(conditionOf(filters), null, 2),
+  })
+  const save = async () => {
+    const condition = readObject('condition', values.condition, t.member.notAnObject)
+    await post('/api/segments', { account, name: values.name.trim(), condition })
+    onClose()
+    replaceQuery({
+      q: null,
+      userId: null,
+      externalId: null,
+      tag: null,
+      relationship: null,
+      segment: values.name.trim(),
+    })
+  }
+  return (
+    <FormDialog
+      title={t.segments.title}
+      submit={t.segments.submit}
+      onSubmit={save}
+      onClose={onClose}
+      isComplete={values.name.trim() !== ''}
+    >
+      <TextField {...field('name')} label={t.segments.name} maxLength={100} />
+      <TextArea
+        {...field('condition')}
+        label={t.segments.condition}
+        hint={fill(t.segments.hint, { fields: FIELDS.join(', '), duration: '30d' })}
+        class="mono"
+        rows={6}
+        spellcheck={false}
+      />
+    </FormDialog>
+  )
+}
