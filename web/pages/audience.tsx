@@ -27,6 +27,8 @@ export function AudiencePage({ account }: { account: string | null }) {
     account === null ? null : `/api/accounts/${account}`,
   )
   const name = data?.account.name
+  // A segment was changed, so the members are read again.
+  const [round, setRound] = useState(0)
   return (
     <Page title={name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}>
       <div class="filters">
@@ -35,11 +37,11 @@ export function AudiencePage({ account }: { account: string | null }) {
           value={account === null ? null : { id: account, name: name ?? account }}
           onChoose={(chosen) => chosen && navigate(`/audience/${chosen.id}`)}
         />
-        {account !== null && <SearchFields account={account} />}
+        {account !== null && <SearchFields account={account} onChange={() => setRound(round + 1)} />}
       </div>
       {account === null && <Empty title={t.audience.choose} />}
       {error && <Failure error={error} retry={reload} />}
-      {account !== null && !error && <Members account={account} />}
+      {account !== null && !error && <Members key={round} account={account} />}
     </Page>
   )
 }
@@ -51,7 +53,7 @@ function useFilters() {
   return { field, text: query.get(field) ?? '', relationship, segment }
 }
 
-function SearchFields({ account }: { account: string }) {
+function SearchFields({ account, onChange }: { account: string; onChange: () => void }) {
   const { t } = useLocalized()
   const { field, text, relationship, segment } = useFilters()
   const change = (name: string, value: string) =>
@@ -84,7 +86,7 @@ function SearchFields({ account }: { account: string }) {
           ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
         ]}
       />
-      <SegmentFilter account={account} value={segment} />
+      <SegmentFilter account={account} value={segment} onChange={onChange} />
     </>
   )
 }
