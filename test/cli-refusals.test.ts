@@ -37,7 +37,7 @@ it.each(['nonsense', `U${'A'.repeat(32)}`, `u${'a'.repeat(32)}`, `U${'a'.repeat(
 )
 
 /** The tables that commands and other programs write. */
-const TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'audience_member', 'endpoint']
+const TABLES = 'organization official_account api_client api_key audience_member endpoint segment'.split(' ')
 
 const refusal = async (args: string[]) => {
   const { status, stdout, stderr } = await runCommand(args, env)

@@ -56,6 +56,11 @@ const PLACES: Record<string, Place> = {
   'accounts unmute': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/unmute'] },
   'accounts remove': { page: '/accounts/:id', route: ['POST', '/api/accounts/:id/remove'] },
 
+  'segments add': { page: '/accounts/:id/audience', route: ['POST', '/api/segments'] },
+  'segments list': { page: '/accounts/:id/audience', route: ['GET', '/api/segments'] },
+  'segments show': { page: '/accounts/:id/audience', route: ['GET', '/api/segments/:id'] },
+  'segments update': { page: '/accounts/:id/audience', route: ['POST', '/api/segments/:id/update'] },
+  'segments remove': { page: '/accounts/:id/audience', route: ['POST', '/api/segments/:id/remove'] },
   'audience export': { page: '/accounts/:id/audience' },
   'audience import': { page: '/accounts/:id/audience' },
   'members show': {

@@ -19,12 +19,14 @@ const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
 const TYPING_MS = 250
 
 export function Audience({ account }: { account: string }) {
+  // A segment was changed, so the members are read again.
+  const [round, setRound] = useState(0)
   return (
     <>
       <div class="filters">
-        <SearchFields account={account} />
+        <SearchFields account={account} onChange={() => setRound(round + 1)} />
       </div>
-      <Members account={account} />
+      <Members key={round} account={account} />
     </>
   )
 }
@@ -36,7 +38,7 @@ function useFilters() {
   return { field, text: query.get(field) ?? '', relationship, segment }
 }
 
-function SearchFields({ account }: { account: string }) {
+function SearchFields({ account, onChange }: { account: string; onChange: () => void }) {
   const { t } = useLocalized()
   const { field, text, relationship, segment } = useFilters()
   const change = (name: string, value: string) =>
@@ -69,7 +71,7 @@ function SearchFields({ account }: { account: string }) {
           ...RELATIONSHIPS.map((name) => [name, t.audience.relationships[name]] as const),
         ]}
       />
-      <SegmentFilter account={account} value={segment} />
+      <SegmentFilter account={account} value={segment} onChange={onChange} />
     </>
   )
 }

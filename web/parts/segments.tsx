@@ -5,28 +5,75 @@ import type { Segment } from '../../src/operations/segments.ts'
 import { type Json, post } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { replaceQuery } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
-import { DialogButton } from './dialog.tsx'
+import { Confirm, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
 
-/** Shown when the account has segments, or when the address has one. */
-export function SegmentFilter({ account, value }: { account: string; value: string }) {
+/** Shown when the account has segments, or when the address has one. @param onChange after a change of the chosen segment */
+export function SegmentFilter({
+  account,
+  value,
+  onChange,
+}: {
+  account: string
+  value: string
+  onChange: () => void
+}) {
   const { t } = useLocalized()
+  const isManager = useRole('manager')
   const list = useList<Json<Segment>>(`/api/segments?account=${account}`, 'segments')
   // An account has at most 100 segments: two pages.
   useEffect(() => {
     if (list.hasMore && !list.isLoading && !list.error) list.more()
   }, [list.hasMore, list.isLoading])
+  // A segment that was just added is not in the list yet.
+  useEffect(list.reload, [value])
   const names = new Set([...list.items.map(({ name }) => name), ...(value === '' ? [] : [value])])
   if (names.size === 0) return null
+  const chosen = list.items.find(({ name }) => name === value)
+  const saved = () => {
+    list.reload()
+    onChange()
+  }
   return (
-    <ChoiceFilter
-      name="segment"
-      label={t.segments.label}
-      value={value}
-      options={[['', t.common.all], ...[...names].map((name) => [name, name] as const)]}
+    <>
+      <ChoiceFilter
+        name="segment"
+        label={t.segments.label}
+        value={value}
+        options={[['', t.common.all], ...[...names].map((name) => [name, name] as const)]}
+      />
+      {isManager && chosen && (
+        <>
+          <DialogButton label={t.segments.edit} onClosed={saved}>
+            {(close) => <SegmentDialog {...{ account, segment: chosen }} onClose={close} />}
+          </DialogButton>
+          <DialogButton label={t.segments.remove} onClosed={saved}>
+            {(close) => <RemovalDialog segment={chosen} onClose={close} />}
+          </DialogButton>
+        </>
+      )}
+    </>
+  )
+}
+
+function RemovalDialog({ segment: { id, name }, onClose }: { segment: Json<Segment>; onClose: () => void }) {
+  const { t } = useLocalized()
+  const remove = async () => {
+    await post(`/api/segments/${id}/remove`)
+    replaceQuery({ segment: null })
+    onClose()
+  }
+  return (
+    <Confirm
+      title={fill(t.segments.removeTitle, { name })}
+      text={t.segments.removeText}
+      submit={t.segments.remove}
+      onConfirm={remove}
+      onClose={onClose}
     />
   )
 }
@@ -48,7 +95,12 @@ export function SaveSegment({ account, filters }: Props) {
   const { t } = useLocalized()
   return (
     <DialogButton label={t.segments.save}>
-      {(close) => <SegmentDialog {...{ account, filters }} onClose={close} />}
+      {(close) => (
+        <SegmentDialog
+          {...{ account, segment: { name: '', condition: conditionOf(filters) } }}
+          onClose={close}
+        />
+      )}
     </DialogButton>
   )
 }
@@ -60,24 +112,29 @@ function conditionOf({ tag, relationship }: Props['filters']): Condition {
   }
 }
 
-function SegmentDialog({ account, filters, onClose }: Props & { onClose: () => void }) {
+/** Without an id, the segment is added. */
+function SegmentDialog({
+  account,
+  segment,
+  onClose,
+}: {
+  account: string
+  segment: Pick<Segment, 'name' | 'condition'> & { id?: string }
+  onClose: () => void
+}) {
   const { t } = useLocalized()
   const { values, field } = useFields({
-    name: '',
-    condition: JSON.stringify(conditionOf(filters), null, 2),
+    name: segment.name,
+    condition: JSON.stringify(segment.condition, null, 2),
   })
   const save = async () => {
     const condition = readObject('condition', values.condition, t.member.notAnObject)
-    await post('/api/segments', { account, name: values.name.trim(), condition })
+    const given = { name: values.name.trim(), condition }
+    if (segment.id === undefined) await post('/api/segments', { account, ...given })
+    else await post(`/api/segments/${segment.id}/update`, given)
+    const others = { q: null, userId: null, externalId: null, tag: null, relationship: null }
+    replaceQuery({ ...(segment.id === undefined && others), segment: given.name })
     onClose()
-    replaceQuery({
-      q: null,
-      userId: null,
-      externalId: null,
-      tag: null,
-      relationship: null,
-      segment: values.name.trim(),
-    })
   }
   return (
     <FormDialog
