@@ -97,6 +97,19 @@ describe('GET /api/audience?segment', () => {
     expect(numbersOf(await walk(service, other, 'segment=same'))).toEqual(upTo40((no) => no % 5 === 0))
   })
 
+  it('reads a condition of another program with an offset, and refuses what is none', async () => {
+    const tenant = await tenantWithMembers(database, 1)
+    await load(
+      database,
+      `insert into segment (channel_oa_id, name, condition)
+       values ($1, 'offset', '{"lastSeenBefore":"2020-01-01T00:00:00+09:00"}'), ($1, 'none', '{"lastSeenBefore":"yesterday"}')`,
+      [tenant.accountId],
+    )
+    expect((await listPage(service, tenant, 'segment=offset')).status).toBe(200)
+    const refused = (await listPage(service, tenant, 'segment=none')).json
+    expect(refused).toMatchObject({ statusCode: 400, details: [{ path: 'condition/lastSeenBefore' }] })
+  })
+
   it('refuses a cursor after a change of the segment, and accepts it again after the change is undone', async () => {
     const tenant = await tenantWithPeople()
     const id = await add(tenant, 'vips', FOLLOWING_VIPS)

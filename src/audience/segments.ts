@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Condition } from './condition.ts'
+import { type Condition, checkCondition } from './condition.ts'
 
 /** Characters. The name of LINE's audience has 120, of which a date takes 13. */
 export const SEGMENT_NAME_MAX_LENGTH = 100
@@ -13,14 +13,14 @@ export const SEGMENT_NAME_MAX_LENGTH = 100
 const selectCondition = statement('select-segment-condition')`
     select condition from segment where channel_oa_id = $1 and name = $2`
 
-/** Throws `invalid_input` if the account has no segment of the name. */
+/** Throws `invalid_input` if the account has no segment of the name, or if another program stored what is no condition. */
 export async function findCondition(
   database: Queryable,
   accountId: AccountId,
   name: string,
 ): Promise<Condition> {
   const [segment] = await database.query<{ condition: Condition }>(selectCondition, [accountId, name])
-  if (segment !== undefined) return segment.condition
+  if (segment !== undefined) return checkCondition(segment.condition)
   const message = 'is not the name of a segment of this account'
   throw new AppError('invalid_input', { details: [{ path: 'segment', message }] })
 }
