@@ -15,7 +15,7 @@ export const ClaimsSchema = Type.Object(
 
 export type Claims = Static<typeof ClaimsSchema>
 
-const FAILURE_REASONS = [
+export const FAILURE_REASONS = [
   'no_credentials',
   'malformed_token',
   'credentials_refused',

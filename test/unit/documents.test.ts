@@ -3,6 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { FAILURE_REASONS } from '../../src/accounts/verification.ts'
+import { REASONS } from '../../src/watch/account-status.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Names files of other projects. */
@@ -54,6 +56,18 @@ it('docs/attacks.md names a test that exists for each attack', () => {
   const names = cells.flat().map(([, name]) => name)
   expect(names.length).toBeGreaterThan(100)
   expect(names.filter((name) => !files.includes(`test/${name}.test.ts`))).toEqual([])
+})
+
+it('docs/verify.md names checks and reasons that exist, and each of them', () => {
+  const rows = readFileSync(`${ROOT}/docs/verify.md`, 'utf8').match(/^\|(?! fault |-).*$/gm) ?? []
+  const codesIn = (column: number) =>
+    rows.flatMap((row) => [...(row.split('|')[column] ?? '').matchAll(/`(\w+)`/g)].map(([, code]) => code))
+  // A call that LINE refuses for another reason, and a test that fails for a new one, say what LINE said.
+  const unnamed = ['call_refused', 'test_failed', 'nothing_to_test']
+  expect([...new Set(codesIn(2)), ...unnamed].sort()).toEqual([...FAILURE_REASONS].sort())
+  // These are no faults of the account's set-up.
+  const others = ['deliveries_failed', 'events_unapplied', 'endpoint_failing', 'endpoint_failed']
+  expect([...new Set(codesIn(3)), ...others].sort()).toEqual(Object.keys(REASONS).sort())
 })
 
 describe('the recipes of CONTRIBUTING.md', () => {
