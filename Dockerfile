@@ -54,7 +54,7 @@ COPY --from=build /app/dist dist
 # A number, because Kubernetes cannot verify that a name is not root.
 USER 1000:1000
 EXPOSE 3000
-# A check takes 0.3 s of CPU time, so every 30 s it costs 1 % of a core. OCI images cannot contain it; see docs/operations.md.
+# A check takes 0.3 s of CPU time, so every 30 s it costs 1 % of a core. OCI images cannot contain it; see docs/operate/run.md.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["oa-audience", "health"]
 # The entry point of the base image would only start Node.js, as the commands do themselves.
 ENTRYPOINT []

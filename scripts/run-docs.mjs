@@ -9,10 +9,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const ROOT = new URL('..', import.meta.url).pathname
+/** In the order of their list. */
+const OPERATE = [
+  ...readFileSync(join(ROOT, 'docs/operate/README.md'), 'utf8').matchAll(/\]\((\w+\.md)\)/g),
+].map(([, name]) => `docs/operate/${name}`)
 /** In this order, because the others use what the README sets up. */
 const FILES = [
   'README.md',
   ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
+  ...OPERATE,
   'CONTRIBUTING.md',
   'SECURITY.md',
   'SUPPORT.md',
@@ -65,7 +70,7 @@ async function startPlatform() {
     const credentials = { channelId: '2000000001', channelSecret: '8c570fa6dd201bb328f1c1eac23a96d8' }
     const account = { ...randomAccount('Corner Coffee'), ...credentials }
     const platform = await simulatePlatform(account)
-    // The secret that docs/operations.md stores as the reissued one.
+    // The secret that docs/operate/secrets.md stores as the reissued one.
     platform.addAccount({ ...account, channelSecret: '1f0c5ab2f8d9a7d0a7b3a0d0e5f6c7b8' })
     platform.settings.webhook = { endpoint: 'http://127.0.0.1:3000/api/line/1', active: true }
     console.log(platform.url)`

@@ -20,7 +20,7 @@ const SITE = process.argv[2] ?? pathOf('site')
 const SWAGGER = 'node_modules/@fastify/swagger-ui/static'
 const REFERENCE = 'docs/openapi.json'
 const IMAGE = /\.(png|svg)$/
-const FOLDERS = ['.', 'docs', 'bench', 'bench/soak', 'migrations', 'docs/decisions']
+const FOLDERS = ['.', 'docs', 'docs/operate', 'bench', 'bench/soak', 'migrations', 'docs/decisions']
 
 const read = (path) => readFileSync(pathOf(path), 'utf8')
 const isHidden = ({ name }) => name.startsWith('.')

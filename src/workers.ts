@@ -14,7 +14,7 @@ import { type Connection, connectionUrl, EmbeddedServer } from './postgres/embed
 const RESTART_DELAY_MS = 1_000
 /** A worker exits within 10 s of SIGTERM (main.ts). After this time it is killed. */
 const STOP_TIMEOUT_MS = 11_000
-/** 19 connections of an instance (docs/operations.md) and one for the console. */
+/** 19 connections of an instance (docs/operate/run.md) and one for the console. */
 const CONNECTIONS_PER_WORKER = 20
 /** For maintenance, and for commands that run beside the service. */
 const OTHER_CONNECTIONS = 20

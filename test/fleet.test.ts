@@ -553,7 +553,7 @@ it('shows a muted problem as muted, until it is unmuted', async () => {
 })
 
 it('documents every reason below its status', () => {
-  const operations = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8')
+  const operations = readFileSync(new URL('../docs/operate/watch.md', import.meta.url), 'utf8')
   for (const status of ['broken', 'degraded', 'quiet']) {
     const [, , reasons = ''] =
       new RegExp(`^\\| \`${status}\` \\|([^|]*)\\|([^|]*)\\|`, 'm').exec(operations) ?? []

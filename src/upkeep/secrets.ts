@@ -66,7 +66,7 @@ export async function examineEncryption(database: Queryable) {
     findings.push({ check, severity: 'error', message })
   }
   if (firstKeyId === null) {
-    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
+    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operate/secrets.md`
     findings.push({ check, severity: 'ok', message })
   } else if (plain > 0) {
     const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`

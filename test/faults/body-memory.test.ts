@@ -1,4 +1,4 @@
-/** Strangers hold bodies open: the service needs no more memory than docs/operations.md says, and LINE's deliveries are not refused. */
+/** Strangers hold bodies open: the service needs no more memory than docs/operate/run.md says, and LINE's deliveries are not refused. */
 import { execFileSync, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
@@ -12,7 +12,7 @@ const CONNECTIONS = 3_000
 const BODY_BYTES = 512 * 1024
 /** Half a gigabit per second. The test is about memory: with more bandwidth, moving the bytes takes most of the machine. */
 const SENT_BYTES_PER_SECOND = 64 * 1024 * 1024
-/** What docs/operations.md asks for. */
+/** What docs/operate/run.md asks for. */
 const MEMORY_MIB = 1024
 const HEAP_MIB = 256
 

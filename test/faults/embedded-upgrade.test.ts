@@ -1,4 +1,4 @@
-/** The upgrade of the embedded PostgreSQL between major versions, as docs/operations.md describes it. */
+/** The upgrade of the embedded PostgreSQL between major versions, as docs/operate/upgrade.md describes it. */
 import { spawn, spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** The disk is lost under load, and the database is restored from a backup: what docs/operations.md describes, with counts. */
+/** The disk is lost under load, and the database is restored from a backup: what docs/operate/backup.md describes, with counts. */
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -45,7 +45,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20,
 it('contains every file that its documents link', () => {
   const isOurs = (path: string) => path.endsWith('.md') && !path.includes('node_modules')
   const documents = (readdirSync(release, { recursive: true }) as string[]).filter(isOurs)
-  expect(documents).toEqual(expect.arrayContaining(['README.md', 'SECURITY.md', 'docs/operations.md']))
+  expect(documents).toEqual(expect.arrayContaining(['README.md', 'SECURITY.md', 'docs/operate/README.md']))
   const missing = documents.flatMap((document) => {
     const text = readFileSync(join(release, document), 'utf8').replace(/^```[\s\S]*?^```/gm, '')
     const links = [...text.matchAll(/\]\((?![a-z]+:)([^)#\s]+)/g)].map(([, link]) => link as string)

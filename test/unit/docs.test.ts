@@ -99,8 +99,9 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
 
 describe('every command that the documents name', () => {
   const files = ['README.md', 'SECURITY.md', 'SUPPORT.md', 'CONTRIBUTING.md', 'bench/README.md']
-  for (const name of readdirSync(new URL('../../docs', import.meta.url))) {
-    if (name.endsWith('.md')) files.push(`docs/${name}`)
+  for (const folder of ['docs', 'docs/operate']) {
+    for (const name of readdirSync(new URL(`../../${folder}`, import.meta.url)))
+      if (name.endsWith('.md')) files.push(`${folder}/${name}`)
   }
   // Hints of the service and of the console's pages.
   files.push('src/watch/problem-commands.ts', 'src/endpoints/endpoint-health.ts')

@@ -110,56 +110,56 @@ const inUnit = (value: number, unit?: string) =>
 
 /** The document and the beginning of a row of its tables, and below it the constants that the row contains, with their units. */
 const LIMITS = `
-  operations | events of one source that wait for a flush
+  operate/monitor | events of one source that wait for a flush
     intake/line/line-source.ts maxEvents
     intake/mbox/mbox-source.ts maxEvents
     intake/tracking/tracking-source.ts maxEvents
-  operations | payload of one source that waits for a flush
+  operate/monitor | payload of one source that waits for a flush
     intake/line/line-source.ts maxPayload Mi
     intake/mbox/mbox-source.ts maxPayload Mi
     intake/tracking/tracking-source.ts maxPayload Mi
-  operations | levels of arrays and objects in one event
+  operate/monitor | levels of arrays and objects in one event
     intake/event-fields.ts MAX_LEVELS
-  operations | request bodies of one source in memory
+  operate/monitor | request bodies of one source in memory
     intake/line/line-source.ts maxBodyBytes MiB
     intake/mbox/mbox-source.ts maxBodyBytes MiB
     intake/tracking/tracking-source.ts maxBodyBytes MiB
     http/body.ts OTHER_BODIES_MAX_BYTES MiB
-  operations | large bodies
+  operate/monitor | large bodies
     http/body.ts LARGE_BODY_BYTES KiB
-  operations | connections without a request per instance
+  operate/monitor | connections without a request per instance
     http/server.ts IDLE_MAX
-  operations | ID tokens that wait
+  operate/monitor | ID tokens that wait
     line-api/id-tokens.ts WAITING_MAX
-  operations | concurrent statements of one account
+  operate/monitor | concurrent statements of one account
     postgres/pool/turns.ts ACCOUNT_MAX
     postgres/pool/turns.ts WAIT_MAX_MS s
-  operations | one SQL statement of a request
+  operate/monitor | one SQL statement of a request
     postgres/pool/connection-settings.ts STATEMENT_TIMEOUT_MS s
-  operations | wait for a row lock
+  operate/monitor | wait for a row lock
     postgres/pool/connection-settings.ts LOCK_TIMEOUT_MS ms
-  operations | concurrent streams per instance
+  operate/monitor | concurrent streams per instance
     http/streamer.ts STREAMS_MAX
-  operations | concurrent streams per client, and per organization
+  operate/monitor | concurrent streams per client, and per organization
     http/streamer.ts STREAMS_PER_OWNER_MAX
-  operations | downloads of the console per instance
+  operate/monitor | downloads of the console per instance
     http/streamer.ts STREAMS_MAX
     http/streamer.ts STREAMS_PER_OWNER_MAX
-  operations | time that the client of a stream may take
+  operate/monitor | time that the client of a stream may take
     http/streamer.ts PIECE_MAX_MS s
     http/streamer.ts PIECE_BYTES KiB
-  operations | members that one page examines
+  operate/monitor | members that one page examines
     audience/list-statements.ts SCAN_MAX
-  operations | lookups of endpoints' names at a time
+  operate/monitor | lookups of endpoints' names at a time
     endpoints/resolver.ts LOOKUPS_MAX
     endpoints/resolver.ts LOOKUP_MAX_MS s
-  operations | requests to endpoints in flight per instance
+  operate/monitor | requests to endpoints in flight per instance
     endpoints/queue.ts IN_FLIGHT_MAX
     endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
-  operations | notifications in flight per instance
+  operate/monitor | notifications in flight per instance
     watch/notifications/outbox.ts IN_FLIGHT_MAX
     watch/notifications/queue.ts LEASE_SECONDS
-  operations | deliveries in memory per endpoint and instance
+  operate/monitor | deliveries in memory per endpoint and instance
     endpoints/queue.ts WAITING_MAX_PROVEN
     endpoints/queue.ts WAITING_MAX_SLOW
     endpoints/queue.ts UNCERTAIN_MAX

@@ -53,7 +53,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
   if (stored === binaries.major) return directory
   throw new FatalError(
     `${directory} has the format of PostgreSQL ${stored}, but this version of oa-audience runs PostgreSQL ${binaries.major}. ` +
-      'Follow "Upgrade the embedded PostgreSQL" in docs/operations.md.',
+      'Follow "Upgrade the embedded PostgreSQL" in docs/operate/upgrade.md.',
   )
 }
 

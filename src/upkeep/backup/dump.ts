@@ -26,7 +26,7 @@ import { type Restored, recordRestore } from './record-restore.ts'
 /** Indexes are built in parallel. Each job has a connection. */
 const RESTORE_JOBS = Math.min(4, availableParallelism())
 const PROCEDURE =
-  "Install the client programs of the server's version, or back the server up as docs/operations.md says (pg_basebackup, snapshots)."
+  "Install the client programs of the server's version, or back the server up as docs/operate/backup.md says (pg_basebackup, snapshots)."
 
 export async function backUpByDump(database: Database, url: Secret, directory: string): Promise<Manifest> {
   // Read before the snapshot of pg_dump, so that every change that the dump lacks is later.

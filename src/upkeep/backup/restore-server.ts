@@ -37,7 +37,7 @@ export function requireRestorable({ dataDir }: EmbeddedTarget, { postgresMajor }
   if (major !== String(postgresMajor)) {
     throw new FatalError(
       `the backup is of PostgreSQL ${postgresMajor}, but this version of oa-audience runs PostgreSQL ${major}. ` +
-        'Restore it with the version that made it, then follow "Upgrade the embedded PostgreSQL" in docs/operations.md.',
+        'Restore it with the version that made it, then follow "Upgrade the embedded PostgreSQL" in docs/operate/upgrade.md.',
     )
   }
 }
