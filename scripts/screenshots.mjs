@@ -162,7 +162,7 @@ async function takeOthers(page) {
     await take(page, name)
   }
   await page.getByRole('link', { name: 'Chat tool' }).first().click()
-  await page.getByRole('button', { name: 'Send a time range again…' }).click()
+  await page.getByRole('button', { name: 'Replay a time range…' }).click()
   await page.getByRole('button', { name: 'Count first' }).click()
   await page.getByRole('dialog').getByText('events would be sent').waitFor()
   await take(page, 'replay')

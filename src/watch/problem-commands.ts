@@ -1,7 +1,7 @@
 /** Problems of accounts with the command that fixes them: in English on the command line, in the language of its channel in a message. */
 import type { AccountId } from '../accounts/account.ts'
 import { isStoredToken, type Problem } from './account-status.ts'
-import { formatsIn, type Language, textsIn } from './problem-languages.ts'
+import { formatsIn, type Language, messagesIn, textsIn } from './problem-languages.ts'
 import { describeProblem, type ExplainedProblem, fill } from './problem-texts.ts'
 
 /** Without a command, for several accounts. */
@@ -18,7 +18,7 @@ export function explainProblem(
   const { message, fix } = explainForMany(problem, now, language)
   const command = commandFor(id, problem)
   const { muted } = problem
-  const { run } = textsIn(language).messages
+  const { run } = messagesIn(language)
   return {
     message: muted === undefined ? message : `${message} Muted until ${muted.until}: ${muted.reason}`,
     fix: command === null ? fix : fill(run, { fix, command }),

@@ -1,6 +1,7 @@
 /** The languages of messages: their texts, and how they write periods. Commands use English. */
 import { createRequire } from 'node:module'
 import { age, periodOf } from '../http/format.ts'
+import type messages from './message-texts.en.json'
 import type { Formats, ProblemTexts } from './problem-texts.ts'
 
 export const LANGUAGES = ['en', 'ja', 'th', 'zh'] as const
@@ -10,6 +11,9 @@ export type Language = (typeof LANGUAGES)[number]
 const require = createRequire(import.meta.url)
 
 export const textsIn = (language: Language): ProblemTexts => require(`./problem-texts.${language}.json`)
+
+/** The frame of a message. Apart from the problems, because pages do not show it. */
+export const messagesIn = (language: Language): typeof messages => require(`./message-texts.${language}.json`)
 
 interface MessageFormats extends Formats {
   /** `45 min` */

@@ -109,7 +109,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       [`/endpoints/${endpointId}`, 'Edit'],
       [`/endpoints/${endpointId}`, 'Send test'],
       [`/endpoints/${endpointId}`, 'Remove…'],
-      [`/endpoints/${endpointId}`, /again…/],
+      [`/endpoints/${endpointId}`, /Replay .*…/],
       ['/endpoints', 'Add endpoint'],
       [`/accounts/${tenant.accountId}`, 'Add endpoint'],
       [`/accounts/${tenant.accountId}`, 'Export events…'],

@@ -186,10 +186,10 @@ export const ROUTES: Record<string, RouteAccess> = {
     ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
   ),
   'POST /endpoints/:/replay': manager(
-    'send a time range again',
+    'replay a time range',
     ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
   ),
-  'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
+  'POST /endpoints/:/resend': manager('replay members', ofEndpoint('/resend', { filters: {} })),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),

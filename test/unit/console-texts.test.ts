@@ -309,7 +309,7 @@ describe('English', () => {
 /** One word per thing: what an operator reads here, in commands and in messages has one name. */
 const OTHER_WORDS: Array<[pattern: RegExp, word: string]> = [
   [/\bjobs?\b/i, 'task'],
-  [/\bsen[dt] again\b/i, 'replay'],
+  [/\bsen[dt]\b[^.]*\bagain\b(?! later)/i, 'replay'],
   [/\b(waiting|backlog)\b/i, 'pending'],
   [/\b(tools?|receivers?)\b/i, 'endpoint'],
   [/\bthe platform\b/i, 'LINE'],

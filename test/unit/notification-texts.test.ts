@@ -5,6 +5,20 @@ import { type Problem, REASONS } from '../../src/watch/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
 import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'
 import { plainText, UNCHANGED, writeLines } from '../../src/watch/notifications/text.ts'
+import { LANGUAGES, messagesIn } from '../../src/watch/problem-languages.ts'
+
+/** Each text with its placeholders, without the forms of a count, which a language may lack. */
+const shapeOf = (texts: object): unknown =>
+  Object.fromEntries(
+    Object.entries(texts).map(([key, text]) => [
+      key,
+      typeof text === 'string' ? [...new Set(text.match(/\{\w+\}/g))].sort() : shapeOf(text),
+    ]),
+  )
+
+it.each(LANGUAGES)('the frame of a message is complete in %s, with the same values', (language) => {
+  expect(shapeOf(messagesIn(language))).toEqual(shapeOf(messagesIn('en')))
+})
 
 const NOW = Date.parse('2026-11-23T03:00:00Z')
 const CONSOLE = 'https://console.example'

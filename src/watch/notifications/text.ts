@@ -2,7 +2,7 @@
 import { oneLine } from '../../http/one-line.ts'
 import { REASONS, type Reason } from '../account-status.ts'
 import { explainForMany, explainProblem } from '../problem-commands.ts'
-import { formatsIn, type Language, textsIn } from '../problem-languages.ts'
+import { formatsIn, type Language, messagesIn, textsIn } from '../problem-languages.ts'
 import { type ExplainedProblem, fill } from '../problem-texts.ts'
 import type { Notification, NotifiedAccount } from './content.ts'
 
@@ -62,7 +62,7 @@ export function linkOf(
 }
 
 export const nameOf = ({ name, id }: NotifiedAccount, language: Language = 'en'): string =>
-  oneLine(name, NAME_MAX_LENGTH) || fill(textsIn(language).messages.unnamed, { id: String(id) })
+  oneLine(name, NAME_MAX_LENGTH) || fill(messagesIn(language).unnamed, { id: String(id) })
 
 /** What is wrong with one account, and how to fix it. Null: it has no problem, or one that this version does not know. */
 export function explainAccount(
@@ -77,7 +77,7 @@ export function explainAccount(
 /** @param notification of withNames */
 export function subjectOf(notification: Notification): string {
   const { facts, writtenMs, kind, accounts, accountCount, brokenCount, language } = notification
-  const { messages } = textsIn(language)
+  const messages = messagesIn(language)
   const [first] = accounts
   const isMixed = accountCount > 1 && brokenCount > 0 && brokenCount < accountCount
   const after = accountCount === 1 ? first?.after : brokenCount === 0 ? 'degraded' : 'broken'
@@ -113,21 +113,21 @@ export function subjectOf(notification: Notification): string {
 /** `Cafe Alpha`, `3 accounts`, `All 200 accounts` */
 function accountsOf({ accounts: [first], accountCount, coveredCount, language }: Notification): string {
   if (first !== undefined && accountCount === 1) return first.name
-  const { all, some } = textsIn(language).messages
+  const { all, some } = messagesIn(language)
   return fill(accountCount === coveredCount ? all : some, { count: String(accountCount) })
 }
 
 function stateIn(state = 'broken', { language }: Notification): string {
-  const states: Record<string, string> = textsIn(language).messages.states
+  const states: Record<string, string> = messagesIn(language).states
   return states[state] ?? state
 }
 
 /** With the problem in a few words, unless the accounts have different ones. */
 function withReason(text: string, notification: Notification): string {
-  const { reasons, messages } = textsIn(notification.language)
+  const { reasons } = textsIn(notification.language)
   const reason = notification.reason ?? sharedReason(notification)
   if (reason === null || !Object.hasOwn(reasons, reason)) return text
-  return fill(messages.withReason, { text, reason: reasons[reason as Reason] })
+  return fill(messagesIn(notification.language).withReason, { text, reason: reasons[reason as Reason] })
 }
 
 function sharedReason({ accounts, accountCount }: Notification): string | null {
@@ -144,7 +144,7 @@ function timeSince(since: string | undefined, untilMs: number, language: Languag
 
 function detailsOf(notification: Notification): string[] {
   const { facts, kind, language } = notification
-  const { messages } = textsIn(language)
+  const messages = messagesIn(language)
   const isService = facts.cause === 'service'
   switch (kind) {
     case 'problem':
@@ -165,7 +165,7 @@ function detailsOf(notification: Notification): string[] {
 
 function explanationsOf(notification: Notification): string[] {
   const { accounts, accountCount, kind, writtenMs, language } = notification
-  const { messages } = textsIn(language)
+  const messages = messagesIn(language)
   const [first] = accounts
   if (first === undefined) return []
   const explained = explainAccount(first, notification)
@@ -198,6 +198,6 @@ function listOf(notification: Notification, withMessages: boolean): string[] {
     return `- ${account.name}${organization}${sentence}`
   })
   const others = accountCount - listed.length
-  const more = fill(textsIn(language).messages.more, { count: String(others) })
+  const more = fill(messagesIn(language).more, { count: String(others) })
   return others > 0 ? [...lines, more] : lines
 }
