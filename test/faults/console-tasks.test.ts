@@ -116,7 +116,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   it('finds chat and tracking in a part of the form that is closed until they are used', async () => {
     const path = `/accounts/${opened.loaded.accountId}`
     await opened.database.query(
-      'update official_account set chat_secret = null, chat_inbox_id = null, login_channel_id = null',
+      'update official_account set chat_secret = null, chat_inbox_id = null, login_channel_ids = null',
     )
     const page = await opened.visit({ path: `${path}/edit` })
     const inbox = page.getByLabel('Inbox id in the support chat')
@@ -126,7 +126,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     await inbox.fill('7')
     await inbox.press('Enter')
     await page.getByText('Inbox id in the support chat').filter({ visible: true }).waitFor()
-    await page.goto(`${opened.url}${path}/edit?field=loginChannelId`)
-    await page.locator('[name="loginChannelId"]:focus').waitFor()
+    await page.goto(`${opened.url}${path}/edit?field=loginChannelIds`)
+    await page.locator('[name="loginChannelIds"]:focus').waitFor()
   })
 })
