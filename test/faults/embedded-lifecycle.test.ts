@@ -138,7 +138,7 @@ describe('a command', () => {
     const { status, stderr } = runProgram(['migrate'], { DATA_DIR: dataDir })
     expect(status).toBe(1)
     expect(stderr).toMatch(
-      /^oa-audience: .+ has the format of PostgreSQL 17, but .+ docs\/operations\.md\.\n$/,
+      /^oa-audience: .+ has the format of PostgreSQL 17, but .+ docs\/operate\/upgrade\.md\.\n$/,
     )
   })
 
