@@ -114,7 +114,7 @@ it('backup refuses a directory with contents, and a pg_dump that is missing or o
       ({ stderr }) => stderr,
     )
   expect(await backUp()).toMatch(
-    /^oa-audience: pg_dump is not in the PATH\. Install .+ docs\/operations\.md .+\n$/,
+    /^oa-audience: pg_dump is not in the PATH\. Install .+ docs\/operate\/backup\.md .+\n$/,
   )
   writeFileSync(join(bin, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 14.1"\n', { mode: 0o755 })
   expect(await backUp()).toMatch(
