@@ -42,8 +42,8 @@ describe.runIf(canRunChromium('the static site is'))('in a browser', () => {
   it('the search finds a section and opens it', async () => {
     await page.goto(pathToFileURL(join(site, 'index.html')).href)
     await page.getByRole('searchbox').fill('rotate secrets')
-    await page.getByRole('link', { name: 'Operations: Rotate secrets' }).click()
-    await page.waitForURL('**/docs/operations.html#rotate-secrets')
+    await page.getByRole('link', { name: 'Change secrets: Rotate secrets' }).click()
+    await page.waitForURL('**/docs/operate/secrets.html#rotate-secrets')
     expect(await page.getByRole('heading', { name: 'Rotate secrets' }).isVisible()).toBe(true)
   })
 
