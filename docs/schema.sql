@@ -281,7 +281,7 @@ create table segment (
   constraint segment_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE,
   constraint segment_condition_check CHECK (jsonb_typeof(condition) = 'object'::text)
 );
-CREATE CONSTRAINT TRIGGER segment_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON segment NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION refuse_too_many_segments();
+CREATE CONSTRAINT TRIGGER segment_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON segment NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION limit_rows_per_account('100');
 
 create table audience_tag (
   channel_oa_id bigint not null,
@@ -455,7 +455,7 @@ CREATE INDEX endpoint_account ON endpoint USING btree (channel_oa_id);
 CREATE UNIQUE INDEX endpoint_replies ON endpoint USING btree (channel_oa_id) WHERE replies AND format = 'line'::text;
 CREATE INDEX endpoint_members ON endpoint USING btree (id) WHERE format = 'members'::text AND status = 'active'::text;
 CREATE TRIGGER endpoint_deleted AFTER DELETE ON endpoint FOR EACH ROW EXECUTE FUNCTION delete_endpoint_deliveries();
-CREATE CONSTRAINT TRIGGER endpoint_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON endpoint NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION refuse_too_many_endpoints();
+CREATE CONSTRAINT TRIGGER endpoint_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON endpoint NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION limit_rows_per_account('20');
 CREATE TRIGGER endpoint_removed AFTER DELETE ON endpoint FOR EACH ROW EXECUTE FUNCTION note_revocation('endpoint');
 
 create table endpoint_answer (
@@ -843,6 +843,22 @@ begin
   raise exception 'rows of the activity log cannot be changed' using errcode = 'integrity_constraint_violation';
 end $function$;
 
+CREATE OR REPLACE FUNCTION limit_rows_per_account()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  rows bigint;
+begin
+  perform from official_account where id = new.channel_oa_id for no key update;
+  execute format('select count(*) from %I.%I where channel_oa_id = $1', tg_table_schema, tg_table_name) into rows using new.channel_oa_id;
+  if rows > tg_argv[0]::bigint then
+    raise exception 'account % has % %s already', new.channel_oa_id, tg_argv[0], tg_table_name
+      using errcode = 'check_violation', table = tg_table_name, constraint = tg_name;
+  end if;
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION member_changes(before audience_member, after audience_member)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -996,32 +1012,6 @@ begin
   insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)
   values ('service', 'service', case when new.suspended then 'account.suspended' else 'account.resumed' end,
           new.organization_id, new.id, 'account', new.id::text);
-  return null;
-end $function$;
-
-CREATE OR REPLACE FUNCTION refuse_too_many_endpoints()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-begin
-  perform from official_account where id = new.channel_oa_id for no key update;
-  if (select count(*) from endpoint where channel_oa_id = new.channel_oa_id) > 20 then
-    raise exception 'account % has 20 endpoints already', new.channel_oa_id
-      using errcode = 'check_violation', table = 'endpoint', constraint = 'endpoint_max_per_account';
-  end if;
-  return null;
-end $function$;
-
-CREATE OR REPLACE FUNCTION refuse_too_many_segments()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-begin
-  perform from official_account where id = new.channel_oa_id for no key update;
-  if (select count(*) from segment where channel_oa_id = new.channel_oa_id) > 100 then
-    raise exception 'account % has 100 segments already', new.channel_oa_id
-      using errcode = 'check_violation', table = 'segment', constraint = 'segment_max_per_account';
-  end if;
   return null;
 end $function$;
 

@@ -122,6 +122,21 @@ create trigger official_account_credentials_version
                      and not only_encrypts())
   execute function renew_credentials_version();
 
+-- At most this many rows of a table per account: the argument of the trigger, whose name is the constraint. Concurrent inserts for one
+-- account wait for each other, so that each counts the rows of the others.
+create function limit_rows_per_account() returns trigger language plpgsql as $$
+declare
+  rows bigint;
+begin
+  perform from official_account where id = new.channel_oa_id for no key update;
+  execute format('select count(*) from %I.%I where channel_oa_id = $1', tg_table_schema, tg_table_name) into rows using new.channel_oa_id;
+  if rows > tg_argv[0]::bigint then
+    raise exception 'account % has % %s already', new.channel_oa_id, tg_argv[0], tg_table_name
+      using errcode = 'check_violation', table = tg_table_name, constraint = tg_name;
+  end if;
+  return null;
+end $$;
+
 -- Retired addresses ---------------------------------------------------------------------------------------------------
 
 -- Web pages and support chats use a tracking key or an oa_hash long after it was replaced, or its account was removed. Whoever took

@@ -146,19 +146,9 @@ create table segment (
   constraint segment_name unique (channel_oa_id, name)
 );
 
--- At most 100 segments per account, so that lists of them and their daily work have a limit. Concurrent inserts for one account wait
--- for each other, so that each counts the rows of the others.
-create function refuse_too_many_segments() returns trigger language plpgsql as $$
-begin
-  perform from official_account where id = new.channel_oa_id for no key update;
-  if (select count(*) from segment where channel_oa_id = new.channel_oa_id) > 100 then
-    raise exception 'account % has 100 segments already', new.channel_oa_id
-      using errcode = 'check_violation', table = 'segment', constraint = 'segment_max_per_account';
-  end if;
-  return null;
-end $$;
+-- At most 100 segments per account, so that lists of them and their daily work have a limit.
 create constraint trigger segment_max_per_account after insert or update of channel_oa_id on segment
-  for each row execute function refuse_too_many_segments();
+  for each row execute function limit_rows_per_account(100);
 
 -- Search by name ------------------------------------------------------------------------------------------------------
 
