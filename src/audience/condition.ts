@@ -1,5 +1,5 @@
 /** A condition on a member: all of its fields must hold. matches_condition of migrations/functions/condition.sql evaluates it. */
-import { isDay } from '../http/read-time.ts'
+import { isoMs } from '../http/read-time.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
 import { isStorableText } from '../postgres/storable.ts'
@@ -85,8 +85,7 @@ export function normalizeCondition(condition: Condition): Condition {
 
 /** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
 function timeOf(text: string): string | null {
-  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/.test(text)
-  const time = new Date(isTime && isDay(text.slice(0, 10)) ? text : Number.NaN)
+  const time = new Date(isoMs(text))
   const year = time.getUTCFullYear()
   return year >= 1 && year <= 9_999 ? time.toISOString() : null
 }

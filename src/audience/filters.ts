@@ -2,7 +2,7 @@
 
 import type { AccountId } from '../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
-import { isDay } from '../http/read-time.ts'
+import { isoMs, unescaped } from '../http/read-time.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import type { Queryable } from '../postgres/statement.ts'
@@ -70,10 +70,8 @@ export function toFilters({
   }
 }
 
-/** Reads ISO 8601 with a time zone. A plus sign that a client did not escape arrives as a space. */
 function readTime(text: string): string {
-  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+ -]\d\d:\d\d)$/.test(text)
-  const ms = isTime && isDay(text.slice(0, 10)) ? Date.parse(text.replace(' ', '+')) : Number.NaN
+  const ms = isoMs(unescaped(text))
   if (Number.isNaN(ms)) {
     refuseInput(
       'updatedSince',

@@ -9,10 +9,7 @@ const LATEST_MS = Date.UTC(10_000, 0) - 1
  * because no event was received before. Throws `invalid_input`.
  */
 export function readTime(field: string, text: string): number {
-  // A plus sign that a client did not escape arrives as a space.
-  const [, day = '', time = 'T00:00Z'] =
-    /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+ -]\d\d:\d\d))?$/.exec(text) ?? []
-  const ms = isDay(day) ? Date.parse(day + time.replace(' ', '+')) : Number.NaN
+  const ms = isoMs(text.length === DAY_LENGTH ? `${text}T00:00Z` : unescaped(text))
   if (Number.isNaN(ms))
     refuseInput(field, 'must be a time such as 2026-11-21T09:00:00+09:00 or 2026-11-21T00:00:00Z, or a date')
   return Math.min(Math.max(0, ms), LATEST_MS)
@@ -25,6 +22,17 @@ export function readFutureExpiry(text: string | null): string | null {
   if (expiresAtMs <= Date.now())
     refuseInput('expiresAt', 'is in the past. Give a later time. To refuse a client or a key now, revoke it')
   return new Date(expiresAtMs).toISOString()
+}
+
+const DAY_LENGTH = '2026-11-21'.length
+
+/** A plus sign that a client did not escape arrives as a space. */
+export const unescaped = (time: string): string => time.replace(' ', '+')
+
+/** Milliseconds since 1970 of a time in ISO 8601 with a time zone. NaN: it is none. */
+export function isoMs(text: string): number {
+  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/.test(text)
+  return isTime && isDay(text.slice(0, DAY_LENGTH)) ? Date.parse(text) : Number.NaN
 }
 
 /** Date.parse reads February 30 as March 2. A feed would then miss the changes in between. */
