@@ -35,7 +35,17 @@ type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
 type AccountRow = Omit<Account, SecretName | 'oaHash'> &
   Record<SecretName, string | null> & { oaHash: string }
 
-const IS_PROOF_ARMED = `coalesce(redelivery_armed_at > now() - interval '10 minutes', false)
+/** SQL: the newest delivery of a week for another bot, as the account a was flagged. Null: none. */
+export const FOREIGN_DESTINATION_AT = `case when a.foreign_destination <> a.bot_user_id
+                 and a.foreign_destination_at > now() - interval '7 days' then a.foreign_destination_at end`
+
+/** SQL: the refusal of account a's last proof, if LINE did not send that delivery again within ten minutes. */
+export const REDELIVERY_OFF_AT = `case when a.redelivery_refused_at > a.redelivery_armed_at
+                 and a.redelivery_refused_at < now() - interval '10 minutes'
+                 and coalesce(a.redelivery_seen_at, '-infinity') < a.redelivery_armed_at then a.redelivery_refused_at end`
+
+/** SQL: the proof of an account waits for its delivery. */
+export const IS_PROOF_ARMED = `coalesce(redelivery_armed_at > now() - interval '10 minutes', false)
            and (redelivery_refused_at > redelivery_armed_at) is not true`
 
 /**

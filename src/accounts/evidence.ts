@@ -1,6 +1,6 @@
 /** What deliveries prove about an account. The platform cannot answer these questions: only what arrived here can. */
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import type { AccountId } from './account.ts'
+import { type AccountId, FOREIGN_DESTINATION_AT, IS_PROOF_ARMED, REDELIVERY_OFF_AT } from './account.ts'
 import type { Check, FailureReason } from './verification.ts'
 
 /** More often than this, LINE waits too long for a response. */
@@ -22,9 +22,11 @@ interface EvidenceRow extends Row {
   secretChangedAt: string | null
   seenAt: string | null
   armedAt: string | null
+  isProofArmed: boolean
+  /** the delivery that the last proof refused; null: none, or LINE has sent something again since */
   refusedAt: string | null
-  /** the ten minutes of a proof are over */
-  isProofOver: boolean
+  /** the same, if its ten minutes are over */
+  offAt: string | null
   moduleAttached: boolean | null
   moduleAt: string | null
   hasLoginChannel: boolean
@@ -36,12 +38,12 @@ interface EvidenceRow extends Row {
 /** The counts of 35 days. $1 account id bigint */
 const selectEvidence = statement('select-evidence')`
     select a.bot_user_id as "botUserId",
-           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
-                then a.foreign_destination end as "foreignDestination",
-           iso(a.foreign_destination_at) as "foreignDestinationAt", iso(a.channel_secret_changed_at) as "secretChangedAt",
+           a.foreign_destination as "foreignDestination", iso(${FOREIGN_DESTINATION_AT}) as "foreignDestinationAt",
+           iso(a.channel_secret_changed_at) as "secretChangedAt",
            iso(a.redelivery_seen_at) as "seenAt", iso(a.redelivery_armed_at) as "armedAt",
-           case when a.redelivery_refused_at > a.redelivery_armed_at then iso(a.redelivery_refused_at) end as "refusedAt",
-           coalesce(greatest(a.redelivery_refused_at, a.redelivery_armed_at) < now() - interval '10 minutes', false) as "isProofOver",
+           ${IS_PROOF_ARMED} as "isProofArmed", iso(${REDELIVERY_OFF_AT}) as "offAt",
+           case when a.redelivery_refused_at > a.redelivery_armed_at
+                 and coalesce(a.redelivery_seen_at, '-infinity') < a.redelivery_armed_at then iso(a.redelivery_refused_at) end as "refusedAt",
            a.module_attached as "moduleAttached", iso(a.module_at) as "moduleAt",
            coalesce(cardinality(a.login_channel_ids), 0) > 0 as "hasLoginChannel",
            coalesce(a.chat_secret, '') ~ '\\S' as "hasChatSecret",
@@ -65,7 +67,7 @@ const selectEvidence = statement('select-evidence')`
                 group by h.source) s) counted
      where a.id = $1`
 
-/** One check for each fact that a delivery can prove. `ok` is null while there is no evidence. */
+/** One check for each fact that a delivery can prove. `ok` is null while nothing is proven. */
 export async function readEvidence(database: Queryable, id: AccountId): Promise<Check[]> {
   const [row] = await database.query<EvidenceRow>(selectEvidence, [id])
   if (row === undefined) return []
@@ -122,24 +124,26 @@ function channelSecretCheck({ secretChangedAt, kept }: EvidenceRow, line: Source
   )
 }
 
-function redeliveryCheck({ seenAt, armedAt, refusedAt, isProofOver }: EvidenceRow): Check {
+function redeliveryCheck({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: EvidenceRow): Check {
   const name = 'redelivery'
-  const isSeenSince = seenAt !== null && (armedAt === null || seenAt >= armedAt)
-  if (!isSeenSince && refusedAt !== null && isProofOver)
+  if (offAt !== null)
     return disproven(
       name,
       'redelivery_off',
-      `LINE did not send the delivery of ${refusedAt} again, which was refused on purpose: in the LINE Developers Console switch on ` +
+      `LINE did not send the delivery of ${offAt} again, which was refused on purpose: in the LINE Developers Console switch on ` +
         '"Webhook redelivery"',
-      refusedAt,
+      offAt,
     )
-  if (!isSeenSince && armedAt !== null && !isProofOver) {
-    const message =
-      refusedAt === null
-        ? `A proof is armed since ${armedAt}: the next delivery with events will be stored, and refused once`
-        : `The delivery of ${refusedAt} was refused on purpose. LINE has until ten minutes later to send it again`
-    return unknown(name, message)
-  }
+  if (refusedAt !== null)
+    return unknown(
+      name,
+      `The delivery of ${refusedAt} was refused on purpose. LINE has until ten minutes later to send it again`,
+    )
+  if (isProofArmed && (seenAt ?? '') < (armedAt ?? ''))
+    return unknown(
+      name,
+      `A proof is armed since ${armedAt}: the next delivery with events will be stored, and refused once`,
+    )
   if (seenAt !== null) return proven(name, 'LINE sends again what was not accepted', seenAt)
   return unknown(name, 'Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it')
 }
@@ -149,7 +153,7 @@ function destinationCheck(
   line: SourceCounts | undefined,
 ): Check {
   const name = 'destination'
-  if (foreignDestination !== null)
+  if (foreignDestinationAt !== null)
     return disproven(
       name,
       'other_destination',

@@ -1,6 +1,11 @@
 /** One row of facts for each official account. Planner idioms: docs/planner.md. */
 
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import {
+  type AccountId,
+  FOREIGN_DESTINATION_AT,
+  type OrganizationId,
+  REDELIVERY_OFF_AT,
+} from '../accounts/account.ts'
 import { findNamedAccounts } from '../accounts/destinations.ts'
 import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
@@ -101,14 +106,11 @@ const selectFleet = statement('select-fleet')`
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
            can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
-           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
-                then a.foreign_destination_at end as "foreignDestinationAt",
+           ${FOREIGN_DESTINATION_AT} as "foreignDestinationAt",
            a.foreign_destination as "foreignDestination",
            case when a.module_attached = false and coalesce(last.last_at, '-infinity') < a.module_at + interval '5 minutes'
                 then a.module_at end as "moduleDetachedAt",
-           case when a.redelivery_refused_at > a.redelivery_armed_at and a.redelivery_refused_at < now() - interval '10 minutes'
-                 and coalesce(a.redelivery_seen_at, '-infinity') < a.redelivery_armed_at
-                then a.redelivery_refused_at end as "redeliveryOffAt",
+           ${REDELIVERY_OFF_AT} as "redeliveryOffAt",
            -- The time of the test is that of the verification, which may take 8 s. Counts are stored every ten seconds.
            case when a.webhook_test_failure is null and a.webhook_tested_at < now() - interval '30 seconds'
                  and coalesce(last.last_at, '-infinity') < a.webhook_tested_at - interval '10 seconds'

@@ -129,11 +129,12 @@ async function once<T extends object>(done: WeakSet<T>, of: T, write: () => Prom
 
 /** One delivery of all instances is refused. */
 async function mustRefuse(database: Database, account: Account): Promise<boolean> {
-  let isTaken = false
-  await once(proofsTried, account, async () => {
-    isTaken = await takeRedeliveryProof(database, account.id)
+  if (proofsTried.has(account)) return false
+  proofsTried.add(account)
+  return takeRedeliveryProof(database, account.id).catch(() => {
+    proofsTried.delete(account)
+    return false
   })
-  return isTaken
 }
 
 /** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
