@@ -132,7 +132,7 @@ describe('the other checks', () => {
     expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: false, reason: 'responded_late' })
   })
 
-  it('say whether a module channel is attached, whatever the order of the events', async () => {
+  it('say whether a module channel is attached, in any order of the events', async () => {
     const tenant = await addVerifiable()
     const module = (type: string, timestamp: number) => ({
       ...{ type: 'module', mode: 'active', timestamp, module: { type, botId: tenant.botUserId } },

@@ -104,7 +104,7 @@ describe('a delivery whose destination is the bot of another account', () => {
     await follow(path, 'Usecond')
     expect(await flagOf(path)).toBe('Ufirst')
     await change(path, 'foreign_destination_at', new Date(Date.now() - 61_000).toISOString())
-    // The account is no longer cached.
+    // The cached account becomes stale.
     await change(path, 'chat_inbox_id', 'later')
     await follow(path, 'Usecond')
     expect(await flagOf(path)).toBe('Usecond')

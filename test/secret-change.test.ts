@@ -83,7 +83,7 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(await payloadsOf(tenant)).toHaveLength(1)
   })
 
-  it('is no longer kept when a day is over', async () => {
+  it('is deleted when a day is over', async () => {
     const tenant = await addTenant(database)
     await deliverNew(tenant, [lineEvent('message', randomUserId())])
     await database.query(

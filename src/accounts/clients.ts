@@ -111,7 +111,7 @@ export async function findClient(
   return requireVisible(client, 'client', id)
 }
 
-export type KeyDetails = Lifetime & {
+type KeyDetails = Lifetime & {
   id: bigint
   clientRowId: bigint
   clientId: string

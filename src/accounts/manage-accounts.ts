@@ -21,7 +21,7 @@ import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
 /** What the log of changes says about an account. */
-export interface AccountActivity {
+interface AccountActivity {
   action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes

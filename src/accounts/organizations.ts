@@ -7,7 +7,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationId } from './account.ts'
 import { addOrganization } from './provisioning.ts'
 
-export type OrganizationSummary = { id: OrganizationId; name: string; accounts: number }
+type OrganizationSummary = { id: OrganizationId; name: string; accounts: number }
 
 /** $1 organization ids bigint[], null: all */
 const selectOrganizations = statement('select-organizations')`

@@ -25,7 +25,7 @@ import {
 } from './account-rows.ts'
 
 /** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
-export type AccountContents = {
+type AccountContents = {
   name: string
   members: number
   receivedEvents: number

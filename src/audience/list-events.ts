@@ -56,7 +56,7 @@ export interface EventFilter {
 
 export interface EventPage {
   events: ListedEvent[]
-  /** after which the next page begins; null: there are no older events */
+  /** after which the next page begins; null: it is the last one */
   next: string | null
 }
 
@@ -69,7 +69,7 @@ interface Position {
 
 interface Read {
   events: ListedEvent[]
-  /** null: there are no older events */
+  /** null: nothing older follows */
   next: Position | null
 }
 

@@ -7,7 +7,7 @@ import type { EndpointFormat } from './settings.ts'
 
 /**
  * - `pending`, `sending`, `failed`: the delivery with the event is stored.
- * - `accepted`: it was queued and is no longer stored. A row is deleted when its endpoint has accepted it; retention deletes a failed one
+ * - `accepted`: it was queued, and its row is gone. A row is deleted when its endpoint has accepted it; retention deletes a failed one
  *   at the end of the event's retention.
  * - `added_later`, `other_type`: it was not queued, by the settings of today.
  * - `members`: the endpoint receives changes of members, which name no event.

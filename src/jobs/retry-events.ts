@@ -83,7 +83,7 @@ const nextOf = (job: Job, database: Queryable, organizationIds: OrganizationIds)
 }
 
 /**
- * Each event is applied in a transaction of its own, which is safe to repeat: an applied event is no longer found. After a kill, the
+ * Each event is applied in a transaction of its own, which is safe to repeat: an applied event is not found again. After a kill, the
  * tally therefore lacks the events of at most one batch.
  */
 export const retryFailedEvents: RunStep = async (job, { database, organizationIds, commit }) => {

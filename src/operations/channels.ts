@@ -29,7 +29,7 @@ import { type Noun, operationsOf, type Services } from './operation.ts'
 const CHANNELS_MAX = 20
 
 /** `secret`: null unless the format is webhook. */
-export type AddedChannel = { id: bigint; secret: string | null }
+type AddedChannel = { id: bigint; secret: string | null }
 
 type Channel = ChannelSettings & {
   id: bigint

@@ -44,10 +44,10 @@ async function requireWhole(database: Queryable, { organizationIds }: Actor, { i
     refuseInput('client', 'also has keys of other organizations: revoke its keys of yours instead')
 }
 
-export type ClientContents = { clientId: string; name: string | null; apiKeys: number }
+type ClientContents = { clientId: string; name: string | null; apiKeys: number }
 
 /** With its first key, if an account was given. */
-export type AddedAccess = AddedClient & { keyId?: bigint; key?: string }
+type AddedAccess = AddedClient & { keyId?: bigint; key?: string }
 
 /** $1 client id bigint */
 const selectContents = statement('select-client-contents')`

@@ -7,7 +7,7 @@ import { HAS_JOINED } from './sign-in.ts'
 /** RFC 5321 */
 const EMAIL_MAX_LENGTH = 254
 
-export type OperatorSummary = {
+type OperatorSummary = {
   id: bigint
   email: string
   name: string | null
