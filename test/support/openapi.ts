@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Ajv2020, type AnySchema } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 
-const OPENAPI_FILE = new URL('../../docs/openapi.json', import.meta.url)
+export const OPENAPI_FILE = new URL('../../docs/openapi.json', import.meta.url)
 
 // biome-ignore lint/suspicious/noExplicitAny: tests read any part of the document
 export type Part = any
