@@ -2,9 +2,13 @@
 
 import { describe, expect, it } from 'vitest'
 import { importEntries } from '../src/audience/import/import-entries.ts'
+import { ENDPOINTS } from '../src/operations/endpoints.ts'
+import { perform, type Services } from '../src/operations/operation.ts'
+import { commandActor } from '../src/operators/actor.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
 import { addTenant, createTestDatabase, markUsed, openDatabase } from './support/database.ts'
+import { insertRow } from './support/load.ts'
 import { startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
@@ -55,6 +59,19 @@ describe('the cost of a request', () => {
 
   it('is one round trip for a delivery', async () => {
     expect(await costOf(deliver)).toEqual({ statements: 1, roundTrips: 1 })
+  })
+
+  it('is four round trips for a change by an operator: begin and target, change, record, commit', async () => {
+    const { accountId } = tenant
+    const url = 'https://tool.example.com'
+    const id = await insertRow(direct, 'endpoint', { channel_oa_id: accountId, url })
+    const pause = async () => {
+      const services = {} as Services
+      await perform(ENDPOINTS.pause, { database, actor: commandActor(), services, id })
+      return { status: 200 }
+    }
+    await pause()
+    expect(await costOf(pause)).toEqual({ statements: 5, roundTrips: 4 })
   })
 
   it('is the same for a delivery to a misconfigured account, after the first one for the same bot', async () => {

@@ -77,11 +77,20 @@ export class Intake {
       this.#counts.addStored(admission.accountId, this.#source, { accepted: 0, duplicates: 0, unapplied: 0 })
       return { accepted: 0, duplicates: 0 }
     }
-    const outcomes = await this.#queueUp(admission, events, forwarded).catch((error) => {
+    const slices = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
+    let outcomes: Outcome[]
+    try {
+      if (!this.#queue.push(slices.map(({ delivery }) => delivery)))
+        throw new AppError('unavailable', { retryAfterSeconds: 1 })
+      queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
+      void this.#flushNext()
+      // Each slice waits for a flush of its own. Some may be stored although another one fails.
+      outcomes = (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
+    } catch (error) {
       this.#counts.addFailed(admission.accountId, this.#source)
       this.#database.noteDelivery(error)
       throw error
-    })
+    }
     this.#database.noteDelivery(null)
     if (outcomes.includes('stale')) return 'stale'
     // A duplicate waits, too: the first attempt may have failed before it had waited.
@@ -94,28 +103,11 @@ export class Intake {
     return { accepted, duplicates }
   }
 
-  /** Each slice waits for a flush of its own. Rejects if one of them fails. Others may be stored then. */
-  async #queueUp(
-    admission: Admission,
-    events: IntakeEvent[],
-    forwarded: ForwardedDelivery | null,
-  ): Promise<Outcome[]> {
-    const queued = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
-    const deliveries = queued.map(({ delivery }) => delivery)
-    if (!this.#queue.push(deliveries)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
-    this.#flushQueued()
-    const outcomes = await Promise.all(queued.map(({ outcomes }) => outcomes))
-    return outcomes.flat()
-  }
-
-  #flushQueued(): void {
+  /** Flushes queued events if there are enough, and a connection is idle. */
+  async #flushNext(): Promise<void> {
     if (this.#queue.events < (this.#flushesInFlight > 0 ? CONCURRENT_FLUSH_MIN_EVENTS : 1)) return
     const connection = this.#idle.pop()
-    if (connection !== undefined) void this.#flushNext(connection)
-  }
-
-  async #flushNext(connection: PinnedConnection): Promise<void> {
+    if (connection === undefined) return
     const deliveries = this.#queue.take()
     queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
     const events = deliveries.flatMap((delivery) => delivery.events)
@@ -127,13 +119,13 @@ export class Intake {
       this.#flushesInFlight -= 1
       this.#idle.push(connection)
       // The next flush is sent before the responses of this one, so that the database never waits for this process.
-      this.#flushQueued()
+      void this.#flushNext()
       settle(deliveries, outcomes)
     } catch (error) {
       this.#flushesInFlight -= 1
       await flushIsolated(this.#database, deliveries, error, this.#handOver)
       this.#idle.push(connection)
-      this.#flushQueued()
+      void this.#flushNext()
     }
   }
 }

@@ -7,7 +7,7 @@ interface WireLog {
   connection: Connection
   /** the names of executed statements, or the texts of those without a name */
   statements: string[]
-  /** messages after which a client waits for the server: Sync, or a simple query */
+  /** how often a client has sent messages and then received some; statements that are sent together count once */
   roundTrips: number
   /** the server's notices */
   notices: string[]
@@ -20,8 +20,9 @@ export async function startWireLog({ host, port, user, database }: Connection): 
   const proxy = createServer((client) => {
     const server = host.startsWith('/') ? open(`${host}/.s.PGSQL.${port}`) : open(port, host)
     for (const socket of [client, server]) sockets.add(socket.on('error', () => undefined))
-    client.on('data', recordRequests(log))
+    client.on('data', recordStatements(log))
     server.on('data', recordNotices(log))
+    countRoundTrips(client, server, log)
     client.pipe(server).pipe(client)
   })
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
@@ -58,14 +59,24 @@ function readMessages(
   }
 }
 
-function recordRequests(log: WireLog): (chunk: Buffer) => void {
+function countRoundTrips(client: Socket, server: Socket, log: WireLog): void {
+  let isWaiting = false
+  client.on('data', () => {
+    if (!isWaiting) log.roundTrips += 1
+    isWaiting = true
+  })
+  server.on('data', () => {
+    isWaiting = false
+  })
+}
+
+function recordStatements(log: WireLog): (chunk: Buffer) => void {
   let unnamed = ''
   return readMessages(false, (type, body) => {
     const [first = '', second = ''] = body.toString('utf8').split('\0')
     if (type === 'P' && first === '') unnamed = second // Parse: name, text
     if (type === 'B') log.statements.push(second || unnamed) // Bind: portal, name
     if (type === 'Q') log.statements.push(first)
-    if (type === 'Q' || type === 'S') log.roundTrips += 1
   })
 }
 

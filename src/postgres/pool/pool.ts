@@ -122,9 +122,12 @@ async function runTransaction<T>(
   secretKeys: SecretKeys,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
-  await send(client, begin)
+  // Sent with the first statement, in one round trip. A failure also fails that statement.
+  const begun = send(client, begin)
+  begun.catch(() => undefined)
   try {
     const result = await work({ secretKeys, query: (statement, values) => send(client, statement, values) })
+    await begun
     await send(client, commit)
     return result
   } catch (error) {
