@@ -279,7 +279,7 @@ create table segment (
   constraint segment_pkey PRIMARY KEY (id),
   constraint segment_name UNIQUE (channel_oa_id, name),
   constraint segment_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE,
-  constraint segment_condition_check CHECK (jsonb_typeof(condition) = 'object'::text)
+  constraint segment_condition_check CHECK (is_condition(condition))
 );
 CREATE CONSTRAINT TRIGGER segment_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON segment NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION limit_rows_per_account('100');
 
@@ -437,7 +437,9 @@ create table endpoint (
   url text not null,
   format text default 'line'::text not null,
   events text[],
+  condition jsonb,
   replies boolean default false not null,
+  priority integer default 0 not null,
   secret text default ('whsec_'::text || encode(decode(random_token(), 'hex'::text), 'base64'::text)),
   previous_secret text,
   status text default 'active'::text not null,
@@ -449,10 +451,10 @@ create table endpoint (
   open_changes bigint[] default open_changes() not null,
   constraint endpoint_pkey PRIMARY KEY (id),
   constraint endpoint_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE,
+  constraint endpoint_condition_check CHECK (is_condition(condition)),
   constraint endpoint_format_check CHECK (format = ANY (ARRAY['line'::text, 'members'::text]))
 );
 CREATE INDEX endpoint_account ON endpoint USING btree (channel_oa_id);
-CREATE UNIQUE INDEX endpoint_replies ON endpoint USING btree (channel_oa_id) WHERE replies AND format = 'line'::text;
 CREATE INDEX endpoint_members ON endpoint USING btree (id) WHERE format = 'members'::text AND status = 'active'::text;
 CREATE TRIGGER endpoint_deleted AFTER DELETE ON endpoint FOR EACH ROW EXECUTE FUNCTION delete_endpoint_deliveries();
 CREATE CONSTRAINT TRIGGER endpoint_max_per_account AFTER INSERT OR UPDATE OF channel_oa_id ON endpoint NOT DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW EXECUTE FUNCTION limit_rows_per_account('20');
@@ -491,6 +493,7 @@ create table endpoint_delivery (
   destination text,
   event_keys uuid[],
   replies boolean,
+  reply_keys uuid[],
   type text,
   member_id bigint,
   change bigint,
@@ -826,6 +829,24 @@ CREATE OR REPLACE FUNCTION is_committed_after(change bigint, first_change bigint
  IMMUTABLE PARALLEL SAFE
 RETURN ((change >= first_change) OR ((change - (change % (3)::bigint)) = ANY (open_changes)));
 
+CREATE OR REPLACE FUNCTION is_condition(condition jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  perform condition_time(condition->>bound, now())
+     from unnest(array['followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore']) as bound
+    where condition ? bound;
+  perform (condition->'hasExternalId')::boolean, (condition->'eventCountMin')::numeric, (condition->'eventCountMax')::numeric;
+  return jsonb_typeof(condition) = 'object' and condition - array[
+    'tagsAll', 'tagsAny', 'tagsNone', 'relationship', 'language', 'attributes', 'hasExternalId', 'conversationStatus',
+    'followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore', 'eventCountMin', 'eventCountMax'] = '{}';
+exception when others then
+  return false;
+end $function$;
+
 CREATE OR REPLACE FUNCTION is_plain_secret(value text)
  RETURNS boolean
  LANGUAGE sql
@@ -1108,6 +1129,7 @@ end $function$;
 --   flat_tags: condition.sql
 --   flush_events: flush.sql
 --   hold_sending: locks.sql
+--   holds_for_person: flush.sql
 --   is_due: due-times.sql
 --   is_newer: flush.sql
 --   is_sending_quiet: locks.sql
@@ -1121,6 +1143,7 @@ end $function$;
 --   queue_deliveries: flush.sql
 --   raise_change_offset: change-numbers.sql
 --   raise_member_ids: restores.sql
+--   receives_event: flush.sql
 --   record_restore: restores.sql
 --   release_sending: locks.sql
 --   scrub_events: erasure.sql

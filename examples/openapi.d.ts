@@ -2209,9 +2209,9 @@ export interface operations {
           /** @description The events as LINE sent them, with all of their fields. Empty in a test delivery. */
           events: ({
             type?: string
-            /** @description `standby` at every endpoint that has no `replies`, and in replays. */
+            /** @description `standby` at every endpoint that may not reply to the event, and in replays. */
             mode?: string
-            /** @description Present only at the endpoint that has `replies`. */
+            /** @description Present only at the first endpoint by priority that receives the event and has `replies`. */
             replyToken?: string
             deliveryContext?: {
               /** @description True in every retry and in a replay. */

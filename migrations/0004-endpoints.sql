@@ -22,8 +22,11 @@ create table endpoint (
   format text not null default 'line' check (format in ('line', 'members')),
   -- Event types that are sent. Null: all.
   events text[],
-  -- Receives reply tokens. A reply token can be used once, so one endpoint of an account at most has them.
+  -- line: receives the events of the people for whom it holds, and events without a person. Null: all events.
+  condition jsonb check (is_condition(condition)),
+  -- May receive reply tokens. A token can be used once: of the endpoints that receive an event, the first by (priority, id) has it.
   replies boolean not null default false,
+  priority int not null default 0,
   -- Signs what `members` endpoints receive: whsec_ and base64 of 32 bytes. `line` endpoints are signed with the channel
   -- secret.
   secret text default 'whsec_' || encode(decode(random_token(), 'hex'), 'base64'),
@@ -42,7 +45,6 @@ create table endpoint (
   open_changes bigint[] not null default open_changes()
 );
 create index endpoint_account on endpoint (channel_oa_id);
-create unique index endpoint_replies on endpoint (channel_oa_id) where replies and format = 'line';
 -- The turns of `members` endpoints: the next ones by id, however many endpoints of the format `line` lie between them.
 create index endpoint_members on endpoint (id) where format = 'members' and status = 'active';
 
@@ -107,9 +109,11 @@ create table endpoint_delivery (
   -- line: the delivery's `destination`, where it is not the account's bot user id; and the keys of its events.
   destination text,
   event_keys uuid[],
-  -- line: whether the endpoint had reply tokens when the events came. It sends them only if it has them still, so moving `replies`
-  -- to another endpoint gives no token to two tools.
+  -- line: whether reply tokens were the endpoint's when the events came. It sends them only if it may have them still, so a change of
+  -- endpoints gives no token to two tools.
   replies boolean,
+  -- line: the events whose tokens were the endpoint's, if they are not all.
+  reply_keys uuid[],
   -- members: the type, and the member with the number of its newest change. Null member: a verification of the account.
   type text,
   member_id bigint,

@@ -104,6 +104,7 @@ const PLACES: Record<string, Place> = {
   'endpoints deliveries': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/deliveries'] },
   'endpoints replay': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/replay'] },
   'endpoints resend': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resend'] },
+  'endpoints rehearse': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/rehearse'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
   'notifications add': { page: '/settings/notifications', route: ['POST', '/api/notifications'] },

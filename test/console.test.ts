@@ -253,7 +253,7 @@ describe('endpoints', () => {
       url: 'https://tool.example/hook',
       format: 'line' as const,
     }
-    const common = { events: null, replies: true, allowPrivateNetwork: false }
+    const common = { events: null, condition: null, replies: true, priority: 0, allowPrivateNetwork: false }
     const added = await addEndpoint(database, { ...endpoint, ...common }, [])
     await service.deliver(own, [textMessage(randomUserId(), 'hello')])
     await database.query(

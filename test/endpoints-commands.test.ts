@@ -40,7 +40,9 @@ async function add(to: Tenant, fields: Partial<NewEndpoint> = {}) {
     name: '',
     format: 'line' as const,
     events: null,
+    condition: null,
     replies: false,
+    priority: 0,
     allowPrivateNetwork: false,
   }
   const endpoint = { accountId: to.accountId, url: URL_OF_TOOL, ...defaults, ...fields }
@@ -97,7 +99,9 @@ describe('endpoints add', () => {
       url: URL_OF_TOOL,
       format: 'line',
       events: null,
+      condition: null,
       replies: false,
+      priority: 0,
       status: 'active',
       allowPrivateNetwork: false,
       isRotating: false,
@@ -126,11 +130,8 @@ describe('endpoints add', () => {
   })
 
   it.each<[string, Partial<NewEndpoint>, RegExp]>([
-    [
-      'a second endpoint with reply tokens',
-      { replies: true },
-      /endpoint \d+ \(Bot\) receives the reply tokens/,
-    ],
+    ['a condition for members', { format: 'members', condition: {} }, /only endpoints of the format line/],
+    ['a condition with an unknown field', { condition: { tag: 'vip' } as object }, /invalid/],
     ['reply tokens for members', { format: 'members', replies: true }, /only endpoints of the format line/],
     ['an unknown event', { format: 'members', events: ['member.gone'] }, /no event member\.gone/],
     ['an empty list of events', { events: [] }, /the list of events is empty/],

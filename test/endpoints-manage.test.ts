@@ -86,7 +86,14 @@ describe('endpoints update', async () => {
   const { database, env: created } = await createTestDatabase()
   const env = { ...created, PUBLIC_URL: 'https://oa.example.com/audience' }
   const tenant = await addTenant(database)
-  const settings = { name: '', events: null, replies: false, allowPrivateNetwork: false }
+  const settings = {
+    name: '',
+    events: null,
+    condition: null,
+    replies: false,
+    priority: 0,
+    allowPrivateNetwork: false,
+  }
   const add = async (fields: Partial<EndpointSettings> = {}, format: 'line' | 'members' = 'line') => {
     const url = 'https://tool.example.com/hook'
     const added = await addEndpoint(
@@ -146,22 +153,6 @@ describe('endpoints update', async () => {
     expect(stderr).toMatch(complaint)
     expect(stderr.trim().split('\n')).toHaveLength(1)
     expect(await stored(id)).toEqual(before)
-  })
-
-  it('names the endpoint that receives the reply tokens already', async () => {
-    const own = await addTenant(database)
-    const fields = {
-      ...settings,
-      url: 'https://a.example/',
-      format: 'line' as const,
-      accountId: own.accountId,
-    }
-    const first = await addEndpoint(database, { ...fields, replies: true, name: 'Bot' }, OWN)
-    const second = await addEndpoint(database, fields, OWN)
-    const { stderr } = await run(second?.id as bigint, '--replies')
-    expect(stderr).toContain(`endpoint ${first?.id} (Bot) receives the reply tokens`)
-    // The one that has them may be changed.
-    expect((await run(first?.id as bigint, '--replies', '--name', 'Chat')).status).toBe(0)
   })
 
   it('refuses private addresses again when the private network is no longer allowed', async () => {

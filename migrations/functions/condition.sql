@@ -3,10 +3,10 @@
 --
 -- PostgreSQL replaces each call by its text, so a member costs no call: 2 µs (decision 69).
 
--- A bound is a time in UTC, or a duration before `at` such as 30d.
+-- A bound is a time, or a duration before `at` such as 30d.
 create or replace function condition_time(bound text, at timestamptz) returns timestamptz
   language sql stable parallel safe
-  return case when bound like '%Z' then bound::timestamptz else at - bound::interval end;
+  return case when bound like '%T%' then bound::timestamptz else at - bound::interval end;
 
 -- Whether the condition depends on tracked activity, which is in another table.
 create or replace function needs_activity(condition jsonb) returns boolean

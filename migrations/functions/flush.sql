@@ -177,25 +177,49 @@ end $$;
 
 -- Deliveries to endpoints ---------------------------------------------------------------------------------------------
 
+-- Whether a condition holds for a person as the flush has left the member. Nobody who is no member matches.
+create or replace function holds_for_person(account bigint, person text, condition jsonb) returns boolean language plpgsql stable as $$
+begin
+  return exists (
+    select from audience_member m
+      left join lateral (select t.event_count, t.last_seen_at from tracked_activity t
+                          where t.channel_oa_id = account and t.user_id = person and needs_activity(condition)) tracked on true
+     where m.channel_oa_id = account and m.user_id = person
+       and matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
+                             m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),
+                             m.event_count::numeric + coalesce(tracked.event_count, 0), condition, now()));
+end $$;
+
+-- Whether an endpoint receives an event. One without a person goes to all.
+create or replace function receives_event(p endpoint, kind text, person text) returns boolean language sql stable
+  return p.format = 'line' and (p.events is null or kind = any (p.events))
+     and (p.condition is null or person is null or holds_for_person(p.channel_oa_id, person, p.condition));
+
 -- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
 -- of 30 s is LEASE_MS in src/endpoints/claims.ts.
+--
+-- A condition is judged here, after the effects of the events, and so is who may reply: both stay as they are in retries.
 create or replace function queue_deliveries(
-  owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[],
+  owners bigint[], kinds text[], keys uuid[], user_ids text[], deliveries int[], destinations text[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
 begin
-  with queued as (
-    insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, attempts, leased_until)
-    select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position), p.replies,
-           case when p.status = 'active' then 1 else 0 end,
-           case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
-      from unnest(owners, kinds, keys, deliveries, destinations)
-           with ordinality as e (owner, kind, key, delivery, destination, position)
+  with receiver as (
+    select p.channel_oa_id, p.id, p.status, e.*,
+           p.replies and row_number() over (partition by e.position, p.replies order by p.priority, p.id) = 1 as may_reply
+      from unnest(owners, kinds, keys, user_ids, deliveries, destinations)
+           with ordinality as e (owner, kind, key, user_id, delivery, destination, position)
       join endpoint p on p.channel_oa_id = e.owner
-     where e.delivery is not null
-       and p.format = 'line' and (p.events is null or e.kind = any (p.events))
-     group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
-     order by e.delivery
+     where e.delivery is not null and receives_event(p, e.kind, e.user_id)
+  ), queued as (
+    insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, reply_keys, attempts, leased_until)
+    select channel_oa_id, id, max(destination), array_agg(key order by position), bool_or(may_reply),
+           case when bool_or(may_reply) and not bool_and(may_reply) then array_agg(key) filter (where may_reply) end,
+           case when status = 'active' then 1 else 0 end,
+           case when status = 'active' then now() + interval '30 seconds' else '-infinity' end
+      from receiver
+     group by channel_oa_id, id, status, delivery
+     order by delivery
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
   )
   select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id)
@@ -380,7 +404,7 @@ begin
   end if;
   -- DELIVERIES
   if forwards and deliveries is not null then
-    select * from queue_deliveries(owners, kinds, keys, deliveries, destinations)
+    select * from queue_deliveries(owners, kinds, keys, user_ids, deliveries, destinations)
       into leased_ids, leased_accounts, leased_endpoints;
   end if;
 end $$;

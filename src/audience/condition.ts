@@ -71,6 +71,12 @@ const checkField = checker(Type.Object({ condition: ConditionSchema }))
 export const checkCondition = (value: unknown): Condition =>
   normalizeCondition(checkField({ condition: value }).condition)
 
+/** For the activity log: the values of attributes may be personal, so only their names. */
+export function recordable(condition: Condition | null): object | null {
+  if (condition?.attributes === undefined) return condition
+  return { ...condition, attributes: Object.keys(condition.attributes) }
+}
+
 const BOUNDS = ['followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore'] as const
 
 /** Writes times in UTC, as matches_condition expects them. */

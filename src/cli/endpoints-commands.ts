@@ -4,12 +4,21 @@ import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { responseLine } from '../endpoints/endpoint-health.ts'
 import { type DeliverySummary, listDeliveries } from '../endpoints/endpoints.ts'
 import { isAccepted } from '../endpoints/post.ts'
+import type { Rehearsal } from '../endpoints/repliers.ts'
 import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
-import { ENDPOINTS } from '../operations/endpoints.ts'
+import { ENDPOINTS, REHEARSED } from '../operations/endpoints.ts'
+import type { Transactions } from '../postgres/statement.ts'
 import { finishJob } from './follow-job.ts'
 import { between, onDatabase } from './input.ts'
 import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
-import { addOperation, addOperations, addRotateCommand, performHere } from './operation-commands.ts'
+import {
+  addOperation,
+  addOperations,
+  addRotateCommand,
+  inputOf,
+  optionsOf,
+  performHere,
+} from './operation-commands.ts'
 import { replayCommand, resendCommand } from './replay-commands.ts'
 
 const LIST_DEFAULT = 50
@@ -38,7 +47,9 @@ export function endpointsCommand(program: Command): void {
   replayCommand(group)
   resendCommand(group)
   testCommand(group)
+  rehearseCommand(group)
 }
+
 interface DeliveriesOptions {
   status?: 'pending' | 'failed'
   limit: number
@@ -103,6 +114,28 @@ function testCommand(group: Command): void {
       else for (const line of linesOf(delivery)) print(line)
       if (!isAccepted(delivery.response)) io.exitCode = 1
     })
+}
+
+function rehearseCommand(group: Command): void {
+  const command = addOperation(group, ENDPOINTS.rehearse).description(
+    'count the people to whom another endpoint would reply after a change; changes nothing',
+  )
+  const settings = { ...ENDPOINTS.update, input: REHEARSED }
+  for (const option of optionsOf(settings)) command.addOption(option)
+  command.action(async (id: bigint, { json, ...given }: { json?: boolean }) => {
+    const input = { change: JSON.stringify(await inputOf(settings, given)) }
+    const { result } = await onDatabase((database) =>
+      // Counting may take longer than a request may.
+      database.session((session) => performHere(session as Transactions, ENDPOINTS.rehearse, { id, input })),
+    )
+    const { members, moves } = result as Rehearsal
+    if (json) return printJson({ id, members, moves })
+    printMany(
+      moves.map(({ people, from, to }) => ({ people, 'from endpoint': from, 'to endpoint': to })),
+      false,
+    )
+    print(`${members} members were judged.`)
+  })
 }
 
 /** As HTTP writes them. The response has no control characters: see test-delivery.ts. */

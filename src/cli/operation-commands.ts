@@ -183,6 +183,7 @@ export async function inputOf(operation: Operation, options: Given): Promise<obj
     if (value === field.nullWord) return null
     if (typeof value === 'bigint') return String(value)
     if (typeOf(field) === 'object') return parseJson(String(value))
+    if (typeOf(field) === 'integer') return Number(value)
     return typeOf(field) === 'array' ? itemsOf(String(value)) : value
   }
   return Object.fromEntries(

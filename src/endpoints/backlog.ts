@@ -135,8 +135,10 @@ export interface ContentRow extends Row {
   url: string
   allow_private_network: boolean
   format: 'line' | 'members'
-  /** The endpoint had reply tokens when the events were received, and still has them. */
+  /** Reply tokens were the endpoint's when the events were received, and it still may have them. */
   replies: boolean
+  /** for each of `events` whether its token was; null: for all */
+  repliesTo: boolean[] | null
   secret: string | null
   previous_secret: string | null
   channel_secret: string | null
@@ -173,6 +175,12 @@ export const loadContents = statement('load-delivery-contents')`
                     and e.received_at between d.events_from and d.events_until
                     and e.id = any (d.event_ids))
            end as events,
+           case when d.reply_keys is not null then (
+             select array_agg(k.key = any (d.reply_keys) order by k.position) filter (where e.payload is not null)
+               from unnest(d.event_keys) with ordinality as k (key, position)
+               join lateral (select payload from event e
+                              where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
+                                and e.received_at >= d.created_at offset 0) e on true) end as "repliesTo",
            case d.type
              when 'member.erased' then (
                select concat('{"id":"', x.id, '","deletedAt":"',

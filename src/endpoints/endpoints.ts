@@ -1,5 +1,6 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
+import type { Condition } from '../audience/condition.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
@@ -22,7 +23,11 @@ export interface EndpointSummary {
   format: EndpointFormat
   /** null: all */
   events: string[] | null
+  /** null: all people */
+  condition: Condition | null
   replies: boolean
+  /** of the endpoints that receive an event and have `replies`, the first by (priority, id) has its reply token */
+  priority: number
   status: string
   allowPrivateNetwork: boolean
   /** receivers may still use the previous secret */
@@ -52,7 +57,8 @@ interface LastResponse {
  * $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
  */
 const selectEndpoints = statement('select-endpoints')`
-    select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
+    select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.condition, p.replies,
+           p.priority, p.status,
            p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
            iso(p.created_at) as "createdAt",
            pending.count as pending, failed.count as failed,

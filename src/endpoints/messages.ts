@@ -23,6 +23,7 @@ export type Content = Pick<
   | 'endpoint_id'
   | 'format'
   | 'replies'
+  | 'repliesTo'
   | 'secret'
   | 'previous_secret'
   | 'channel_secret'
@@ -49,12 +50,14 @@ export function writeDelivery(keys: SecretKeys, row: ContentRow, nowMs: number):
 /** Builds a delivery in LINE's format, with the events as LINE sent them. */
 function writeLine(
   keys: SecretKeys,
-  { channel_oa_id, channel_secret, destination, events, replies, attempts }: Content,
+  { channel_oa_id, channel_secret, destination, events, replies, repliesTo, attempts }: Content,
 ): Message | null {
   const secret = secretOrNull(keys.decrypt('official_account.channel_secret', channel_oa_id, channel_secret))
   if (events === null || secret === null) return null
   const isRetry = attempts > 1
-  const written = replies && !isRetry ? `[${events}]` : rewrite(`[${events}]`, replies, isRetry)
+  const mayReply = (index: number) => replies && (repliesTo?.[index] ?? true)
+  const isAsSent = replies && repliesTo === null && !isRetry
+  const written = isAsSent ? `[${events}]` : rewrite(`[${events}]`, mayReply, isRetry)
   const body = `{"destination":${JSON.stringify(destination ?? '')},"events":${written}}`
   return {
     headers: {
@@ -67,11 +70,11 @@ function writeLine(
 }
 
 /** An endpoint that may not reply receives events in standby mode without reply tokens, as with LINE's module channels. */
-function rewrite(text: string, replies: boolean, isRetry: boolean): string {
+function rewrite(text: string, mayReply: (index: number) => boolean, isRetry: boolean): string {
   const events = JSON.parse(text) as unknown[]
-  for (const event of events) {
+  for (const [index, event] of events.entries()) {
     if (!isObject(event)) continue
-    if (!replies) {
+    if (!mayReply(index)) {
       event.mode = 'standby'
       delete event.replyToken
     }

@@ -1,7 +1,8 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
 import type { AccountId } from '../accounts/account.ts'
+import { type Condition, checkCondition } from '../audience/condition.ts'
 import { AppError, NotVisible, requireVisible } from '../errors.ts'
-import { violatedConstraint } from '../postgres/faults.ts'
+import { toJson } from '../http/format.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from './address.ts'
@@ -16,7 +17,10 @@ export type EndpointSettings = {
   name: string
   /** null: all */
   events: string[] | null
+  /** null: all people */
+  condition: Condition | null
   replies: boolean
+  priority: number
   allowPrivateNetwork: boolean
 }
 
@@ -32,22 +36,15 @@ export interface AddedEndpoint {
 }
 
 /**
- * Returns no row if the account does not exist, or if another endpoint receives its reply tokens.
+ * Returns no row if the account does not exist.
  *
  * $1 account id bigint, $2 name text, $3 url text, $4 format text, $5 events text[] or null, $6 replies boolean,
- * $7 allow_private_network boolean, $8 secret text or null, $9 id bigint
+ * $7 allow_private_network boolean, $8 condition jsonb or null, $9 priority int, $10 secret text or null, $11 id bigint
  */
 const insertEndpoint = statement('insert-endpoint')`
-    insert into endpoint (id, channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
-    select $9, id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
-        on conflict (channel_oa_id) where replies and format = 'line' do nothing
+    insert into endpoint (id, channel_oa_id, name, url, format, events, replies, allow_private_network, condition, priority, secret)
+    select $11, id, $2, $3, $4, $5, $6, $7, $8, $9, $10 from official_account where id = $1
     returning id`
-
-/** $1 account id bigint */
-const selectReplier = statement('select-reply-endpoint')`
-    select id, name from endpoint where channel_oa_id = $1 and replies and format = 'line'`
-
-type Replier = { id: bigint; name: string }
 
 /**
  * Throws NotVisible for the account, and `invalid_input` that says why the endpoint is refused.
@@ -58,38 +55,55 @@ export async function addEndpoint(
   endpoint: NewEndpoint,
   own: URL[],
 ): Promise<AddedEndpoint> {
-  const { accountId, name, format, events, replies, allowPrivateNetwork } = endpoint
-  const url = checkEndpoint(endpoint, own)
+  const { accountId, name, format, events, replies, allowPrivateNetwork, priority } = endpoint
+  const { url, condition } = checkEndpoint(endpoint, own)
   const secret = format === 'line' ? null : newSecret()
-  const values = [accountId, name, url, format, events, replies, allowPrivateNetwork]
+  const values = [
+    accountId,
+    name,
+    url,
+    format,
+    events,
+    replies,
+    allowPrivateNetwork,
+    jsonOf(condition),
+    priority,
+  ]
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, (id) => [
     ...values,
     database.secretKeys.encrypt('endpoint.secret', id, secret),
     id,
   ])
-  if (added !== undefined) return { id: added.id, secret }
-  const [replier] = replies ? await database.query<Replier>(selectReplier, [accountId]) : []
-  if (replier === undefined) throw new NotVisible('account', accountId)
-  throw refuseReplies(accountId, replier)
+  if (added === undefined) throw new NotVisible('account', accountId)
+  return { id: added.id, secret }
 }
 
-/** Returns the URL as it is stored. Throws `invalid_input` that says why the endpoint is refused. */
-export function checkEndpoint(endpoint: Omit<NewEndpoint, 'accountId'>, own: URL[]): string {
-  const url = checkUrl(endpoint, own)
+/** Returns URL and condition as they are stored. Throws `invalid_input` that says why the endpoint is refused. */
+export function checkEndpoint(
+  endpoint: Omit<NewEndpoint, 'accountId'>,
+  own: URL[],
+): Pick<NewEndpoint, 'url' | 'condition'> {
+  const { href: url } = checkUrl(endpoint, own)
   checkEvents(endpoint)
-  return url.href
+  return { url, condition: endpoint.condition && checkCondition(endpoint.condition) }
 }
+
+const jsonOf = (condition: Condition | null) => condition && toJson(condition)
 
 /** $1 endpoint id bigint. Another change of the endpoint waits until the transaction ends. */
 const lockEndpoint = statement('lock-endpoint')`
-    select channel_oa_id as "accountId", format, url, name, events, replies, allow_private_network as "allowPrivateNetwork"
+    select channel_oa_id as "accountId", format, url, name, events, condition, replies, priority,
+           allow_private_network as "allowPrivateNetwork"
       from endpoint where id = $1 for no key update`
 
 /**
- * $1 endpoint id bigint, $2 name text, $3 url text, $4 events text[] or null, $5 replies boolean, $6 allow_private_network boolean
+ * $1 endpoint id bigint, $2 name text, $3 url text, $4 events text[] or null, $5 replies boolean, $6 allow_private_network boolean,
+ * $7 condition jsonb or null, $8 priority int
  */
 const updateSettings = statement('update-endpoint')`
-    update endpoint set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6 where id = $1
+    update endpoint
+       set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6, condition = $7, priority = $8
+     where id = $1
     returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "updatedAt"`
 
 interface UpdatedEndpoint {
@@ -102,7 +116,7 @@ interface UpdatedEndpoint {
 
 /**
  * Changes the given settings. Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one.
- * Changed events apply to what the service receives from now on: deliveries that are queued already are still sent.
+ * Changed events, conditions and priorities apply to what the service receives from now on: deliveries that are queued already are still sent.
  *
  * The format cannot be changed, because queued deliveries have content of one format only. Throws NotVisible,
  * and `invalid_input` that says why a setting is refused.
@@ -121,34 +135,19 @@ export async function updateEndpoint(
   // Other programs may have stored what would be refused here, which must not prevent a change of another setting.
   if (changes.url !== undefined || changes.allowPrivateNetwork !== undefined)
     after.url = checkUrl(after, own).href
-  if (changes.events !== undefined || changes.replies !== undefined) checkEvents({ ...after, format })
-  if (after.replies && !before.replies) await requireNoReplier(transaction, accountId)
-  const { url, name, events, replies, allowPrivateNetwork } = after
-  const values = [id, name, url, events, replies, allowPrivateNetwork]
-  try {
-    const [updated] = await transaction.query<{ updatedAt: string }>(updateSettings, values)
-    const hasMoved = url !== before.url || allowPrivateNetwork !== before.allowPrivateNetwork
-    const resumption = updated && hasMoved ? { resumedAt: updated.updatedAt, lastId: 0n, count: 0 } : null
-    return { accountId, before, after, resumption }
-  } catch (error) {
-    // Another transaction was faster than requireNoReplier. This one is aborted and cannot query which endpoint it was.
-    if (violatedConstraint(error) === 'endpoint_replies') throw refuseReplies(accountId, null)
-    throw error
-  }
-}
-
-async function requireNoReplier(transaction: Queryable, accountId: AccountId): Promise<void> {
-  const [replier] = await transaction.query<Replier>(selectReplier, [accountId])
-  if (replier !== undefined) throw refuseReplies(accountId, replier)
-}
-
-function refuseReplies(accountId: AccountId, replier: Replier | null): AppError {
-  const other =
-    replier === null ? 'another endpoint' : `endpoint ${replier.id} (${replier.name || 'no name'})`
-  return refuse(
-    'replies',
-    `${other} receives the reply tokens of account ${accountId}, and a token can be used only once. Turn replies off for one of the two.`,
-  )
+  const { events, condition, replies } = changes
+  if (events !== undefined || condition !== undefined || replies !== undefined)
+    checkEvents({ ...after, format })
+  if (condition) after.condition = checkCondition(condition)
+  const values = [id, after.name, after.url, after.events, after.replies, after.allowPrivateNetwork]
+  const [updated] = await transaction.query<{ updatedAt: string }>(updateSettings, [
+    ...values,
+    jsonOf(after.condition),
+    after.priority,
+  ])
+  const hasMoved = after.url !== before.url || after.allowPrivateNetwork !== before.allowPrivateNetwork
+  const resumption = updated && hasMoved ? { resumedAt: updated.updatedAt, lastId: 0n, count: 0 } : null
+  return { accountId, before, after, resumption }
 }
 
 function checkUrl(
@@ -166,11 +165,15 @@ function checkUrl(
   throw refuse('url', 'the endpoint is refused: the URL is this service itself, so deliveries would loop.')
 }
 
-function checkEvents({ format, events, replies }: Pick<NewEndpoint, 'format' | 'events' | 'replies'>): void {
+type Chosen = Pick<NewEndpoint, 'format' | 'events' | 'replies' | 'condition'>
+
+function checkEvents({ format, events, replies, condition }: Chosen): void {
   if (events?.length === 0)
     throw refuse('events', 'the list of events is empty. Omit it to receive all events.')
   if (format === 'line') return
   if (replies) throw refuse('replies', 'only endpoints of the format line can receive reply tokens.')
+  if (condition !== null)
+    throw refuse('condition', 'only endpoints of the format line can receive the events of some people.')
   const unknown = events?.filter((event) => !MEMBER_EVENTS.includes(event)) ?? []
   if (unknown.length === 0) return
   throw refuse(

@@ -44,7 +44,7 @@ interface TestedRow extends Row, Content, Pick<EndpointRow, 'url' | 'allow_priva
 /** Without events, as when LINE verifies a webhook URL. $1 endpoint id bigint */
 const selectTested = statement('select-endpoint-for-test')`
     select p.id as endpoint_id, p.channel_oa_id, p.url, p.allow_private_network, p.format, p.secret, p.previous_secret,
-           a.channel_secret, a.bot_user_id as destination, '' as events, true as replies, 1 as attempts,
+           a.channel_secret, a.bot_user_id as destination, '' as events, true as replies, null as "repliesTo", 1 as attempts,
            'endpoint.test' as type, concat('{"endpointId":"', p.id, '"}') as data
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1`

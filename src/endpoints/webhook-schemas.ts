@@ -101,11 +101,14 @@ const LineDelivery = Type.Object(
           type: Type.Optional(Type.String()),
           mode: Type.Optional(
             Type.String({
-              description: '`standby` at every endpoint that has no `replies`, and in replays.',
+              description: '`standby` at every endpoint that may not reply to the event, and in replays.',
             }),
           ),
           replyToken: Type.Optional(
-            Type.String({ description: 'Present only at the endpoint that has `replies`.' }),
+            Type.String({
+              description:
+                'Present only at the first endpoint by priority that receives the event and has `replies`.',
+            }),
           ),
           deliveryContext: Type.Optional(
             Type.Object(

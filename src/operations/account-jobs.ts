@@ -80,17 +80,12 @@ export const ACCOUNT_JOBS = {
     isOfAll: true,
     records: 'job.started',
     input: { ...SELECTION, ...NEW_ENDPOINT },
-    run: ({
-      database,
-      actor,
-      services,
-      input: { url, format, name, events, replies, allowPrivateNetwork, ...of },
-    }) => {
-      if (allowPrivateNetwork) requirePrivateNetwork(actor)
-      const settings = { url, format, name, events, replies, allowPrivateNetwork }
-      settings.url = checkEndpoint(settings, services.ownUrls())
-      const shown = { url: printableUrl(settings.url), format }
-      return start(database, actor, of, { change: 'endpoint', settings }, shown)
+    run: ({ database, actor, services, input }) => {
+      const { accounts: _, status, problem, organization, q, ...given } = input
+      if (given.allowPrivateNetwork) requirePrivateNetwork(actor)
+      const settings = { ...given, ...checkEndpoint(given, services.ownUrls()) }
+      const shown = { url: printableUrl(settings.url), format: settings.format }
+      return start(database, actor, input, { change: 'endpoint', settings }, shown)
     },
   }),
 

@@ -75,10 +75,6 @@ export const CONSTRAINTS: Record<string, Constraint> = {
 
   endpoint_pkey: idTaken('endpoint'),
   endpoint_channel_oa_id_fkey: missing('account'),
-  endpoint_replies: taken(
-    'replies',
-    'another endpoint of the account already receives the reply tokens. Remove that endpoint, or omit --replies.',
-  ),
   endpoint_max_per_account: {
     ...taken('', 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'),
     hint: 'Run "oa-audience endpoints list --account ID" to see them.',

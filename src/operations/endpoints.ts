@@ -1,6 +1,7 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
+import { checkCondition, recordable } from '../audience/condition.ts'
 import { addEndpointOf, requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { printableUrl } from '../endpoints/address.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'
@@ -20,14 +21,28 @@ import {
   removeEndpointBatch,
   rotateSecret,
 } from '../endpoints/manage.ts'
+import { listEndpointsOfPerson, rehearse } from '../endpoints/repliers.ts'
 import { type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
+import { parseJson } from '../http/body.ts'
 import { age } from '../http/format.ts'
 import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
 import { startBacklog, startEndpointRetry } from '../jobs/endpoint-backlog.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
-import { AllowPrivateNetwork, Default, DisplayName, Id, orNull, partial, ShortText, Url } from './fields.ts'
+import {
+  AllowPrivateNetwork,
+  ConditionField,
+  checkerOf,
+  Default,
+  DisplayName,
+  Id,
+  orNull,
+  partial,
+  ShortText,
+  Url,
+} from './fields.ts'
 import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
@@ -49,6 +64,9 @@ const ENDPOINT: Noun<Endpoint> = {
 }
 const { read, list, add, change, call } = operationsOf(ENDPOINT)
 
+/** PostgreSQL's int. */
+const [INT4_MIN, INT4_MAX] = [-(2 ** 31), 2 ** 31 - 1]
+
 const SETTINGS = {
   name: DisplayName,
   events: orNull(
@@ -58,9 +76,16 @@ const SETTINGS = {
     }),
     'all',
   ),
+  condition: orNull(ConditionField, 'all'),
   replies: Type.Boolean({
-    description: 'receive reply tokens; only one endpoint of an account may have them',
+    description: 'may reply: of such endpoints, the first by priority receives the reply token of an event',
     not: 'receive no reply tokens',
+  }),
+  priority: Type.Integer({
+    minimum: INT4_MIN,
+    maximum: INT4_MAX,
+    description:
+      'the lowest number replies first; among equal ones, the endpoint that was added first (default: 0)',
   }),
   allowPrivateNetwork: AllowPrivateNetwork,
 }
@@ -74,11 +99,25 @@ export const NEW_ENDPOINT = {
   format: Default(Format, 'line'),
   name: Default(SETTINGS.name, ''),
   events: Default(SETTINGS.events, null),
+  condition: Default(SETTINGS.condition, null),
   replies: Default(SETTINGS.replies, false),
+  priority: Default(SETTINGS.priority, 0),
   allowPrivateNetwork: Default(SETTINGS.allowPrivateNetwork, false),
 }
 
-const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
+/** The settings of which an operator can see the effect before the change. */
+export const REHEARSED = partial({
+  condition: SETTINGS.condition,
+  replies: SETTINGS.replies,
+  priority: SETTINGS.priority,
+})
+const checkRehearsed = checkerOf(REHEARSED)
+
+const printable = (settings: EndpointSettings) => ({
+  ...settings,
+  url: printableUrl(settings.url),
+  condition: recordable(settings.condition),
+})
 
 export const ENDPOINTS = {
   list: list({
@@ -97,7 +136,9 @@ export const ENDPOINTS = {
       name: endpoint.name || null,
       format: endpoint.format,
       events: endpoint.events?.join(',') ?? 'all',
+      condition: endpoint.condition && JSON.stringify(endpoint.condition),
       replies: endpoint.replies ? 'yes' : 'no',
+      priority: endpoint.priority,
       status: endpoint.isRotating ? `${endpoint.status}, rotating` : endpoint.status,
       pending: countText(endpoint.pending),
       failed: countText(endpoint.failed),
@@ -180,6 +221,31 @@ export const ENDPOINTS = {
       }
       const job = resumption && (await startBacklog(database, actor, target, resumption))
       return { job, changes: changesBetween(printable(before), printable(after)) }
+    },
+  }),
+
+  ofPerson: read({
+    name: 'endpoint.of-person',
+    does: 'see which endpoints receive the messages of a person',
+    isOfAll: true,
+    input: { account: Id('id of the account'), user: ShortText },
+    run: async ({ database, actor, input: { account, user } }) => {
+      const { id } = await findAccountDetails(database, actor.organizationIds, account)
+      return { endpoints: await listEndpointsOfPerson(database, id, user) }
+    },
+  }),
+
+  rehearse: read({
+    name: 'endpoint.rehearse',
+    does: 'count who would move by a change of an endpoint',
+    input: {
+      change: StorableText({ maxLength: 8_000, description: 'JSON with condition, replies and priority' }),
+    },
+    run: async ({ database, actor, target, input }) => {
+      const change = checkRehearsed(parseJson(input.change)) as Partial<EndpointSettings>
+      const before = await findEndpoint(database, actor.organizationIds, target.id)
+      const condition = change.condition && checkCondition(change.condition)
+      return rehearse(database, target, { ...before, ...change, ...(condition && { condition }) })
     },
   }),
 

@@ -2,6 +2,7 @@
  * The fields of an operation's input. Beside the keywords of JSON Schema, `nullWord` is the word for null on the command line, `not`
  * describes the option --no-x, and the value of a `secret` may be read from standard input.
  */
+import { ConditionSchema } from '../audience/condition.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
@@ -26,6 +27,10 @@ export const Url = (description: string) => StorableText({ minLength: 1, maxLeng
 export const AllowPrivateNetwork = Type.Boolean({
   description: 'allow http, and addresses that are not public',
   not: 'allow only https and public addresses',
+})
+
+export const ConditionField = Object.assign(ConditionSchema, {
+  description: 'JSON such as {"tagsAll":["vip"],"lastSeenAfter":"30d"}; docs/segments.md has all fields',
 })
 
 /** A field that may be null. @param nullWord is null on the command line */

@@ -1,7 +1,7 @@
 /** Segments: named conditions on the members of an account. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { type Condition, ConditionSchema, normalizeCondition } from '../audience/condition.ts'
+import { type Condition, normalizeCondition, recordable } from '../audience/condition.ts'
 import { addSegment, removeSegment, SEGMENT_NAME_MAX_LENGTH, updateSegment } from '../audience/segments.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
@@ -9,7 +9,7 @@ import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
-import { Id, partial } from './fields.ts'
+import { ConditionField, Id, partial } from './fields.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 export type Segment = {
@@ -41,13 +41,9 @@ const SEGMENT: Noun<Segment> = {
 }
 const { read, list, add, change } = operationsOf(SEGMENT)
 
-/** The values of attributes may be personal, so the activity log has the names only. */
-const recorded = ({
+const recorded = ({ name, condition }: Pick<Segment, 'name' | 'condition'>) => ({
   name,
-  condition: { attributes, ...condition },
-}: Pick<Segment, 'name' | 'condition'>) => ({
-  name,
-  condition: { ...condition, ...(attributes && { attributes: Object.keys(attributes) }) },
+  condition: recordable(condition),
 })
 
 const FIELDS = {
@@ -56,9 +52,7 @@ const FIELDS = {
     maxLength: SEGMENT_NAME_MAX_LENGTH,
     description: 'name, unique in the account',
   }),
-  condition: Object.assign(ConditionSchema, {
-    description: 'JSON such as {"tagsAll":["vip"],"lastSeenAfter":"30d"}; docs/segments.md has all fields',
-  }),
+  condition: ConditionField,
 }
 
 export const SEGMENTS = {
@@ -93,8 +87,7 @@ export const SEGMENTS = {
       const { organizationId } = await findAccountDetails(database, actor.organizationIds, accountId)
       const segment = { name, condition: normalizeCondition(condition) }
       const id = await addSegment(database, accountId, segment)
-      const { condition: what } = recorded(segment)
-      const changes = { name: [null, name], condition: [null, what] }
+      const changes = { name: [null, name], condition: [null, recordable(segment.condition)] }
       return { result: { id }, changes, target: { id, organizationId, accountId } }
     },
   }),

@@ -26,6 +26,7 @@ import { type Membership, selectMemberships } from '../../src/audience/membershi
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { readIds } from '../../src/audience/select-list.ts'
 import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
+import { rehearse } from '../../src/endpoints/repliers.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { countReplay, findResendable, planReplay } from '../../src/endpoints/start-replay.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
@@ -169,6 +170,8 @@ async function useJobs({ database, tenant }: Users): Promise<string[]> {
   const { accountId, organizationId } = tenant
   const scope = { keyId: null, accountId, organizationId }
   const counts = await Promise.all(FILTERS.map((filters) => countMatching(database, scope, filters)))
+  const noEndpoint = { condition: null, replies: true, priority: 0 }
+  await rehearse(database, { id: 0n, accountId: scope.accountId }, noEndpoint)
   const beginning = { kind: 'id', id: -1n, isCommonName: false } as const
   const pages = await Promise.all(FILTERS.map((filters) => readIds(database, scope, filters, beginning, 10)))
   const change = { filters: { tag: ['vip'] }, add: ['tagged'], remove: [] }

@@ -190,7 +190,7 @@ async function addDemoEndpoints(
   accountId: bigint,
   { url, receiver }: SimulatedPlatform,
 ): Promise<void> {
-  const common = { accountId, events: null, allowPrivateNetwork: true }
+  const common = { accountId, events: null, condition: null, priority: 0, allowPrivateNetwork: true }
   const chatTool = {
     name: 'Chat tool',
     url: `${url}/receive/chat-tool`,

@@ -204,7 +204,7 @@ async function addFailingEndpoint(database: Queryable, accountId: bigint, failed
   }
   const added = await addEndpoint(
     database,
-    { ...endpoint, events: null, replies: false, allowPrivateNetwork: false },
+    { ...endpoint, events: null, condition: null, replies: false, priority: 0, allowPrivateNetwork: false },
     [],
   )
   await database.query(insertFailedDeliveries, [accountId, added?.id, failed])

@@ -161,7 +161,9 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
           [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={COUNTED_MAX} />],
           [t.endpoints.oldest, oldest === null ? '–' : <Time key="o" at={oldest} />],
           [t.endpoints.lastResponse, <LastResponse key="l" endpoint={endpoint} />],
+          [t.endpoints.condition, endpoint.condition ? JSON.stringify(endpoint.condition) : t.common.all],
           [t.endpoints.replies, yes(endpoint.replies)],
+          [t.endpoints.priority, String(endpoint.priority)],
           [t.endpoints.privateNetwork, yes(endpoint.allowPrivateNetwork)],
           [t.common.created, <Time key="c" at={endpoint.createdAt} />],
         ]}

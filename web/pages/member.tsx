@@ -6,6 +6,7 @@ import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts
 import { describeChanges, describeEffect } from '../../src/audience/timeline-texts.ts'
 import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
@@ -109,6 +110,7 @@ export function MemberPage({ account, user }: MemberProps) {
       <div class="columns">
         <Profile member={member} accounts={accounts} />
         <ClientFields member={member} />
+        <EndpointsOf account={account} userId={member.userId} />
       </div>
       <Timeline key={member.version} path={path} />
       <ActivityLink kind="member" id={String(member.id)} account={account} />
@@ -198,6 +200,29 @@ function ClientFields({ member }: { member: Member }) {
       />
       <h3>{t.member.attributes}</h3>
       <Payload text={JSON.stringify(member.attributes, null, 2)} isShort />
+    </Panel>
+  )
+}
+
+/** Which endpoints receive the messages of the member. */
+function EndpointsOf({ account, userId }: { account: string; userId: string }) {
+  const { t } = useLocalized()
+  const query = useRead('endpoint.of-person', null, { account, user: userId })
+  return (
+    <Panel title={t.member.endpoints}>
+      <Loaded query={query}>
+        {({ endpoints }) => (
+          <ul>
+            {endpoints.length === 0 && <li class="muted">{t.member.noEndpoint}</li>}
+            {endpoints.map(({ id, name, mayReply }) => (
+              <li key={id}>
+                <Link href={`/endpoints/${id}`}>{name || t.endpoints.noName}</Link>
+                {mayReply && ` · ${t.member.mayReply}`}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Loaded>
     </Panel>
   )
 }

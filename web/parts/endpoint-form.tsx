@@ -1,20 +1,25 @@
 /** Adds an endpoint, and changes its settings. */
 import { useState } from 'preact/hooks'
+import type { Condition } from '../../src/audience/condition.ts'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { EndpointFormat } from '../../src/endpoints/settings.ts'
-import type { Json } from '../api.ts'
-import { perform, type Result } from '../operations.ts'
-import { useLocalized } from '../texts.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { pathOf, perform, type Result } from '../operations.ts'
+import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
 import { CheckField, FormDialog, listOf, SelectField, TextField, useFields } from './form.tsx'
+import { readObject, TextArea } from './member-form.tsx'
 
 interface Settings {
   url: string
   name: string
   /** separated by commas; empty: all */
   events: string
+  /** JSON; empty: all people */
+  condition: string
   replies: boolean
+  priority: string
   allowPrivateNetwork: boolean
 }
 
@@ -22,7 +27,9 @@ export const EMPTY_ENDPOINT: Settings = {
   url: '',
   name: '',
   events: '',
+  condition: '',
   replies: false,
+  priority: '0',
   allowPrivateNetwork: false,
 }
 
@@ -51,7 +58,23 @@ export function EndpointFields({
         autocomplete="off"
       />
       {format === 'line' && (
-        <CheckField {...field('replies')} label={t.endpoints.replies} hint={t.endpoints.repliesHint} />
+        <>
+          <CheckField {...field('replies')} label={t.endpoints.replies} hint={t.endpoints.repliesHint} />
+          <TextField
+            {...field('priority')}
+            label={t.endpoints.priority}
+            hint={t.endpoints.priorityHint}
+            autocomplete="off"
+          />
+          <TextArea
+            {...field('condition')}
+            label={t.endpoints.condition}
+            hint={fill(t.endpoints.conditionHint, { example: '{"tagsAll":["vip"]}' })}
+            class="mono"
+            rows={3}
+            spellcheck={false}
+          />
+        </>
       )}
     </DestinationFields>
   )
@@ -69,9 +92,19 @@ export function FormatField(field: { value: EndpointFormat; onChange: (format: E
   )
 }
 
-export const newEndpointOf = ({ events, replies, ...given }: Settings, format: EndpointFormat) => ({
-  ...{ ...given, format, events: listOf(events), replies: format === 'line' && replies },
-})
+/** What is sent of the fields that only `line` endpoints have. */
+function repliesOf({ condition, replies, priority }: Settings, format: EndpointFormat, notAnObject: string) {
+  if (format !== 'line') return { condition: null, replies: false, priority: 0 }
+  const people =
+    condition.trim() === '' ? null : (readObject('condition', condition, notAnObject) as Condition)
+  return { condition: people, replies, priority: Number(priority) }
+}
+
+export const newEndpointOf = (settings: Settings, format: EndpointFormat, notAnObject: string) => {
+  const { url, name, events, allowPrivateNetwork } = settings
+  const given = { url, name, events: listOf(events), allowPrivateNetwork }
+  return { ...given, format, ...repliesOf(settings, format, notAnObject) }
+}
 
 /** @param account null: the form asks for it */
 export function AddEndpoint({ account, onClose }: { account: string | null; onClose: () => void }) {
@@ -92,7 +125,8 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
     )
   const add = async () => {
     if (accountId === null) return
-    setAdded(await perform('endpoint.add', null, { ...newEndpointOf(values, format), account: accountId }))
+    const given = newEndpointOf(values, format, t.member.notAnObject)
+    setAdded(await perform('endpoint.add', null, { ...given, account: accountId }))
   }
   const { add: title } = t.endpoints
   return (
@@ -114,25 +148,69 @@ export function EditEndpoint({
   onSaved: () => void
 }) {
   const { t } = useLocalized()
-  const { id, format, name, replies, allowPrivateNetwork } = endpoint
+  const { id, format, name, condition, replies, priority, allowPrivateNetwork } = endpoint
   const isUrlKept = isHidden(endpoint.url)
   const { values, field } = useFields<Settings>({
     name,
     replies,
     allowPrivateNetwork,
+    condition: condition === null ? '' : JSON.stringify(condition),
+    priority: String(priority),
     url: isUrlKept ? '' : endpoint.url,
     events: endpoint.events?.join(', ') ?? '',
   })
   const save = async () => {
-    const { url, events, ...given } = values
-    const changes = { ...given, events: listOf(events), ...(url === '' ? {} : { url }) }
-    await perform('endpoint.update', id, changes)
+    const { format: _, url, ...given } = newEndpointOf(values, format, t.member.notAnObject)
+    await perform('endpoint.update', id, { ...given, ...(url === '' ? {} : { url }) })
     onSaved()
   }
   return (
     <FormDialog title={t.endpoints.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>
       <p class="muted">{t.endpoints.editText}</p>
       <EndpointFields field={field} format={format} isUrlKept={isUrlKept} />
+      {format === 'line' && (
+        <Rehearse id={id} changeOf={() => repliesOf(values, format, t.member.notAnObject)} />
+      )}
     </FormDialog>
+  )
+}
+
+type Rehearsal = Result<'endpoint.rehearse'>
+
+/** Shows whom the values of the form would give another endpoint to reply. */
+function Rehearse({ id, changeOf }: { id: string; changeOf: () => object }) {
+  const { t, number } = useLocalized()
+  const [shown, setShown] = useState<Rehearsal | { error: string } | null>(null)
+  const count = async () => {
+    try {
+      const query = queryOf({ change: JSON.stringify(changeOf()) })
+      setShown(await get<Rehearsal>(`${pathOf('endpoint.rehearse', id)}${query}`))
+    } catch (error) {
+      setShown({ error: (error as Error).message })
+    }
+  }
+  const nameOf = (endpoint: string | null, name: string | null) =>
+    endpoint === null ? t.endpoints.noReplier : `${name || t.endpoints.noName} (${endpoint})`
+  return (
+    <div aria-live="polite">
+      <button type="button" onClick={count}>
+        {t.endpoints.rehearse}
+      </button>
+      {shown !== null && 'error' in shown && <p class="muted">{shown.error}</p>}
+      {shown !== null && 'moves' in shown && (
+        <ul class="muted">
+          {shown.moves.length === 0 && <li>{t.endpoints.nobodyMoves}</li>}
+          {shown.moves.map(({ from, fromName, to, toName, people }) => (
+            <li key={`${from} ${to}`}>
+              {fill(t.endpoints.moves, {
+                people: number(people),
+                from: nameOf(from, fromName),
+                to: nameOf(to, toName),
+              })}
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
   )
 }

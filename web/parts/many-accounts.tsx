@@ -66,7 +66,7 @@ function ChangeDialog({
   const settings: Record<Change, () => object> = {
     'mute-accounts': () => muteOf(mute.values),
     'verify-accounts': () => ({}),
-    'add-endpoints': () => newEndpointOf(endpoint.values, format),
+    'add-endpoints': () => newEndpointOf(endpoint.values, format, t.member.notAnObject),
     'add-keys': () => ({ client: access.values.client, expiresAt: toIso(access.values.expiresAt) }),
   }
   const submit = async () => {

@@ -1,0 +1,142 @@
+/** Random endpoints with conditions: who receives an event, and that its reply token is given exactly once, whatever happens meanwhile. */
+import { expect, it } from 'vitest'
+import { textMessage } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { insertRow, load } from '../support/load.ts'
+import { startApp } from '../support/service.ts'
+
+/** No sender runs, so the rows of deliveries stay as the flush has written them. */
+const { database } = await createTestDatabase()
+const service = await startApp(database)
+
+const TAGS = ['a', 'b', 'c']
+const PEOPLE = Array.from({ length: 40 }, (_, no) => `U${String(no).padStart(32, '0')}`)
+const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T
+const someTags = () => TAGS.filter(() => Math.random() < 0.5)
+
+interface Tool {
+  id: bigint
+  condition: { tagsAny?: string[]; tagsNone?: string[] } | null
+  replies: boolean
+  priority: number
+}
+
+const randomSettings = (): Omit<Tool, 'id'> => ({
+  condition: pick([null, { tagsAny: [pick(TAGS)] }, { tagsNone: [pick(TAGS)] }, { tagsAny: TAGS }]),
+  replies: Math.random() < 0.7,
+  priority: pick([-1, 0, 0, 1]),
+})
+
+async function addTool(tenant: Tenant, settings: Omit<Tool, 'id'>): Promise<Tool> {
+  const row = { channel_oa_id: tenant.accountId, url: 'https://tool.example', ...settings }
+  return { ...settings, id: await insertRow(database, 'endpoint', row) }
+}
+
+const setTags = (tenant: Tenant, user: string, tags: string[]) =>
+  database.query('update audience_member set tags = $3 where channel_oa_id = $1 and user_id = $2', [
+    tenant.accountId,
+    user,
+    tags,
+  ])
+
+const message = (user: string) => ({ ...textMessage(user, 'hello'), replyToken: 'token' })
+
+/** By event: the endpoints that receive it, and those that have its token. */
+async function routesOf(tenant: Tenant) {
+  const rows = await load<{ user_id: string; id: bigint; receivers: bigint[]; repliers: bigint[] }>(
+    database,
+    `select e.user_id, e.id, coalesce(array_agg(d.endpoint_id order by d.endpoint_id) filter (where d.endpoint_id is not null), '{}') as receivers,
+            coalesce(array_agg(d.endpoint_id) filter (
+              where d.replies and (d.reply_keys is null or e.key = any (d.reply_keys))), '{}') as repliers
+       from event e left join (select *, unnest(event_keys) as key from endpoint_delivery where channel_oa_id = $1) d using (key)
+      where e.channel_oa_id = $1 and e.user_id is not null
+      group by e.user_id, e.id, e.key order by e.id`,
+    [tenant.accountId],
+  )
+  return rows
+}
+
+it('sends an event as an oracle says, for random endpoints and people', async () => {
+  for (let round = 0; round < 40; round += 1) {
+    const tenant = await addTenant(database)
+    const tagsOf = new Map<string, string[]>()
+    await service.deliver(tenant, PEOPLE.map(message))
+    for (const user of PEOPLE) {
+      const tags = someTags()
+      tagsOf.set(user, tags)
+      await setTags(tenant, user, tags)
+    }
+    const tools: Tool[] = []
+    for (let no = 0; no < 4; no += 1) tools.push(await addTool(tenant, randomSettings()))
+    const before = (await routesOf(tenant)).length
+    await service.deliver(tenant, PEOPLE.map(message))
+    const holds = ({ condition }: Tool, user: string) => {
+      const tags = tagsOf.get(user) as string[]
+      const has = (tag: string) => tags.includes(tag)
+      return (condition?.tagsAny?.some(has) ?? true) && !(condition?.tagsNone?.some(has) ?? false)
+    }
+    for (const { user_id, receivers, repliers } of (await routesOf(tenant)).slice(before)) {
+      const matching = tools.filter((tool) => holds(tool, user_id))
+      const [first] = matching
+        .filter(({ replies }) => replies)
+        .sort((a, b) => a.priority - b.priority || Number(a.id - b.id))
+      expect(receivers).toEqual(matching.map(({ id }) => id))
+      expect(repliers).toEqual(first === undefined ? [] : [first.id])
+    }
+  }
+})
+
+it('gives 100,000 reply tokens once each, while people, endpoints and sessions change and deliveries repeat', async () => {
+  const tenants = await Promise.all(Array.from({ length: 4 }, () => addTenant(database)))
+  const tools = new Map<Tenant, Tool[]>()
+  for (const tenant of tenants) {
+    // Everybody matches this one, so no event is without an endpoint that may reply.
+    await addTool(tenant, { condition: null, replies: true, priority: 5 })
+    tools.set(tenant, await Promise.all(Array.from({ length: 3 }, () => addTool(tenant, randomSettings()))))
+  }
+  let sent = 0
+  let isOver = false
+  const deliver = async (tenant: Tenant, events: object[]) => {
+    while ((await service.deliver(tenant, events)).status !== 200);
+  }
+  const sender = async (tenant: Tenant) => {
+    let last: object[] = []
+    while (sent < 100_000) {
+      const events = Array.from({ length: 1 + Math.floor(Math.random() * 100) }, () => message(pick(PEOPLE)))
+      sent += events.length
+      await Promise.all([deliver(tenant, events), deliver(tenant, Math.random() < 0.3 ? last : events)])
+      last = events
+    }
+  }
+  const change = async (tenant: Tenant) => {
+    while (!isOver) {
+      await setTags(tenant, pick(PEOPLE), someTags())
+      const { condition, replies, priority } = randomSettings()
+      await database.query('update endpoint set condition = $2, replies = $3, priority = $4 where id = $1', [
+        pick(tools.get(tenant) as Tool[]).id,
+        condition && JSON.stringify(condition),
+        replies,
+        priority,
+      ])
+    }
+  }
+  const kill = async () => {
+    for (let killed = 0; !isOver; ) {
+      if (sent < (killed + 1) * 10_000) await new Promise((resolve) => setTimeout(resolve, 10))
+      else {
+        killed += 1
+        await database.query(`select pg_terminate_backend(pid) from pg_stat_activity
+                               where datname = current_database() and pid <> pg_backend_pid() and query ~ 'flush_events'`)
+      }
+    }
+  }
+  const changes = Promise.all([...tenants.map(change), kill()])
+  await Promise.all(tenants.flatMap((tenant) => [sender(tenant), sender(tenant)]))
+  isOver = true
+  await changes
+  for (const tenant of tenants) {
+    const routes = await routesOf(tenant)
+    expect(routes.length).toBeGreaterThan(10_000)
+    expect(routes.filter(({ repliers }) => repliers.length !== 1)).toEqual([])
+  }
+}, 180_000)
