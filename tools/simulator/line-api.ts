@@ -201,6 +201,7 @@ async function sendTestDelivery(account: SimulatedAccount, endpoint: string) {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-line-signature': signature },
       body,
+      redirect: 'manual',
       signal: AbortSignal.timeout(WEBHOOK_TIMEOUT_MS),
     })
     const reason = ok ? 'OK' : 'ERROR_STATUS_CODE'
