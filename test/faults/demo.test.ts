@@ -147,3 +147,14 @@ it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', 
   child.kill('SIGINT')
   expect(await exited).toEqual([0, null])
 })
+
+it('shows incidents, and a changed channel secret that heals, with --incidents', () => {
+  const { status, stdout } = runProgram(['demo', '--incidents', '--json'], { DATA_DIR: temporaryDirectory() })
+  expect(status).toBe(0)
+  const incidents = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  expect(incidents).toHaveLength(5)
+  expect(incidents.at(-1)?.messages.join()).toMatch(/answered 403.*20 of 20 people are members/)
+})

@@ -40,6 +40,7 @@ export async function addShops(database: Database, platform: SimulatedPlatform, 
       channel_id: simulated.channelId,
       channel_secret: simulated.channelSecret,
       channel_access_token: simulated.channelAccessToken,
+      bot_user_id: simulated.botUserId,
     })
     const shop = platform.addAccount(simulated)
     shop.settings.webhook = { endpoint: `https://audience.example.com/api/line/${id}`, active: true }
