@@ -64,6 +64,7 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'segment.list': ({ account }) => ({ account }),
   'segment.add': ({ account }) => ({ account, name: 'taken', condition: {} }),
   'segment.update': () => ({ name: 'taken' }),
+  'segment.sync': () => ({ mode: 'on' }),
   'event.list': ({ account }) => ({ account }),
   'event.reasons': ({ account }) => ({ account }),
   'event.retry-all': ({ account }) => ({ account }),
