@@ -182,6 +182,10 @@ export const ROUTES: Record<string, RouteAccess> = {
     ...ofAccount('/audience/tag')(of),
     body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
   })),
+  'POST /accounts/:/audience/erase': manager('erase all that match', (of) => ({
+    ...ofAccount('/audience/erase')(of),
+    body: { filters: {}, expectedCount: 1 },
+  })),
   'POST /endpoints/:/replay/count': manager(
     'count events of a time range',
     ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
