@@ -7,6 +7,7 @@ import { LineApi } from '../src/line-api/client.ts'
 import type { SimulatedAudience } from '../tools/simulator/audiences.ts'
 import { refuseCredentials } from '../tools/simulator/misbehaviour.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
+import english from '../web/texts/en.json' with { type: 'json' }
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
@@ -270,6 +271,24 @@ it('the console switches sync, and shows the state', async () => {
   await passes()
   const listed = (await operator.get(`/api/segments?account=${tenant.accountId}`)).json.segments
   expect(listed).toMatchObject([{ id: segment, sync: true, syncState: 'processing', syncReason: null }])
+})
+
+it('each pass uploads one segment of an account, so many of them delay no other account', async () => {
+  const [first, second] = [
+    tenant,
+    await addTenant(database, { channelAccessToken: line.account.channelAccessToken }),
+  ]
+  const insert = `insert into segment (channel_oa_id, name, condition, sync) values ($1, $2, '{}', true)`
+  for (const name of ['A', 'B', 'C']) await load(database, insert, [first.accountId, name])
+  await loadMembers(database, second, 1, { user_id: ID, relationship: `'following'` })
+  await load(database, insert, [second.accountId, 'D'])
+  await sync.pass()
+  expect(audiences().map(({ description }) => description[0])).toEqual(expect.arrayContaining(['D']))
+  expect(audiences()).toHaveLength(2)
+})
+
+it('has the same English sentences in the console', () => {
+  expect(english.segments.states).toEqual(SYNC_TEXTS)
 })
 
 it('a name that LINE or another segment has gets an addition', async () => {

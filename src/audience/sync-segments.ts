@@ -180,7 +180,7 @@ export class SegmentSync {
       count += part.count
       if (count > AUDIENCE_MAX_IDS) return 'too_large'
     }
-    return count === 0 ? 'empty' : new Blob(parts)
+    return count === 0 ? 'empty' : new Blob(parts, { type: 'text/plain' })
   }
 }
 
@@ -188,7 +188,7 @@ const NO_CREDENTIALS: PlatformFault = { type: 'no_credentials' }
 
 /** Of the day, and a second one if the first is taken: up to 100 + 13 + 5 of 120 characters. LINE refuses control characters. */
 function namesOf({ name, day }: SegmentToSync): string[] {
-  const dated = `${name.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()} (${day})`
+  const dated = `${name.replace(/[\p{Cc}\p{Z}]+/gu, ' ').trim()} (${day})`
   return [dated, `${dated} ${randomBytes(2).toString('hex')}`]
 }
 

@@ -64,7 +64,8 @@ class Process {
 const CALLS = ['find', 'upload', 'status', 'remove']
 
 const operation = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ do: fc.constant('pass' as const) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('pass' as const) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('both' as const) }) },
   {
     weight: 5,
     arbitrary: fc.record({
@@ -129,6 +130,8 @@ async function start() {
     switch (op.do) {
       case 'pass':
         return void (await pass())
+      case 'both':
+        return void (await Promise.all([pass(), pass()]))
       case 'die': {
         const process = new Process(op.step, op.isAfter)
         const mortal = process.wrap(database as Database, ['query', 'lookup'])

@@ -96,7 +96,8 @@ async function upload(
   const headers = { 'content-type': request.headers['content-type'] ?? '' }
   const form = await new Response(await buffer(request), { headers }).formData()
   const [description, file] = [form.get('description'), form.get('file')]
-  if (typeof description !== 'string' || !(file instanceof Blob)) return refuse(400, 'Invalid request')
+  if (typeof description !== 'string' || !(file instanceof Blob) || !file.type.startsWith('text/plain'))
+    return refuse(400, 'Invalid request')
   if ([...description].length > NAME_MAX_LENGTH || /\p{Cc}/u.test(description))
     return refuse(400, 'INVALID_AUDIENCE_GROUP_NAME')
   if (audiences.size >= AUDIENCES_MAX) return refuse(400, 'AUDIENCE_GROUP_COUNT_MAX_OVER')
