@@ -6,6 +6,7 @@ const benches = {
   intake: () => import('./intake.mjs'),
   growth: () => import('./growth.mjs'),
   audience: () => import('./audience.mjs'),
+  segments: () => import('./audience.mjs').then(({ segments }) => ({ run: segments })),
   endpoints: () => import('./endpoints.mjs'),
   loading: () => import('./loading.mjs'),
   exports: () => import('./exports.mjs'),

@@ -1,5 +1,5 @@
 /**
- * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
+ * Periodic work that starts once the database is ready: profiles, audiences at LINE, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
  * erasures, change marks, encryption of secrets, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
@@ -9,6 +9,7 @@ import { readLedgerDelay } from './audience/erasure/erasures.ts'
 import { LedgerUnwritable } from './audience/erasure/ledger-writer.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from './audience/feed-statement.ts'
 import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
+import { SegmentSync } from './audience/sync-segments.ts'
 import type { Secret } from './config/secret.ts'
 import { listBacklogs } from './endpoints/endpoint-health.ts'
 import type { Sender } from './endpoints/sender.ts'
@@ -97,6 +98,7 @@ export class Background {
       ]
       this.#awaited = [
         new ProfileFiller(database, verifier.lineApi).start(),
+        new SegmentSync(database, verifier.lineApi).start(),
         every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
       ]
       this.#monitor.start()

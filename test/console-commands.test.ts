@@ -60,6 +60,7 @@ const PLACES: Record<string, Place> = {
   'segments list': { page: '/accounts/:id/audience', route: ['GET', '/api/segments'] },
   'segments show': { page: '/accounts/:id/audience', route: ['GET', '/api/segments/:id'] },
   'segments update': { page: '/accounts/:id/audience', route: ['POST', '/api/segments/:id/update'] },
+  'segments sync': { page: '/accounts/:id/audience', route: ['POST', '/api/segments/:id/sync'] },
   'segments remove': { page: '/accounts/:id/audience', route: ['POST', '/api/segments/:id/remove'] },
   'audience export': { page: '/accounts/:id/audience' },
   'audience import': { page: '/accounts/:id/audience' },

@@ -35,7 +35,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
 /** Tables that an organization's operators fill, or the service about itself: no person of an audience is in them. */
 const ABOUT_NOBODY = `
   account_check activity api_client api_key changed_account delivery_hour endpoint endpoint_answer endpoint_attempt endpoint_delivery job
-  notification notification_account notification_channel official_account operator operator_session organization retired_address
+  line_audience notification notification_account notification_channel official_account operator operator_session organization retired_address
   segment schema_function schema_migration unrecorded_revocation
 `
 

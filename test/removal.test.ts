@@ -50,6 +50,7 @@ const OTHER_ROWS = [
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
   `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
   `insert into segment (channel_oa_id, name, condition) values ($1, 'all', '{}')`,
+  `insert into line_audience (channel_oa_id, name) values ($1, 'all (2026-11-24)')`,
   `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, reason)
    select id, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,

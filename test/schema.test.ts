@@ -10,6 +10,7 @@ import { load } from './support/load.ts'
 /** These hold an organization's configuration, or the state of the database itself. They do not grow with an audience. */
 const REFERENCE_TABLES = [
   ...['organization', 'official_account', 'api_client', 'api_key', 'endpoint', 'endpoint_answer', 'segment'],
+  'line_audience',
   ...['notification_channel', 'notification', 'notification_account', 'notification_watch'],
   ...['endpoint_attempt', 'operator', 'operator_session', 'activity', 'job', 'job_file', 'changed_account'],
   ...['schema_migration', 'schema_function', 'change_mark', 'change_server', 'retired_address'],

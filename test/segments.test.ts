@@ -1,5 +1,6 @@
 /** Segments: GET /api/audience?segment, the commands, the console, and their limits. */
 import { describe, expect, it } from 'vitest'
+import { takeTurn } from '../src/jobs/turn.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
@@ -213,6 +214,24 @@ describe('the console', () => {
       200,
       'text/plain; charset=utf-8',
     ])
+  })
+
+  it('erases the members of a segment, if their number is the confirmed one', async () => {
+    const tenant = await tenantWithPeople()
+    await add(tenant, 'vips', FOLLOWING_VIPS)
+    const operator = await signedIn(url)
+    const path = `/api/accounts/${tenant.accountId}/audience/erase`
+    const filters = { segment: 'vips' }
+    expect((await operator.post(path, { filters, expectedCount: 15 })).status).toBe(409)
+    const { status, json } = await operator.post(path, { filters, expectedCount: 16 })
+    expect(status).toBe(202)
+    while (await takeTurn(database));
+    const { job } = (await operator.get(`/api/jobs/${json.job.id}`)).json
+    expect(job).toMatchObject({ kind: 'members.erase_matching', status: 'done', done: '16', total: '16' })
+    const left = upTo40((no) => no % 2 === 1 || no % 5 === 0)
+    expect(numbersOf(await walk(service, tenant, ''))).toEqual(left)
+    const erased = `select count(*)::int as count from erased_person where channel_oa_id = $1`
+    expect(await load(database, erased, [tenant.accountId])).toEqual([{ count: 16 }])
   })
 
   it('refuses a condition with the path of the field', async () => {

@@ -17,6 +17,7 @@ export const ACCOUNT_TABLES = [
   'job',
   'endpoint_delivery',
   'endpoint',
+  'line_audience',
   'segment',
   'member_edit',
   'audience_member',

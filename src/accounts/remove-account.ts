@@ -1,5 +1,6 @@
 /**
- * Removes an official account and everything that is stored about it:
+ * Removes an official account and everything that is stored about it. If LINE has audiences of its segments, they are deleted before,
+ * for at most ten minutes, in which the account works.
  *
  * 1. One transaction locks out flushes, replaces its credentials, deletes its keys and pauses its endpoints. After that, deliveries and
  *    requests are refused. Instances that have cached the account refuse them too, because a flush compares the version of the
@@ -82,6 +83,31 @@ export async function refuseRequests(transaction: Queryable, id: AccountId): Pro
   await transaction.query(replaceCredentials, [id])
   await transaction.query(pauseEndpoints, [id])
   await deleteBatch(transaction, 'api_key', id)
+}
+
+/** $1 account id bigint */
+const endAudiences = statement('end-line-audiences-of-account')`
+    update line_audience set status = 'deleting', due_at = now() where channel_oa_id = $1`
+
+/** $1 account id bigint */
+const endSync = statement(
+  'end-sync-of-account',
+)`update segment set sync = false where channel_oa_id = $1 and sync`
+
+/** LINE deletes audiences only with the credentials, which step 1 ends. Returns whether there are some to delete before. */
+export async function leaveAudiences(transaction: Queryable, id: AccountId): Promise<boolean> {
+  await transaction.query(endAudiences, [id])
+  await transaction.query(endSync, [id])
+  return hasAudiences(transaction, id)
+}
+
+/** $1 account id bigint. Without credentials, there is nothing to wait for. */
+const selectAudience = statement('select-audience-of-account')`
+    select l.id from line_audience l join official_account a on a.id = l.channel_oa_id
+     where l.channel_oa_id = $1 and can_call_platform(a) limit 1`
+
+export async function hasAudiences(database: Queryable, id: AccountId): Promise<boolean> {
+  return (await database.query(selectAudience, [id])).length > 0
 }
 
 /** Before step 2, outside of its transactions. */

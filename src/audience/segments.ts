@@ -5,6 +5,7 @@ import { toJson } from '../http/format.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Condition, checkCondition } from './condition.ts'
+import { endAudiencesOf } from './sync-statements.ts'
 
 /** Characters. The name of LINE's audience has 120, of which a date takes 13. */
 export const SEGMENT_NAME_MAX_LENGTH = 100
@@ -59,5 +60,17 @@ export async function updateSegment(
 const deleteSegment = statement('delete-segment')`delete from segment where id = $1`
 
 export async function removeSegment(database: Queryable, id: bigint): Promise<void> {
+  await endAudiencesOf(database, id)
   await database.query(deleteSegment, [id])
+}
+
+/** $1 segment id bigint, $2 boolean. The next upload is due now. */
+const updateSync = statement('update-segment-sync')`
+    update segment set sync = $2, sync_due_at = now(), sync_fault = null, sync_reason = null where id = $1`
+
+/** Begins with an upload. The end deletes the audiences at LINE. */
+export async function setSync(database: Queryable, id: bigint, sync: boolean): Promise<void> {
+  // In the order in which uploads lock them.
+  if (!sync) await endAudiencesOf(database, id)
+  await database.query(updateSync, [id, sync])
 }

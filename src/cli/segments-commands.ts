@@ -1,5 +1,6 @@
-import type { Command } from 'commander'
+import { Argument, type Command } from 'commander'
 import { countMatching } from '../audience/count-members.ts'
+import { SYNC_TEXTS } from '../audience/sync-texts.ts'
 import { scopeOfJob } from '../jobs/tag-members.ts'
 import { SEGMENTS, type Segment } from '../operations/segments.ts'
 import { onDatabase } from './input.ts'
@@ -21,6 +22,16 @@ export function segmentsCommand(program: Command): void {
       })
       const condition = JSON.stringify(shown.condition)
       if (json) printJson(shown)
-      else printOne({ ...shown, condition }, false)
+      else printOne({ ...shown, condition, syncText: SYNC_TEXTS[shown.syncState] }, false)
+    })
+  addOperation(group, SEGMENTS.sync)
+    .description(
+      'upload the followers in a segment to LINE as a new audience, once a day or now; off deletes the audiences',
+    )
+    .addArgument(new Argument('<mode>').choices(['on', 'off', 'now']))
+    .action(async (id: bigint, mode: string, { json }: { json?: boolean }) => {
+      const input = SEGMENTS.sync.check({ mode })
+      await onDatabase((database) => performHere(database, SEGMENTS.sync, { id, input }))
+      printOne({ id, sync: mode }, json === true)
     })
 }

@@ -12,6 +12,7 @@ import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { Shares } from '../http/shares.ts'
 import { Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import { startErasingMatching } from '../jobs/erase-members.ts'
 import { startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
@@ -40,6 +41,8 @@ const checkTagging = checkFields({
   expectedCount: Type.Integer({ minimum: 0 }),
 })
 
+const checkErasing = checkFields({ filters: FilterSchema, expectedCount: Type.Integer({ minimum: 0 }) })
+
 const checkImport = checkFields({
   format: Format,
   size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
@@ -52,7 +55,7 @@ type OfAccount = { Params: { account: string } }
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const count = limitedCount()
   readMatchingRoutes(api, parts, count)
-  tagRoute(api, parts, count)
+  changeMatchingRoutes(api, parts, count)
   importRoutes(api, parts)
 }
 
@@ -102,7 +105,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
   })
 }
 
-function tagRoute(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
+function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
   const { database } = parts
   api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
     const account = await accountOf(database, request)
@@ -117,6 +120,17 @@ function tagRoute(api: FastifyInstance, parts: ConsoleParts, count: Count): void
     const matching = await count(request, database, scope, change.filters)
     return sendJob(request, reply, parts, (transaction) =>
       startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
+    )
+  })
+
+  api.post<OfAccount>('/accounts/:account/audience/erase', MANAGER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const { expectedCount: expected, filters } = checkErasing(parseUtf8Json(bodyBytes(request)))
+    const erased = await readFilters(database, account.id, filters)
+    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
+    const matching = await count(request, database, scope, erased)
+    return sendJob(request, reply, parts, (transaction) =>
+      startErasingMatching(transaction, operatorOf(request), account, erased, { count: matching, expected }),
     )
   })
 }

@@ -1,19 +1,26 @@
 /**
  * `members.erase`: erases one person from several accounts, one account in each step. The job has ids of members, so neither it nor
- * the activity log contains the user id.
+ * the activity log contains the user id. `members.erase_matching`: erases all members of an account that match a filter, as they did
+ * when the job started.
  */
 
+import type { AccountDetails } from '../accounts/accounts.ts'
 import { findVisibleAccount } from '../accounts/manage-accounts.ts'
+import type { Filters } from '../audience/filters.ts'
 import { eraseMember } from '../audience/manage-members.ts'
 import type { Membership } from '../audience/memberships.ts'
 import { AppError } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { actorOf, startJob } from './job.ts'
-import type { RunStep } from './step.ts'
+import { actorOf, type Job, startJob } from './job.ts'
+import type { RunStep, Step } from './step.ts'
+import { readSelected, scopeOfJob, select } from './tag-members.ts'
 
 /** The ledger or the database may refuse an erasure for a while. */
 const RETRY_MS = 5_000
+/** Members per step of a job over many: some milliseconds each, within its lease. */
+const BATCH_MEMBERS = 25
 
 interface Parameters {
   members: Array<{ accountId: string; memberId: string }>
@@ -60,16 +67,10 @@ export const eraseMemberships: RunStep = async (job, step) => {
   const { erased = 0, hidden = 0 } = job.tally as Partial<Tally>
   const { [index]: member } = members
   if (member === undefined) throw new Error('the task names no member')
-  const { organizationIds, database, erasureLedger, platform } = step
+  const { organizationIds, database } = step
   const account = await findVisibleAccount(database, { organizationIds }, BigInt(member.accountId))
   const tally = account === null ? { erased, hidden: hidden + 1 } : { erased: erased + 1, hidden }
-  try {
-    const actor = actorOf(job, organizationIds)
-    const now = platform?.now ?? Date.now
-    if (account !== null)
-      await eraseMember(database, erasureLedger, actor, account, BigInt(member.memberId), now)
-  } catch (error) {
-    if (!(error instanceof AppError && error.code === 'erase_failed')) throw error
+  if (account !== null && !(await erase(job, step, account, BigInt(member.memberId)))) {
     const waiting = { erased, hidden, waiting: 'erasure' }
     return step.commit(async () => ({
       position: { index },
@@ -80,4 +81,57 @@ export const eraseMemberships: RunStep = async (job, step) => {
   }
   const position = index + 1 < members.length ? { index: index + 1 } : null
   return step.commit(async () => ({ position, done: BigInt(index + 1), tally }))
+}
+
+/** Returns false if the ledger or the database refuses erasures for a while. */
+async function erase(
+  job: Job,
+  { organizationIds, database, erasureLedger, platform }: Step,
+  account: Pick<AccountDetails, 'id' | 'organizationId'>,
+  memberId: bigint,
+): Promise<boolean> {
+  const now = platform?.now ?? Date.now
+  try {
+    await eraseMember(database, erasureLedger, actorOf(job, organizationIds), account, memberId, now)
+    return true
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'erase_failed') return false
+    throw error
+  }
+}
+
+/** Call it in a transaction. Throws `count_changed`. */
+export async function startErasingMatching(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
+  filters: Filters,
+  counted: { count: number; expected: number },
+): Promise<bigint> {
+  const kind = 'members.erase_matching'
+  const selection = await select(transaction, accountId, filters, counted)
+  const job = { kind, accountId, organizationId, parameters: { ...selection }, total: counted.count } as const
+  return startJob(transaction, actor, job, {
+    action: 'job.started',
+    object: { kind: 'job', id: null },
+    changes: { kind, filters: selection.matching, members: counted.count },
+  })
+}
+
+/** After a kill, the step does not find members that it has erased, so `done` may be less than all. */
+export const eraseMatching: RunStep = async (job, step) => {
+  const { accountId: id, organizationId } = scopeOfJob(job)
+  const { ids, position } = await readSelected(step.database, job, BATCH_MEMBERS)
+  let count = 0
+  for (const memberId of ids) {
+    if (!(await erase(job, step, { id, organizationId }, memberId))) break
+    count += 1
+  }
+  const isRefused = count < ids.length
+  await step.commit(async () => ({
+    position: isRefused ? (job.position ?? { id: String(INT64_MIN), isCommonName: false }) : position,
+    done: job.done + BigInt(count),
+    tally: isRefused ? { waiting: 'erasure' } : {},
+    ...(isRefused && { resumeInMs: RETRY_MS }),
+  }))
 }

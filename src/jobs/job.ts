@@ -22,6 +22,7 @@ export type JobKind =
   | 'accounts.onboard'
   | 'accounts.change'
   | 'members.erase'
+  | 'members.erase_matching'
   | 'members.tag'
   | 'members.import'
   | 'events.retry'

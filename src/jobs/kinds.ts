@@ -1,7 +1,7 @@
 /** The step of each kind of job. A kind without one does not compile. */
 import { changeAccounts } from './change-accounts.ts'
 import { resumeEndpoint, retryEndpoint } from './endpoint-backlog.ts'
-import { eraseMemberships } from './erase-members.ts'
+import { eraseMatching, eraseMemberships } from './erase-members.ts'
 import { importFollowersOf } from './import-followers.ts'
 import { importMembers } from './import-members.ts'
 import { type JobKind, REPLAY_KINDS } from './job.ts'
@@ -19,6 +19,7 @@ export const STEPS: Record<JobKind, RunStep> = {
   'accounts.onboard': onboardAccounts,
   'accounts.change': changeAccounts,
   'members.erase': eraseMemberships,
+  'members.erase_matching': eraseMatching,
   'members.tag': tagMembers,
   'members.import': importMembers,
   'events.retry': retryFailedEvents,

@@ -5,6 +5,8 @@ import {
   BEGINNING,
   deleteNextRows,
   finishErasuresOf,
+  hasAudiences,
+  leaveAudiences,
   type RemovalPosition,
   refuseRequests,
 } from '../accounts/remove-account.ts'
@@ -14,7 +16,11 @@ import type { Queryable } from '../postgres/statement.ts'
 import { startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 
-/** In the transaction, the account stops to accept deliveries and requests. */
+/** LINE may not respond, or refuse the credentials: then its audiences stay there, and expire after 180 days. */
+const LEAVE_AUDIENCES_MS = 10 * 60_000
+const LEAVE_PAUSE_MS = 1_000
+
+/** In the transaction, the account stops to accept deliveries and requests, unless LINE has audiences of it, which need its credentials. */
 export async function startRemoval(
   transaction: Queryable,
   actor: Actor,
@@ -28,8 +34,10 @@ export async function startRemoval(
     total: null,
     parameters: { accountId: String(accountId), name },
   }
-  const id = await startJob(transaction, actor, job, null)
-  await refuseRequests(transaction, accountId)
+  const isLeaving = await leaveAudiences(transaction, accountId)
+  const position = isLeaving ? { leavingUntilMs: Date.now() + LEAVE_AUDIENCES_MS } : null
+  const id = await startJob(transaction, actor, { ...job, position }, null)
+  if (!isLeaving) await refuseRequests(transaction, accountId)
   return id
 }
 
@@ -42,10 +50,19 @@ export const removeAccountRows: RunStep = async (job, { database, commit }) => {
   const { position, done } = job
   const tally = job.tally as RemovalTally
   const accountId = BigInt((job.parameters as { accountId: string }).accountId)
-  if (position === null) await finishErasuresOf(database, accountId)
+  const { leavingUntilMs = null } = (position ?? {}) as { leavingUntilMs?: number }
+  if (leavingUntilMs !== null) {
+    const isLeaving = Date.now() < leavingUntilMs && (await hasAudiences(database, accountId))
+    return commit(async (transaction) => {
+      if (isLeaving) return { position, done, tally, resumeInMs: LEAVE_PAUSE_MS }
+      await refuseRequests(transaction, accountId)
+      return { position: BEGINNING, done, tally }
+    })
+  }
+  const from = (position as RemovalPosition | null) ?? BEGINNING
+  if (from.table === 0) await finishErasuresOf(database, accountId)
   try {
     await commit(async (transaction) => {
-      const from = (position as RemovalPosition | null) ?? BEGINNING
       const { deleted, next } = await deleteNextRows(transaction, accountId, from)
       const table = TABLES[from.table] ?? 'official_account'
       const count = (tally[table] ?? 0) + deleted

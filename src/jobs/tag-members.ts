@@ -6,6 +6,7 @@
  * Planner idioms: docs/planner.md.
  */
 
+import type { AccountId } from '../accounts/account.ts'
 import type { AccountDetails } from '../accounts/accounts.ts'
 import type { Scope } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
@@ -30,7 +31,8 @@ interface TagChange {
   remove: string[]
 }
 
-interface Parameters extends TagChange {
+/** Members, as parameters of a job. */
+interface Selection {
   filters: Filters
   /** the filters without personal text, which stay after the end of the job */
   matching: Record<string, unknown>
@@ -55,31 +57,45 @@ interface Tally {
 export const selectLastMember = statement('last-member-id')`
     select id from audience_member where channel_oa_id = $1 order by id desc limit 1`
 
-/**
- * Call it in a transaction.
- * @param count members that match now; @param expected the number that the operator confirmed. Throws `count_changed`.
- */
+interface Counted {
+  /** members that match now */
+  count: number
+  /** the number that the operator confirmed */
+  expected: number
+}
+
+/** Call it in a transaction. Throws `count_changed`. */
 export async function startTagging(
   transaction: Queryable,
   actor: Actor,
   { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
   { filters, add, remove }: TagChange & { filters: Filters },
-  { count, expected }: { count: number; expected: number },
+  counted: Counted,
 ): Promise<bigint> {
-  requireExpected(count, expected)
-  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
-  const matching = publicFilters(filters)
-  const parameters: Parameters = { filters, matching, add, remove, untilId: String(last?.id ?? INT64_MIN) }
+  const selection = await select(transaction, accountId, filters, counted)
+  const parameters = { ...selection, add, remove }
   return startJob(
     transaction,
     actor,
-    { kind: 'members.tag', accountId, organizationId, parameters: { ...parameters }, total: count },
+    { kind: 'members.tag', accountId, organizationId, parameters, total: counted.count },
     {
       action: 'members.tagged',
       object: { kind: 'account', id: accountId },
-      changes: { filters: matching, add, remove, members: count },
+      changes: { filters: selection.matching, add, remove, members: counted.count },
     },
   )
+}
+
+/** For a job over all members that match. Throws `count_changed`. */
+export async function select(
+  transaction: Queryable,
+  accountId: AccountId,
+  filters: Filters,
+  { count, expected }: Counted,
+): Promise<Selection> {
+  requireExpected(count, expected)
+  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
+  return { filters, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
 }
 
 /** Below 100 members, the number must be the same. */
@@ -106,26 +122,33 @@ export function publicFilters({
 }
 
 export const tagMembers: RunStep = async (job, { commit }) => {
-  const { filters, add, remove, untilId } = job.parameters as Parameters
+  const { add, remove } = job.parameters as TagChange
+  await commit(async (transaction) => {
+    const { ids, position } = await readSelected(transaction, job, BATCH_MEMBERS)
+    const counts = await changeTags(transaction, scopeOfJob(job), ids, { add, remove })
+    return { position, done: job.done + BigInt(ids.length), tally: addCounts(job.tally as Tally, counts) }
+  })
+}
+
+/** The next members of a job's selection. `position` is null after the last one. */
+export async function readSelected(
+  database: Queryable,
+  job: Job,
+  limit: number,
+): Promise<{ ids: bigint[]; position: Position | null }> {
+  const { filters, untilId } = job.parameters as Selection
   const before = job.position as Position | null
   const from: IdPosition = {
     kind: 'id',
     id: before === null ? INT64_MIN : BigInt(before.id),
     isCommonName: before?.isCommonName ?? false,
   }
-  const scope = scopeOfJob(job)
-  await commit(async (transaction) => {
-    const { ids, next } = await readIds(transaction, scope, filters, from, BATCH_MEMBERS)
-    const existing = ids.filter((id) => id <= BigInt(untilId))
-    const counts = await changeTags(transaction, scope, existing, { add, remove })
-    const isLast = next === null || next.id > BigInt(untilId)
-    const position: Position | null = isLast ? null : { id: String(next.id), isCommonName: next.isCommonName }
-    return {
-      position,
-      done: job.done + BigInt(existing.length),
-      tally: addCounts(job.tally as Tally, counts),
-    }
-  })
+  const { ids, next } = await readIds(database, scopeOfJob(job), filters, from, limit)
+  const isLast = next === null || next.id > BigInt(untilId)
+  return {
+    ids: ids.filter((id) => id <= BigInt(untilId)),
+    position: isLast ? null : { id: String(next.id), isCommonName: next.isCommonName },
+  }
 }
 
 /** Jobs over members always belong to an account. */

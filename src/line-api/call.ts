@@ -69,10 +69,10 @@ export interface Platform {
 }
 
 export interface Call {
-  method: 'GET' | 'POST' | 'PUT'
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   path: string
   token?: Secret
-  form?: URLSearchParams
+  form?: URLSearchParams | FormData
   json?: unknown
   /** Secrets of the request, which are removed from the response. */
   secrets: Secret[]
@@ -205,6 +205,8 @@ function parse(text: string, secrets: Secret[]): unknown {
       (rest, secret) => rest.replaceAll(secret, '[secret]'),
       field.replaceAll('\0', '').toWellFormed(),
     )
+  // LINE's response to a DELETE has no body.
+  if (text === '') return null
   return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? clean(value) : value))
 }
 

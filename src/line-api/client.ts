@@ -1,6 +1,6 @@
 /** The calls of the LINE Messaging API that this service uses (developers.line.biz, "Messaging API reference"). */
 import type { Secret } from '../config/secret.ts'
-import { isObject } from '../http/body.ts'
+import { AudienceGroups, type CallOfAccount } from './audience-groups.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
@@ -13,10 +13,12 @@ import {
 } from './call.ts'
 import {
   type BotInfo,
+  type Fields,
   type FollowerStatistics,
   type FollowersPage,
   type MessageQuota,
   type Profile,
+  read,
   readBotInfo,
   readEndpoint,
   readFollowerStatistics,
@@ -30,7 +32,7 @@ import {
   type WebhookEndpoint,
   type WebhookTest,
 } from './line-responses.ts'
-import { isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
+import { type Credentials, isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
 
 /** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
 const READS_PER_SECOND = 100
@@ -42,23 +44,19 @@ export const FOLLOWERS_PAGE_SIZE = 1_000
 
 const WEBHOOK_PATH = '/v2/bot/channel/webhook/endpoint'
 
-interface Credentials {
-  id: bigint
-  channelId: string | null
-  channelSecret: Secret | null
-  channelAccessToken: Secret | null
-}
-
 /** No method rejects. A failure is a PlatformFault. */
 export class LineApi {
   readonly #platform: Platform
   readonly #tokens: StatelessTokens
   readonly #reads = new RateLimiter(READS_PER_SECOND)
   readonly #webhookCalls = new RateLimiter(WEBHOOK_CALLS_PER_SECOND)
+  readonly audienceGroups: AudienceGroups
 
-  constructor(baseUrl: string, timeouts = CALL_TIMEOUTS) {
+  constructor(baseUrl: string, timeouts = CALL_TIMEOUTS, audienceCallsPerSecond?: number) {
     this.#platform = { baseUrl, timeouts }
     this.#tokens = new StatelessTokens(this.#platform)
+    const callOf: CallOfAccount = (...call) => this.#call(...call)
+    this.audienceGroups = new AudienceGroups(baseUrl, callOf, audienceCallsPerSecond)
   }
 
   /** The account that the stored credentials belong to. */
@@ -195,12 +193,13 @@ export class LineApi {
     account: Credentials,
     limiter: RateLimiter,
     call: Omit<Call, 'token' | 'secrets'>,
+    platform = this.#platform,
   ): Promise<PlatformResult<unknown>> {
     const token = await this.#token(account, call.budget)
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
-    const result = await callPlatform(this.#platform, { ...call, token: token.value, secrets })
+    const result = await callPlatform(platform, { ...call, token: token.value, secrets })
     if (!result.ok && result.fault.type === 'refused' && result.fault.status === 401)
       this.forgetToken(account)
     return result
@@ -216,12 +215,4 @@ export class LineApi {
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
     return this.#tokens.get({ id, channelId, channelSecret }, budget)
   }
-}
-
-type Fields = Record<string, unknown>
-
-function read<T>(result: PlatformResult<unknown>, reader: (fields: Fields) => T | null): PlatformResult<T> {
-  if (!result.ok) return result
-  const value = isObject(result.value) ? reader(result.value) : null
-  return value === null ? UNAVAILABLE : { ok: true, value }
 }

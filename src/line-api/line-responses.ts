@@ -1,6 +1,20 @@
 /** LINE's responses about accounts and people. The functions return null for a response that LINE does not document. */
+import { isObject } from '../http/body.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
+import { type PlatformResult, UNAVAILABLE } from './call.ts'
+
+export type Fields = Record<string, unknown>
+
+/** @param reader returns null for a response that LINE does not document */
+export function read<T>(
+  result: PlatformResult<unknown>,
+  reader: (fields: Fields) => T | null,
+): PlatformResult<T> {
+  if (!result.ok) return result
+  const value = isObject(result.value) ? reader(result.value) : null
+  return value === null ? UNAVAILABLE : { ok: true, value }
+}
 
 export const BotInfoSchema = Type.Object({
   userId: Type.String(),
@@ -44,8 +58,6 @@ export const WebhookTestSchema = Type.Object({
 })
 
 export type WebhookTest = Static<typeof WebhookTestSchema>
-
-type Fields = Record<string, unknown>
 
 /** Characters. Longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
 const TEXT_MAX_LENGTH = 2_000

@@ -10,6 +10,14 @@ import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAV
 const EXPIRY_MARGIN_MS = 60_000
 const TOKENS_MAX = 10_000
 
+/** Of an account: an access token, or what one is issued for. */
+export interface Credentials {
+  id: bigint
+  channelId: string | null
+  channelSecret: Secret | null
+  channelAccessToken: Secret | null
+}
+
 interface Channel {
   id: bigint
   channelId: string

@@ -2,8 +2,15 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, normalizeCondition, recordable } from '../audience/condition.ts'
-import { addSegment, removeSegment, SEGMENT_NAME_MAX_LENGTH, updateSegment } from '../audience/segments.ts'
-import { requireVisible } from '../errors.ts'
+import {
+  addSegment,
+  removeSegment,
+  SEGMENT_NAME_MAX_LENGTH,
+  setSync,
+  updateSegment,
+} from '../audience/segments.ts'
+import type { SyncState } from '../audience/sync-texts.ts'
+import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
@@ -19,12 +26,24 @@ export type Segment = {
   name: string
   condition: Condition
   updatedAt: string
+  /** LINE has an audience of its members */
+  sync: boolean
+  syncState: SyncState
+  /** LINE's, in its words */
+  syncReason: string | null
+  /** the newest one at LINE */
+  audienceName: string | null
 }
 
 /** $1 organization ids bigint[], null: all; $2 segment id bigint, null: all; $3 account id bigint, null: all; $4 after this id; $5 limit */
 const selectSegments = statement('select-segments')`
-    select s.id, a.id as "accountId", a.organization_id as "organizationId", s.name, s.condition, iso(s.updated_at) as "updatedAt"
+    select s.id, a.id as "accountId", a.organization_id as "organizationId", s.name, s.condition, iso(s.updated_at) as "updatedAt",
+           s.sync, s.sync_reason as "syncReason", l.name as "audienceName",
+           case when not s.sync then case when l.status is null then 'off' else 'deleting' end
+                else coalesce(s.sync_fault, nullif(l.status, 'deleting'), 'waiting') end as "syncState"
       from segment s join official_account a on a.id = s.channel_oa_id
+      left join lateral (select name, status from line_audience where segment_id = s.id
+                          order by status = 'deleting', id desc limit 1) l on true
      where visible(a.organization_id, $1) and ($2::bigint is null or s.id = $2) and ($3::bigint is null or s.channel_oa_id = $3)
        and s.id > $4
      order by s.id limit $5`
@@ -66,8 +85,8 @@ export const SEGMENTS = {
       const values = [actor.organizationIds, null, account, after ?? INT64_MIN, limit]
       return database.query<Segment>(selectSegments, values)
     },
-    row: ({ id, accountId, name, condition }: Segment) => ({
-      ...{ id, account: accountId, name, condition: JSON.stringify(condition) },
+    row: ({ id, accountId, name, condition, syncState }: Segment) => ({
+      ...{ id, account: accountId, name, condition: JSON.stringify(condition), sync: syncState },
     }),
   }),
 
@@ -107,10 +126,25 @@ export const SEGMENTS = {
     },
   }),
 
+  sync: change({
+    name: 'segment.sync',
+    does: 'keep an audience of a segment at LINE',
+    records: 'segment.synced',
+    input: { mode: Type.Enum(['on', 'off', 'now']) },
+    run: async ({ database, target: { id, sync }, input: { mode } }) => {
+      if (mode === 'now' && !sync)
+        throw new AppError('invalid_input', {
+          message: 'Sync is off. Turn it on, which begins with an upload.',
+        })
+      if (mode === 'now' || sync !== (mode === 'on')) await setSync(database, id, mode !== 'off')
+      return { changes: mode === 'now' ? { upload: mode } : { sync: [sync, mode === 'on'] } }
+    },
+  }),
+
   remove: change({
     name: 'segment.remove',
     does: 'remove a segment',
-    help: 'remove a segment; its members stay',
+    help: 'remove a segment; its members stay, and its audiences at LINE are deleted',
     records: 'segment.removed',
     run: async ({ database, target }) => {
       await removeSegment(database, target.id)

@@ -38,6 +38,7 @@ export const ACTIONS = [
   'endpoint.removed',
   'segment.added',
   'segment.updated',
+  'segment.synced',
   'segment.removed',
   'client.added',
   'client.updated',

@@ -68,6 +68,31 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     expect(await violationsOf(page)).toEqual([])
   })
 
+  it('switches the sync of a segment, and erases its members after typing their number', async () => {
+    await opened.database.query(
+      `insert into segment (channel_oa_id, name, condition) values ($1, 'Last', '{"eventCountMax":0}')`,
+      [opened.loaded.accountId],
+    )
+    const page = await opened.visit({ path: `${audience()}?segment=Last&q=Name+119`, hasAxe: true })
+    await page.getByRole('button', { name: 'Sync…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('LINE has no audience of this segment.').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    await dialog.getByRole('button', { name: 'Turn sync on' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Sync…' }).click()
+    await dialog.getByText('The upload to LINE waits for its turn').waitFor()
+    await dialog.getByRole('button', { name: 'Turn sync off and delete the audiences' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Erase…' }).click()
+    await dialog.getByText('The filter matches 11 members now.').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    expect(await dialog.getByRole('button', { name: 'Erase 11 members' }).isDisabled()).toBe(true)
+    await dialog.getByLabel('Type 11 to confirm').fill('11')
+    await page.keyboard.press('Enter')
+    await dialog.getByText('11 of 11').waitFor()
+  })
+
   it('reads why a file was refused', async () => {
     const page = await opened.visit({ path: `/accounts/${opened.loaded.accountId}/import` })
     await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({

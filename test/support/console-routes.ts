@@ -66,6 +66,7 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'segment.list': ({ account }) => ({ account }),
   'segment.add': ({ account }) => ({ account, name: 'taken', condition: {} }),
   'segment.update': () => ({ name: 'taken' }),
+  'segment.sync': () => ({ mode: 'on' }),
   'event.list': ({ account }) => ({ account }),
   'event.reasons': ({ account }) => ({ account }),
   'event.retry-all': ({ account }) => ({ account }),
@@ -183,6 +184,10 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
     ...ofAccount('/audience/tag')(of),
     body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
+  })),
+  'POST /accounts/:/audience/erase': manager('erase all that match', (of) => ({
+    ...ofAccount('/audience/erase')(of),
+    body: { filters: {}, expectedCount: 1 },
   })),
   'POST /endpoints/:/replay/count': manager(
     'count events of a time range',

@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { Secret } from '../../src/config/secret.ts'
 import { signLine } from '../../src/line-api/line-signature.ts'
+import { answerAudience } from './audiences.ts'
 import { lineBody } from './events.ts'
 import type { PlatformState, SimulatedAccount } from './state.ts'
 import { followerStatistics, messageQuota, tokenLifetime } from './statistics.ts'
@@ -45,7 +46,8 @@ export function callerOf(states: PlatformState[], request: IncomingMessage): Pla
 /** Rejects if the client disconnects before its request is complete. */
 export async function answer(states: PlatformState[], request: IncomingMessage): Promise<Reply> {
   if (!URL.canParse(request.url ?? '', 'http://localhost')) return NOT_FOUND
-  const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
+  const url = new URL(request.url ?? '', 'http://localhost')
+  const { pathname, searchParams } = url
   const call = `${request.method} ${pathname}`
   // Every account has the same keys of LINE Login.
   if (call === 'GET /oauth2/v2.1/certs') return { status: 200, body: states[0]?.login.certs() }
@@ -77,7 +79,7 @@ export async function answer(states: PlatformState[], request: IncomingMessage):
     case 'GET /v2/bot/message/quota/consumption':
       return { status: 200, body: { totalUsage: state.settings.quota.used } }
     default:
-      return findProfile(state, call)
+      return (await answerAudience(state, request, url)) ?? findProfile(state, call)
   }
 }
 

@@ -60,7 +60,7 @@ export async function simulatePlatform(
     server.once('error', reject)
     server.listen(port, '127.0.0.1', resolve)
   })
-  const { people, groups, settings, statistics, login } = state
+  const { people, groups, settings, audiences, audienceSettings, statistics, login } = state
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     account,
@@ -70,6 +70,8 @@ export async function simulatePlatform(
     people,
     groups,
     settings,
+    audiences,
+    audienceSettings,
     statistics,
     login,
     addAccount: (added) => {

@@ -1,5 +1,6 @@
 /** What the simulated platform knows of an official account and the people around it. */
 import { randomBytes } from 'node:crypto'
+import type { AudienceSettings, SimulatedAudience } from './audiences.ts'
 import { randomUserId } from './events.ts'
 import { SimulatedLogin } from './login.ts'
 import type { Misbehaviour } from './misbehaviour.ts'
@@ -46,6 +47,9 @@ export interface PlatformState {
     quota: { limit: number | null; used: number }
     tokenLifetimeSeconds: number
   }
+  /** by id */
+  audiences: Map<number, SimulatedAudience>
+  audienceSettings: AudienceSettings
   /** the platform's day, as 20261122 → its figures at the end of that day */
   statistics: Map<string, DayStatistics>
   /** valid access tokens */
@@ -85,6 +89,12 @@ export function initialState(account: SimulatedAccount): PlatformState {
       misbehaviour: null,
       quota: { limit: 1_000, used: 0 },
       tokenLifetimeSeconds: 30 * 86_400,
+    },
+    audiences: new Map(),
+    audienceSettings: {
+      ...{ readyAfterMs: 0, visibleAfterMs: 0, isRefused: false, isFailing: false },
+      cut: () => null,
+      lastId: 4_389_303_728_990,
     },
     statistics: new Map(),
     tokens: new Set([account.channelAccessToken]),

@@ -34,6 +34,11 @@ export function AllMatching({ onChange, ...selection }: Selection & { onChange: 
       <DialogButton label={t.bulk.export}>
         {(close) => <ExportDialog {...selection} onClose={close} />}
       </DialogButton>
+      {isManager && (
+        <DialogButton label={t.bulk.erase} onClosed={onChange}>
+          {(close) => <EraseDialog {...selection} onClose={close} />}
+        </DialogButton>
+      )}
       {isManager && !selection.filters.segment && <SaveSegment {...selection} />}
       {isManager && (
         <Link class="button" href={`/accounts/${selection.account}/import`}>
@@ -100,6 +105,51 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
 }
 
 const tagsOf = (text: string): string[] => [...new Set(listOf(text))]
+
+function EraseDialog({ onClose, ...selection }: Selection & { onClose: () => void }) {
+  const { t, number } = useLocalized()
+  const { account, filters } = selection
+  const query = useCount(selection)
+  const { values, field } = useFields({ expectedCount: '' })
+  const [task, setTask] = useState<Task>()
+  const submit = async (expectedCount: number) => {
+    try {
+      const body = { filters, expectedCount }
+      setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/erase`, body)).job)
+    } catch (failure) {
+      if (failure instanceof ApiError && failure.status === 409) query.reload()
+      throw failure
+    }
+  }
+  return (
+    <Dialog title={t.bulk.eraseTitle} onClose={onClose}>
+      {task ? (
+        <TaskProgress started={task} />
+      ) : (
+        <Loaded query={query}>
+          {({ count }) => (
+            <>
+              <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
+              <p>{t.bulk.eraseText}</p>
+              <Form
+                submit={fill(t.bulk.eraseSubmit, { count: number(count) })}
+                onSubmit={() => submit(count)}
+                onCancel={onClose}
+                isComplete={count > 0 && values.expectedCount.trim() === String(count)}
+              >
+                <TextField
+                  {...field('expectedCount')}
+                  label={fill(t.bulk.confirm, { count: String(count) })}
+                  autocomplete="off"
+                />
+              </Form>
+            </>
+          )}
+        </Loaded>
+      )}
+    </Dialog>
+  )
+}
 
 const FORMATS = ['csv', 'ndjson', 'line-ids'] as const
 

@@ -3,14 +3,15 @@ import { useEffect } from 'preact/hooks'
 import type { Condition } from '../../src/audience/condition.ts'
 import type { Segment } from '../../src/operations/segments.ts'
 import { type Json, post } from '../api.ts'
-import { useList } from '../hooks.ts'
+import { useAction, useList } from '../hooks.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { fill, useLocalized } from '../texts.ts'
-import { Confirm, DialogButton } from './dialog.tsx'
+import { fill, stateIn, useLocalized } from '../texts.ts'
+import { Confirm, Dialog, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
+import { ActionFailure } from './states.tsx'
 
 /** Shown when the account has segments, or when the address has one. @param onChange after a change of the chosen segment */
 export function SegmentFilter({
@@ -46,6 +47,11 @@ export function SegmentFilter({
         value={value}
         options={[['', t.common.all], ...[...names].map((name) => [name, name] as const)]}
       />
+      {chosen && (
+        <DialogButton label={t.segments.sync} onClosed={saved}>
+          {(close) => <SyncDialog segment={chosen} onClose={close} />}
+        </DialogButton>
+      )}
       {isManager && chosen && (
         <>
           <DialogButton label={t.segments.edit} onClosed={saved}>
@@ -75,6 +81,40 @@ function RemovalDialog({ segment: { id, name }, onClose }: { segment: Json<Segme
       onConfirm={remove}
       onClose={onClose}
     />
+  )
+}
+
+function SyncDialog({ segment, onClose }: { segment: Json<Segment>; onClose: () => void }) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const { id, name, sync, syncState, syncReason, audienceName } = segment
+  const change = async (mode: string) => {
+    await post(`/api/segments/${id}/sync`, { mode })
+    onClose()
+  }
+  const modes = !useRole('manager') ? [] : sync ? (['now', 'off'] as const) : (['on'] as const)
+  return (
+    <Dialog title={fill(t.segments.syncTitle, { name })} onClose={onClose}>
+      <p role="status">{stateIn(t.segments.states, syncState)}</p>
+      {syncReason && (
+        <p>
+          {t.segments.reason}: {syncReason}
+        </p>
+      )}
+      {audienceName && (
+        <p>
+          {t.segments.audience}: {audienceName}
+        </p>
+      )}
+      <ActionFailure error={error} />
+      <footer class="actions">
+        {modes.map((mode) => (
+          <button key={mode} type="button" disabled={isRunning} onClick={() => run(() => change(mode))}>
+            {t.segments[mode]}
+          </button>
+        ))}
+      </footer>
+    </Dialog>
   )
 }
 

@@ -1,0 +1,201 @@
+/**
+ * Keeps audiences of segments at LINE (decision 72). Nothing is ever added to an audience, so the newest one is the segment:
+ *
+ * 1. A segment with sync is due once a day. If LINE has no audience of its new name, a row of line_audience is stored (`uploading`).
+ * 2. Its followers are uploaded as one file. The response names the audience (`processing`). If it is lost, the audience is looked up
+ *    by its name for an hour, and adopted.
+ * 3. LINE says READY (`ready`): the newest of the older audiences stays, and all others are deleted (`deleting`).
+ * 4. After 47 hours, or when the segment, its sync or the account ends, LINE is asked to delete it until it has no such audience.
+ *
+ * Every row has the time of its next call, so instances share the work, and the next one continues what a killed one has begun.
+ */
+import { randomBytes } from 'node:crypto'
+import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { UnreadableSecret } from '../config/secret-keys.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { every, type Repetition } from '../jobs/every.ts'
+import { AUDIENCE_MAX_IDS } from '../line-api/audience-groups.ts'
+import { CallBudget, type PlatformFault, type PlatformResult } from '../line-api/call.ts'
+import type { LineApi } from '../line-api/client.ts'
+import type { Database } from '../postgres/database.ts'
+import { beginningOf, FILE_FORMATS, memberLines } from './list.ts'
+import {
+  type AccountToSync,
+  addAudience,
+  dropAudience,
+  endAudience,
+  type LineAudience,
+  postponeAudience,
+  type SegmentToSync,
+  selectAccountsToSync,
+  storeReady,
+  storeSyncFault,
+  storeUploaded,
+  takeDueAudiences,
+  takeSegmentToSync,
+} from './sync-statements.ts'
+import type { SyncFault } from './sync-texts.ts'
+
+/** Pause between passes while nothing is due. */
+const IDLE_MS = 5_000
+/** Accounts at the same time. An upload is in memory: 2 × 2 × 51 MB, because it is copied once. */
+const CONCURRENCY = 2
+/** A million members take about ten seconds. */
+const READ_MAX_MS = 300_000
+
+export class SegmentSync {
+  readonly #database: Database
+  readonly #lineApi: LineApi
+  #lastAccountId: AccountId = INT64_MIN
+
+  constructor(database: Database, lineApi: LineApi) {
+    this.#database = database
+    this.#lineApi = lineApi
+  }
+
+  start(): Repetition {
+    return every(IDLE_MS, async (signal) => ((await this.pass(signal)) === 0 ? IDLE_MS : 0))
+  }
+
+  /** Works for the next accounts with something due, and returns their number. Throws DatabaseUnavailable. */
+  async pass(signal = AbortSignal.any([])): Promise<number> {
+    const accounts = await selectAccountsToSync(this.#database, this.#lastAccountId)
+    const isRoundOver = accounts.length === 0 && this.#lastAccountId !== INT64_MIN
+    this.#lastAccountId = accounts.at(-1)?.id ?? INT64_MIN
+    if (isRoundOver) return this.pass(signal)
+    const queue = accounts.values()
+    const work = async () => {
+      for (const account of queue) {
+        // What was begun is due again after its lease.
+        if (!signal.aborted) await this.#workFor(account, new CallBudget(signal)).catch(() => undefined)
+      }
+    }
+    await Promise.all(Array.from({ length: CONCURRENCY }, work))
+    return accounts.length
+  }
+
+  async #workFor({ id, isSuspended }: AccountToSync, budget: CallBudget): Promise<void> {
+    const account = await findAccount(this.#database, id).catch((error) => {
+      if (error instanceof UnreadableSecret) return null
+      throw error
+    })
+    for (const audience of await takeDueAudiences(this.#database, id)) {
+      // The others wait for the end of their lease.
+      if (account === null || !(await this.#continue(account, audience, budget))) break
+    }
+    const segment = await takeSegmentToSync(this.#database, id)
+    if (segment === null || budget.signal?.aborted) return
+    const fault = account === null ? NO_CREDENTIALS : await this.#upload(account, segment, budget)
+    if (fault === null) return
+    const reason = typeof fault !== 'string' && 'reason' in fault ? fault.reason : null
+    await storeSyncFault(this.#database, segment.id, faultOf(fault, isSuspended), reason)
+  }
+
+  /** The next call about an audience. Returns false if LINE does not respond, or refuses every call of the account. */
+  async #continue(account: Account, audience: LineAudience, budget: CallBudget): Promise<boolean> {
+    const { id, groupId, status } = audience
+    const { audienceGroups } = this.#lineApi
+    if (groupId === null) return this.#lookUp(account, audience, budget)
+    if (status === 'deleting') {
+      const result = await audienceGroups.remove(account, groupId, budget)
+      return this.#settle(audience, result, () => dropAudience(this.#database, id))
+    }
+    const result = await audienceGroups.status(account, groupId, budget)
+    return this.#settle(audience, result, async (found) => {
+      if (found === 'READY') return storeReady(this.#database, id)
+      if (found !== 'FAILED' && found !== 'EXPIRED') return postponeAudience(this.#database, id)
+      await endAudience(this.#database, id)
+      const fault = found === 'FAILED' ? 'failed' : 'expired'
+      if (audience.segmentId !== null) await storeSyncFault(this.#database, audience.segmentId, fault)
+    })
+  }
+
+  /** Stores the result of a call. An audience that LINE does not have needs no further one, unless LINE may not show it yet. */
+  async #settle<T>(
+    { id, isOld }: LineAudience,
+    result: PlatformResult<T>,
+    store: (value: T) => Promise<void>,
+  ): Promise<boolean> {
+    const isGone = !result.ok && result.fault.type === 'refused' && [400, 404].includes(result.fault.status)
+    if (result.ok) await store(result.value)
+    else await (isGone && isOld ? dropAudience : postponeAudience)(this.#database, id)
+    return result.ok || isGone
+  }
+
+  /** The response of an upload is missing: LINE has made the audience, makes it later, or never. */
+  async #lookUp(account: Account, { id, name, isOld }: LineAudience, budget: CallBudget): Promise<boolean> {
+    const found = await this.#lineApi.audienceGroups.find(account, name, budget)
+    const [group] = found.ok ? found.value : []
+    if (group !== undefined) await storeUploaded(this.#database, id, group.id)
+    else await (found.ok && isOld ? dropAudience : postponeAudience)(this.#database, id)
+    return found.ok
+  }
+
+  /** Returns why there is no audience. Null: it was uploaded, or it is not known whether it was. */
+  async #upload(
+    account: Account,
+    segment: SegmentToSync,
+    budget: CallBudget,
+  ): Promise<PlatformFault | SyncFault | null> {
+    const { audienceGroups } = this.#lineApi
+    for (const name of namesOf(segment)) {
+      const taken = await audienceGroups.find(account, name, budget)
+      if (!taken.ok) return taken.fault
+      const id = taken.value.length > 0 ? null : await addAudience(this.#database, segment.id, name)
+      if (id === null) continue
+      const ids = await this.#readIds(account, segment)
+      if (typeof ids === 'string') {
+        await dropAudience(this.#database, id)
+        return ids
+      }
+      const result = await audienceGroups.upload(account, name, ids, budget)
+      if (result.ok) await storeUploaded(this.#database, id, result.value)
+      else if (result.fault.type === 'unavailable') await postponeAudience(this.#database, id)
+      else {
+        await dropAudience(this.#database, id)
+        return result.fault
+      }
+      return null
+    }
+    return null
+  }
+
+  /** One id of LINE's form per line. The primary has every erasure. */
+  async #readIds({ id: accountId, organizationId }: Account, { name, condition }: SegmentToSync) {
+    const scope = { keyId: null, accountId, organizationId }
+    const filters = { segment: { name, condition }, relationship: 'following' } as const
+    const parts: string[] = []
+    let count = 0
+    const deadline = performance.now() + READ_MAX_MS
+    const members = this.#database.forTenant(scope)
+    for await (const part of memberLines(
+      members,
+      scope,
+      filters,
+      beginningOf(filters),
+      FILE_FORMATS['line-ids'],
+    )) {
+      if (performance.now() > deadline) throw new Error('reading a segment takes too long')
+      parts.push(part.text)
+      count += part.count
+      if (count > AUDIENCE_MAX_IDS) return 'too_large'
+    }
+    return count === 0 ? 'empty' : new Blob(parts, { type: 'text/plain' })
+  }
+}
+
+const NO_CREDENTIALS: PlatformFault = { type: 'no_credentials' }
+
+/** Of the day, and a second one if the first is taken: up to 100 + 13 + 5 of 120 characters. LINE refuses control characters. */
+function namesOf({ name, day }: SegmentToSync): string[] {
+  const dated = `${name.replace(/[\p{Cc}\p{Z}]+/gu, ' ').trim()} (${day})`
+  return [dated, `${dated} ${randomBytes(2).toString('hex')}`]
+}
+
+function faultOf(fault: PlatformFault | SyncFault, isSuspended: boolean): SyncFault {
+  if (typeof fault === 'string') return fault
+  if (fault.type === 'unavailable') return 'unavailable'
+  if (isSuspended) return 'suspended'
+  if (fault.type !== 'refused' || fault.status === 401) return 'credentials'
+  return fault.status === 403 ? 'not_available' : 'rejected'
+}
