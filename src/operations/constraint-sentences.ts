@@ -11,6 +11,9 @@ interface Constraint {
   hint?: string
 }
 
+const NO_CONDITION =
+  'a condition is a JSON object with the fields of docs/segments.md, whose times and numbers can be read.'
+
 /** What the tables that operators write refuse: each foreign key, unique index, check and constraint trigger, and `retire_addresses`. */
 export const CONSTRAINTS: Record<string, Constraint> = {
   organization_pkey: idTaken('organization'),
@@ -79,12 +82,13 @@ export const CONSTRAINTS: Record<string, Constraint> = {
     ...taken('', 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'),
     hint: 'Run "oa-audience endpoints list --account ID" to see them.',
   },
+  endpoint_condition_check: taken('condition', NO_CONDITION),
   endpoint_format_check: taken('format', 'the format of an endpoint is line or members.'),
 
   segment_pkey: idTaken('segment'),
   segment_channel_oa_id_fkey: missing('account'),
   segment_name: taken('name', 'the account already has a segment with this name.'),
-  segment_condition_check: taken('condition', 'a condition is a JSON object.'),
+  segment_condition_check: taken('condition', NO_CONDITION),
   segment_max_per_account: {
     ...taken('', 'the account already has 100 segments, which is the limit. Remove one that nobody needs.'),
     hint: 'Run "oa-audience segments list --account ID" to see them.',
