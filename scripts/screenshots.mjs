@@ -124,6 +124,7 @@ async function takeAccounts(page) {
 async function takeAudience(page, light) {
   await light.goto(`${demo.url}/search?q=@`)
   await light.locator('tr', { hasText: DEMO_ORGANIZATION }).getByRole('link').first().click()
+  await takeVerification(light)
   await light.getByRole('link', { name: 'Audience', exact: true }).click()
   await light.locator('tr', { hasText: 'vip' }).getByRole('link').first().click()
   await light.locator('.timeline li').first().waitFor()
@@ -153,6 +154,17 @@ async function takeAudience(page, light) {
   await page.goto(`${demo.url}/search?q=Ann`)
   await page.locator('.found').first().waitFor()
   await take(page, 'search')
+}
+
+/** Of an account whose deliveries have shown something. */
+async function takeVerification(page) {
+  await page.locator('ul.checks li').first().waitFor({ state: 'attached' })
+  await page.evaluate(() => {
+    for (let element = document.querySelector('ul.checks'); element !== null; element = element.parentElement)
+      if (element instanceof HTMLDetailsElement) element.open = true
+    document.querySelector('ul.checks').scrollIntoView({ block: 'center' })
+  })
+  await take(page, 'verification')
 }
 
 async function takeOthers(page) {
