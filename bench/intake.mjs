@@ -1,4 +1,5 @@
-/** Deliveries per second: this service compared with a bare server, with Express, and with the disk. */
+/** Deliveries per second: this service compared with a bare server, with Express, with two queues, and with the disk. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { openDatabase } from './database.mjs'
@@ -34,6 +35,9 @@ export async function run({ smoke }) {
     const ours = await start('oa-audience', MAIN, ['serve'])
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
+    const boss = await start('Fastify + pg-boss', here('./targets/pg-boss.mjs'))
+    const worker = await start('Fastify + graphile-worker', here('./targets/graphile-worker.mjs'))
+    const all = [bare, ours, express, boss, worker]
     await wearIn(
       database,
       (count) =>
@@ -49,8 +53,8 @@ export async function run({ smoke }) {
       `${CONNECTIONS} connections, 1 event a delivery, synchronous_commit=on, ${rounds} rounds of ${size}`,
     )
     for (let round = 0; round < rounds; round += 1) {
-      for (const target of [bare, ours, express]) {
-        const count = target === express ? Math.ceil(size / 4) : size
+      for (const target of all) {
+        const count = target === bare || target === ours ? size : Math.ceil(size / 4)
         target.results.push(
           await send({
             port: target.port,
@@ -58,12 +62,10 @@ export async function run({ smoke }) {
             requests: requestsFor(accountId, count, 1),
           }),
         )
+        if (target === boss || target === worker) await jobsDone(database)
       }
     }
-    report([bare, ours, express])
-    const rate = (target) => median(target.results.map(({ perSecond }) => perSecond))
-    console.log(`  ours / bare     ${(rate(ours) / rate(bare)).toFixed(2)}`)
-    console.log(`  ours / Express  ${(rate(ours) / rate(express)).toFixed(1)}`)
+    report(all, ours)
 
     /** Sends the same load in each round. Returns a function to the median of a field of the results. */
     const repeat = async (connections, count, eventsEach) => {
@@ -123,6 +125,13 @@ export async function run({ smoke }) {
   }
 }
 
+/** Otherwise a queue's worker would take the cores from the next target. */
+async function jobsDone(database) {
+  const select = `select (select count(*) from pgboss.job where state < 'completed')
+                       + (select count(*) from graphile_worker.jobs) as open`
+  while (Number((await database.query(select))[0].open) > 0) await sleep(100)
+}
+
 async function prepare(database) {
   const organizationId = await addOrganization(database, 'bench')
   const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
@@ -149,11 +158,13 @@ async function wearIn(database, load, smoke) {
   await database.session((session) => session.query('checkpoint'))
 }
 
-function report(targets) {
-  for (const { name, results } of targets) {
-    const of = (field) => median(results.map((result) => result[field]))
+/** The last column is this service's rate over the target's: below 1, the target is faster. */
+function report(targets, ours) {
+  const of = ({ results }, field) => median(results.map((result) => result[field]))
+  for (const target of targets) {
+    const rate = of(target, 'perSecond')
     console.log(
-      `  ${name.padEnd(20)} ${String(Math.round(of('perSecond'))).padStart(6)}/s   p50 ${of('p50Ms').toFixed(1)} ms   p99 ${of('p99Ms').toFixed(1)} ms`,
+      `  ${target.name.padEnd(26)} ${String(Math.round(rate)).padStart(6)}/s   p50 ${of(target, 'p50Ms').toFixed(1)} ms   p99 ${of(target, 'p99Ms').toFixed(1)} ms   ours / it ${(of(ours, 'perSecond') / rate).toFixed(2)}`,
     )
   }
 }

@@ -18,6 +18,7 @@ import { FastMaintenance, findKeptTooLong, installClock } from './clock.mjs'
 import { Figures } from './figures.mjs'
 import { Load } from './load.mjs'
 import { HELP, readOptions } from './options.mjs'
+import { pressure } from './pressure.mjs'
 
 const MINUTE_MS = 60_000
 /** On average, per kind. */
@@ -40,7 +41,7 @@ if (options.help) {
   console.log(HELP)
   process.exit(0)
 }
-process.exitCode = await soak(options)
+process.exitCode = await (options.isPressure ? pressure : soak)(options)
 
 async function soak({ durationMs, isFullRate, seed, directory }) {
   mkdirSync(directory, { recursive: true })
