@@ -1,8 +1,7 @@
 /**
  * The kinds of pressure. Each function applies one and returns the function that ends it.
  *
- * `isFree`: the second account must not become slow. Under a lock on a row of the first one it does, although its own rows are free:
- * both accounts share batches, and a batch waits for the lock until its timeout. README.md has the figures.
+ * `isFree`: the second account must not become slow. `waitsOnce`: it waits for the lock of the first one once, until that is flushed apart.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
@@ -116,8 +115,8 @@ async function slowCommits({ url }) {
 export const KINDS = [
   { name: 'a writing transaction of another program', isFree: true, apply: holdWrite },
   { name: 'four repeatable-read readers', isFree: true, apply: holdReaders },
-  { name: 'an uncommitted row of the same person', isFree: false, apply: holdPerson },
-  { name: 'a row lock on one account', isFree: false, apply: holdAccount },
+  { name: 'an uncommitted row of the same person', isFree: true, waitsOnce: true, apply: holdPerson },
+  { name: 'a row lock on one account', isFree: true, waitsOnce: true, apply: holdAccount },
   { name: 'backends killed twice a second', isFree: false, apply: killBackends },
   { name: 'no free connection', isFree: true, apply: useConnections },
   { name: 'a table locked against writes', isFree: false, apply: lockTable },

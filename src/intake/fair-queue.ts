@@ -77,8 +77,8 @@ export class FairQueue {
     return true
   }
 
-  /** Takes the deliveries of the next flush, at least one. */
-  take(): QueuedDelivery[] {
+  /** Takes the deliveries of the next flush, at least one. @param maxPeople 1: one delivery, or one slice of a large one */
+  take(maxPeople = FLUSH_MAX_PEOPLE): QueuedDelivery[] {
     const taken: QueuedDelivery[] = []
     let people = 0
     let payload = 0
@@ -86,7 +86,7 @@ export class FairQueue {
       const delivery = account.deliveries[0] as QueuedDelivery
       people += delivery.people
       payload += delivery.payloadLength
-      if (taken.length > 0 && (people > FLUSH_MAX_PEOPLE || payload > FLUSH_MAX_PAYLOAD)) break
+      if (taken.length > 0 && (people > maxPeople || payload > FLUSH_MAX_PAYLOAD)) break
       taken.push(delivery)
       account.deliveries.shift()
       account.credit -= costOf(delivery)
@@ -96,6 +96,17 @@ export class FairQueue {
       this.#turns.shift()
     }
     return taken
+  }
+
+  /** Takes everything that waits for an account. */
+  remove(accountId: AccountId): QueuedDelivery[] {
+    const account = this.#accountOf(accountId)
+    const { deliveries } = account
+    if (deliveries.length === 0) return deliveries
+    this.#turns.splice(this.#turns.indexOf(account), 1)
+    this.#count(account, -account.events, -account.payload)
+    Object.assign(account, { deliveries: [], credit: 0 })
+    return deliveries
   }
 
   /** Returns the next account that can pay for its next delivery, or null if nothing waits. */

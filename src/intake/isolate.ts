@@ -3,7 +3,7 @@
  *
  * 1. If the database is unavailable, all deliveries are rejected. Their senders retry.
  * 2. Otherwise each delivery is flushed separately. Deliveries of one account are flushed one after the other.
- * 3. A delivery whose rows another transaction has locked is rejected. A delivery that takes too long is rejected together with the
+ * 3. A delivery whose rows another transaction has locked is rejected, and its account is reported. A delivery that takes too long is rejected together with the
  *    later ones of its account, each of which would take as long.
  * 4. A delivery that fails for another reason is flushed event by event. An event that cannot be applied is stored without effect.
  */
@@ -27,18 +27,19 @@ const CONCURRENCY = 2
 /** Short, because the batch has already waited once, and all other accounts wait. */
 const LIMITS = { lockTimeoutMs: 10, statementTimeoutMs: 1_000 }
 
-/** Settles every delivery. Never rejects. */
+/** Settles every delivery. Never rejects. @param onLocked called with an account whose rows another transaction has locked */
 export async function flushIsolated(
   database: Database,
   deliveries: QueuedDelivery[],
   error: unknown,
   handOver: HandOver,
+  onLocked: (accountId: AccountId) => void,
 ): Promise<void> {
   const accounts = byAccount(deliveries)
   if (isDatabaseDown(error) || (isTooLong(error) && accounts.length === 1)) return refuse(deliveries, error)
   const work = async () => {
     for (let next = accounts.shift(); next !== undefined; next = accounts.shift()) {
-      const outage = await flushOneByOne(database, next, handOver)
+      const outage = await flushOneByOne(database, next, handOver, onLocked)
       if (outage !== null) refuse(accounts.splice(0).flat(), outage)
     }
   }
@@ -50,6 +51,7 @@ async function flushOneByOne(
   database: Database,
   deliveries: QueuedDelivery[],
   handOver: HandOver,
+  onLocked: (accountId: AccountId) => void,
 ): Promise<unknown> {
   for (const [index, delivery] of deliveries.entries()) {
     try {
@@ -60,14 +62,16 @@ async function flushOneByOne(
         refuse(deliveries.slice(index), error)
         return isTooLong(error) ? null : error
       }
-      if (isLocked(error)) delivery.reject(error)
-      else await flushEachEvent(database, delivery, handOver)
+      if (isLocked(error)) {
+        delivery.reject(error)
+        onLocked(delivery.accountId)
+      } else await flushEachEvent(database, delivery, handOver)
     }
   }
   return null
 }
 
-function refuse(deliveries: QueuedDelivery[], error: unknown): void {
+export function refuse(deliveries: QueuedDelivery[], error: unknown): void {
   for (const { reject } of deliveries) reject(error)
 }
 
@@ -113,7 +117,7 @@ function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
   return [...accounts.values()]
 }
 
-const isLocked = (error: unknown) => sqlStateOf(error) === LOCK_TIMEOUT
+export const isLocked = (error: unknown) => sqlStateOf(error) === LOCK_TIMEOUT
 const isTooLong = (error: unknown) => sqlStateOf(error) === STATEMENT_TIMEOUT
 
 /** The database itself is unavailable or has no free connection, so splitting the batch cannot help. */

@@ -1,8 +1,12 @@
 /**
  * Stores deliveries in batches. A delivery gets its response when the flush with its events has committed. Deliveries that arrive
  * during one flush are in the next one. So a single delivery does not wait, and many deliveries share a commit.
+ *
+ * Accounts share flushes, and a flush waits up to 600 ms for a row that another program has locked. So an account with such a row is flushed
+ * apart for some seconds, and all others wait for its lock once.
  */
 
+import type { AccountId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -10,9 +14,16 @@ import { SendersBarrier } from '../postgres/erasure-lock.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'
-import { FairQueue, type QueueLimits, queuedDelivery, settle, sliceEvents } from './fair-queue.ts'
+import {
+  FairQueue,
+  type QueuedDelivery,
+  type QueueLimits,
+  queuedDelivery,
+  settle,
+  sliceEvents,
+} from './fair-queue.ts'
 import { flush, type HandOver } from './flush.ts'
-import { flushIsolated } from './isolate.ts'
+import { flushIsolated, isLocked, refuse } from './isolate.ts'
 
 interface Receipt {
   accepted: number
@@ -24,6 +35,9 @@ export type Reception = Receipt | 'stale'
 
 /** Waiting for the flush in flight costs less than a smaller flush. Measured with 8 to 48, for syncs of 50 µs, 1 ms and 5 ms. */
 const CONCURRENT_FLUSH_MIN_EVENTS = 32
+
+/** Time that an account is flushed apart after it has waited for a lock. Then it can hold up the others again, for 600 ms. */
+const APART_MS = 10_000
 
 /** Resources of an instance that one source may use, so that no source delays the deliveries of another. */
 export interface SourceShare extends QueueLimits {
@@ -46,6 +60,10 @@ export class Intake {
   /** A connection is not idle while its failed batch is isolated, which limits the number of such batches. */
   readonly #idle: PinnedConnection[]
   #flushesInFlight = 0
+  /** accounts of which another transaction has locked a row, and when they join the others again */
+  readonly #apartUntilMs = new Map<AccountId, number>()
+  readonly #lockedQueue: FairQueue
+  #isFlushingLocked = false
 
   constructor(
     database: Database,
@@ -59,6 +77,7 @@ export class Intake {
     this.#source = name
     this.#counts = counts
     this.#queue = new FairQueue({ maxEvents, maxPayload })
+    this.#lockedQueue = new FairQueue({ maxEvents: maxEvents / 4, maxPayload: maxPayload / 4 })
     this.#idle = Array.from({ length: flushConnections }, () => database.pin())
   }
 
@@ -80,10 +99,12 @@ export class Intake {
     const slices = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
     let outcomes: Outcome[]
     try {
-      if (!this.#queue.push(slices.map(({ delivery }) => delivery)))
+      const queue = this.#isApart(admission.accountId) ? this.#lockedQueue : this.#queue
+      if (!queue.push(slices.map(({ delivery }) => delivery)))
         throw new AppError('unavailable', { retryAfterSeconds: 1 })
       queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
       void this.#flushNext()
+      void this.#flushLocked()
       // Each slice waits for a flush of its own. Some may be stored although another one fails.
       outcomes = (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
     } catch (error) {
@@ -123,9 +144,44 @@ export class Intake {
       settle(deliveries, outcomes)
     } catch (error) {
       this.#flushesInFlight -= 1
-      await flushIsolated(this.#database, deliveries, error, this.#handOver)
+      await flushIsolated(this.#database, deliveries, error, this.#handOver, this.#setApart)
       this.#idle.push(connection)
       void this.#flushNext()
     }
+  }
+
+  #isApart(accountId: AccountId): boolean {
+    const untilMs = this.#apartUntilMs.get(accountId)
+    if (untilMs === undefined) return false
+    const isApart = performance.now() < untilMs
+    if (!isApart) this.#apartUntilMs.delete(accountId)
+    return isApart
+  }
+
+  readonly #setApart = (accountId: AccountId): void => {
+    this.#apartUntilMs.set(accountId, performance.now() + APART_MS)
+    const moved = this.#queue.remove(accountId)
+    if (!this.#lockedQueue.push(moved)) refuse(moved, new AppError('unavailable', { retryAfterSeconds: 1 }))
+    void this.#flushLocked()
+  }
+
+  /** Flushes one delivery at a time, on a connection that nobody else waits for. */
+  async #flushLocked(): Promise<void> {
+    if (this.#isFlushingLocked) return
+    this.#isFlushingLocked = true
+    while (this.#lockedQueue.events > 0) {
+      const [delivery] = this.#lockedQueue.take(1) as [QueuedDelivery]
+      const { accountId, events } = delivery
+      try {
+        delivery.resolve(await flush(this.#database.intake.pipeline, events, { handOver: this.#handOver }))
+      } catch (error) {
+        if (isLocked(error)) {
+          this.#setApart(accountId)
+          // The others would wait as long.
+          refuse([delivery, ...this.#lockedQueue.remove(accountId)], error)
+        } else await flushIsolated(this.#database, [delivery], error, this.#handOver, () => undefined)
+      }
+    }
+    this.#isFlushingLocked = false
   }
 }

@@ -11,10 +11,14 @@ import { temporaryDirectory } from '../support/process.ts'
 const SOAK = fileURLToPath(new URL('../../bench/soak/main.mjs', import.meta.url))
 /** One stall of a machine with two busy cores. */
 const STALL_MS = 1_000
+/** LINE disconnects afterwards. Two flushes may wait 600 ms each for a lock of the first account, once. */
+const PATIENCE_MS = 2_000
 
 interface Outcome {
   name: string
   isFree: boolean
+  waitsOnce: boolean
+  failedAttempts: [first: number, other: number]
   idleMs: number
   otherMs: number
   normalMs: number | null
@@ -33,9 +37,11 @@ it('keeps exact books and the other account fast under each kind of pressure, an
 
   const outcomes = JSON.parse(readFileSync(join(directory, 'pressure.json'), 'utf8')) as Outcome[]
   expect(outcomes).toHaveLength(9)
-  for (const { name, isFree, idleMs, otherMs, normalMs, wrong } of outcomes) {
+  for (const { name, isFree, waitsOnce, failedAttempts, idleMs, otherMs, normalMs, wrong } of outcomes) {
     expect(wrong, name).toEqual([])
     expect(normalMs, name).not.toBeNull()
-    if (isFree) expect(otherMs, name).toBeLessThan(Math.max(5 * idleMs, STALL_MS))
+    if (!isFree) continue
+    expect(failedAttempts[1], name).toBe(0)
+    expect(otherMs, name).toBeLessThan(Math.max(5 * idleMs, waitsOnce ? PATIENCE_MS : STALL_MS))
   }
 })
