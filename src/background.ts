@@ -1,6 +1,6 @@
 /**
- * Periodic work that starts once the database is ready: profiles, audiences at LINE, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
- * erasures, change marks, encryption of secrets, and deliveries to endpoints.
+ * Periodic work that starts once the database is ready: profiles, audiences at LINE, checks of accounts, messages about them, the
+ * heartbeat, jobs, maintenance, pending erasures, change marks, encryption of secrets, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from './accounts/verify.ts'
