@@ -46,12 +46,12 @@ for (const text of output.trim().split('\n')) {
   else step[ANSWER_ROWS + 2] = { text: '  …', kind: 'call' }
 }
 
-const escape = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+const escaped = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 const lines = []
 const frames = []
 for (const step of steps) {
   for (const { text, kind } of step)
-    lines.push(`<text y="${lines.length * LINE_PX}" class="${kind}">${escape(text)}</text>`)
+    lines.push(`<text y="${lines.length * LINE_PX}" class="${kind}">${escaped(text)}</text>`)
   // The step is at the bottom of the screen, and what follows it is hidden.
   frames.push({ top: Math.max(0, lines.length - ROWS), shown: lines.length })
 }
