@@ -38,6 +38,13 @@ it.each(documents)('%s names files and folders of code that exist', (document) =
   expect(missingIn(readFileSync(`${ROOT}/${document}`, 'utf8'))).toEqual([])
 })
 
+it.each(documents.filter((file) => /decisions\/\d/.test(file)))(
+  '%s says what would change it',
+  (document) => {
+    expect(readFileSync(`${ROOT}/${document}`, 'utf8')).toMatch(/\*\*What would change our mind:\*\* /)
+  },
+)
+
 it('comments name files and folders of code that exist', () => {
   const missing = files
     .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file))
