@@ -19,7 +19,7 @@ const CHARACTER_PX = 8.4
 const ANSWER_ROWS = 9
 const SECONDS_PER_STEP = 2.6
 /** What each step prints first. */
-const IS_TITLE = /^\d+\. |^A chat tool|^A CRM/
+const IS_TITLE = /^\d+\. |^Tools behind|^A CRM/
 
 const DATA_DIR = mkdtempSync(join(tmpdir(), 'oa-audience-recording-'))
 let output = ''

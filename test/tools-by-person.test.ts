@@ -149,6 +149,26 @@ describe('of several endpoints that may reply', () => {
   })
 })
 
+it('an erased person is missing in a retry, and the tokens of the others stay with theirs', async () => {
+  const { service, tenant, addEndpoint, message, deliver, setTags, makeDue, becomesQuiet } =
+    await startTools()
+  await deliver(message('Uvip', 'before'), message('Ugone', 'before'), message('Uother', 'before'))
+  await setTags('Uvip', ['vip'])
+  const [all, vips] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(all.url, { replies: true })
+  await addEndpoint(vips.url, { condition: VIP, replies: true, priority: -1 })
+  all.answer = { status: 500 }
+  await deliver(message('Ugone', 'gone'), message('Uvip', 'one'), message('Uother', 'two'))
+  const gone = (await service.members(tenant)).find(({ userId }) => userId === 'Ugone')
+  const erased = await service.call('DELETE', `/api/audience/${gone?.id}`, { headers: tenant.headers })
+  expect(erased.status).toBe(204)
+  all.received.length = 0
+  all.answer = { status: 200 }
+  await makeDue()
+  await becomesQuiet()
+  expect(seenBy(all)).toEqual([['(one)', 'two']])
+})
+
 describe('a rehearsal', () => {
   it('counts who would move to another endpoint, and changes nothing', async () => {
     const { database, tenant, env, addEndpoint, message, deliver, setTags } = await startTools()

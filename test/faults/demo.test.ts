@@ -43,10 +43,17 @@ it('prints its steps as JSON lines with --json', () => {
   expect(status).toBe(0)
   const lines = stdout.trim().split('\n')
   const steps = lines.map((line) => JSON.parse(line))
-  const [chatTool, crm] = steps.splice(12)
-  expect(steps.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
-  expect(chatTool.received).toHaveLength(2)
-  for (const { isVerified } of [...chatTool.received, ...crm.received]) expect(isVerified).toBe(true)
+  const [tools, crm] = steps.splice(14)
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: 14 }, (_, no) => no + 1))
+  const received = tools.received.map(
+    ({ path, body }: { path: string; body: { events: Array<{ replyToken?: string }> } }) => [
+      path,
+      body.events.some(({ replyToken }) => replyToken !== undefined),
+    ],
+  )
+  expect(received).toContainEqual(['/receive/new-bot', true])
+  expect(received.filter(([path]: [string]) => path === '/receive/chat-tool')).toHaveLength(3)
+  for (const { isVerified } of [...tools.received, ...crm.received]) expect(isVerified).toBe(true)
   expect(crm.received.map((receipt: { body: { type: string } }) => receipt.body.type)).toEqual(
     expect.arrayContaining(['member.created', 'account.verified', 'member.erased']),
   )
@@ -73,7 +80,7 @@ async function startDemo(dataDir = temporaryDirectory()): Promise<{ child: Child
 it('stays up and accepts its printed curl lines', async () => {
   const { output } = await startDemo()
   const lines = output.match(/^curl .+$/gm) ?? []
-  expect(lines).toHaveLength(12)
+  expect(lines).toHaveLength(14)
   const answers = lines.map((line) => execFileSync('sh', ['-c', line], { encoding: 'utf8' }))
   expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
   expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')

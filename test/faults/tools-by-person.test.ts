@@ -11,8 +11,18 @@ const service = await startApp(database)
 
 const TAGS = ['a', 'b', 'c']
 const PEOPLE = Array.from({ length: 40 }, (_, no) => `U${String(no).padStart(32, '0')}`)
-const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T
-const someTags = () => TAGS.filter(() => Math.random() < 0.5)
+/** SEED=… repeats the choices of a run. */
+const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31)
+let state = SEED
+/** Mulberry32. */
+function random(): number {
+  state = (state + 0x6d2b79f5) | 0
+  let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+}
+const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
+const someTags = () => TAGS.filter(() => random() < 0.5)
 
 interface Tool {
   id: bigint
@@ -23,7 +33,7 @@ interface Tool {
 
 const randomSettings = (): Omit<Tool, 'id'> => ({
   condition: pick([null, { tagsAny: [pick(TAGS)] }, { tagsNone: [pick(TAGS)] }, { tagsAny: TAGS }]),
-  replies: Math.random() < 0.7,
+  replies: random() < 0.7,
   priority: pick([-1, 0, 0, 1]),
 })
 
@@ -56,7 +66,7 @@ async function routesOf(tenant: Tenant) {
   return rows
 }
 
-it('sends an event as an oracle says, for random endpoints and people', async () => {
+it(`sends an event as an oracle says, for random endpoints and people (seed ${SEED})`, async () => {
   for (let round = 0; round < 40; round += 1) {
     const tenant = await addTenant(database)
     const tagsOf = new Map<string, string[]>()
@@ -75,7 +85,9 @@ it('sends an event as an oracle says, for random endpoints and people', async ()
       const has = (tag: string) => tags.includes(tag)
       return (condition?.tagsAny?.some(has) ?? true) && !(condition?.tagsNone?.some(has) ?? false)
     }
-    for (const { user_id, receivers, repliers } of (await routesOf(tenant)).slice(before)) {
+    const routes = (await routesOf(tenant)).slice(before)
+    expect(routes).toHaveLength(PEOPLE.length)
+    for (const { user_id, receivers, repliers } of routes) {
       const matching = tools.filter((tool) => holds(tool, user_id))
       const [first] = matching
         .filter(({ replies }) => replies)
@@ -102,9 +114,9 @@ it('gives 100,000 reply tokens once each, while people, endpoints and sessions c
   const sender = async (tenant: Tenant) => {
     let last: object[] = []
     while (sent < 100_000) {
-      const events = Array.from({ length: 1 + Math.floor(Math.random() * 100) }, () => message(pick(PEOPLE)))
+      const events = Array.from({ length: 1 + Math.floor(random() * 100) }, () => message(pick(PEOPLE)))
       sent += events.length
-      await Promise.all([deliver(tenant, events), deliver(tenant, Math.random() < 0.3 ? last : events)])
+      await Promise.all([deliver(tenant, events), deliver(tenant, random() < 0.3 ? last : events)])
       last = events
     }
   }

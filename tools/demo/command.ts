@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { listOrganizations, removeOrganization } from '../../src/accounts/organizations.ts'
 import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
+import { addSegment } from '../../src/audience/segments.ts'
 import { withJson } from '../../src/cli/input.ts'
 import { styled } from '../../src/cli/io.ts'
 import { type Config, readConfig } from '../../src/config/config.ts'
@@ -18,7 +19,7 @@ import { removeAccount } from '../remove-account.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
 import type { SimulatedAccount } from '../simulator/state.ts'
 import { addFleet, type FleetAccount } from './fleet.ts'
-import { type DemoAccount, runSteps } from './steps.ts'
+import { type DemoAccount, REGULARS, runSteps, SEGMENT } from './steps.ts'
 import { sendTraffic } from './traffic.ts'
 
 /** Of the token for the console, which is made for this run. */
@@ -135,6 +136,7 @@ async function present(
   await removeEarlierRun(database as Database)
   const account = await addDemoAccount(database as Database, platform.account)
   await addDemoEndpoints(database as Database, account.id, platform)
+  await addSegment(database as Database, account.id, { name: SEGMENT, condition: REGULARS })
   const { displayName } = platform.account
   if (!asJson)
     console.log(
@@ -198,7 +200,15 @@ async function addDemoEndpoints(
     replies: true,
   }
   const crm = { name: 'CRM', url: `${url}/receive/crm`, format: 'members' as const, replies: false }
+  const newBot = {
+    ...chatTool,
+    name: 'New bot',
+    url: `${url}/receive/new-bot`,
+    condition: REGULARS,
+    priority: -1,
+  }
   await addEndpoint(database, { ...common, ...chatTool }, [])
+  await addEndpoint(database, { ...common, ...newBot }, [])
   const added = await addEndpoint(database, { ...common, ...crm }, [])
   receiver.endpointSecret = added?.secret ?? null
 }

@@ -26,6 +26,10 @@ interface Demo {
 
 type Show = (title: string, call: Call) => Promise<string>
 
+/** Of people with the tag that the client sets. */
+export const SEGMENT = 'Regulars'
+export const REGULARS = { tagsAll: ['vip'] }
+
 const JSON_TYPE = { 'content-type': 'application/json' }
 
 export async function runSteps(demo: Demo): Promise<void> {
@@ -38,6 +42,14 @@ export async function runSteps(demo: Demo): Promise<void> {
     clientCall(demo, 'GET', '/api/audience?limit=10'),
   )
   await updateMember(demo, show, memberIdIn(audience, ann))
+  await show(
+    'She writes again. A new bot has the condition "tag vip", so it may reply, and the chat tool reads along',
+    delivery(demo, [{ ...textMessage(ann, 'One more, please'), replyToken: randomUUID() }]),
+  )
+  await show(
+    'A segment is such a condition with a name: the client lists who is in it',
+    clientCall(demo, 'GET', `/api/audience?segment=${SEGMENT}`),
+  )
   await verifyAccount(demo, show)
   await erasePerson(demo, show, memberIdIn(audience, ben), ben)
   await show('Without credentials, nobody can read anything', { method: 'GET', path: '/api/audience' })
@@ -142,10 +154,10 @@ async function showReceipts({ platform: { receipts }, asJson }: Demo): Promise<v
   const deadlineMs = performance.now() + RECEIVED_WITHIN_MS
   const isReceived = (type: string) => receipts.some(({ body }) => body.type === type)
   const isComplete = () =>
-    LAST_MESSAGES.every(isReceived) && receipts.some(({ body }) => body.events?.length === 3)
+    LAST_MESSAGES.every(isReceived) && receipts.filter(({ format }) => format === 'line').length === 4
   while (!isComplete() && performance.now() < deadlineMs) await sleep(POLL_MS)
   const titles = {
-    line: "A chat tool behind this service received LINE's deliveries, signed as LINE signs them",
+    line: "Tools behind this service received LINE's deliveries, signed as LINE signs them",
     members: 'A CRM received what changed in the audience, signed by Standard Webhooks',
   }
   for (const [format, title] of Object.entries(titles)) {
