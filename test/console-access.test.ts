@@ -24,7 +24,7 @@ const MARK = 'Strangers'
 /** Only the request of the other organization is searched. */
 const REQUEST_ID = randomUUID()
 const fill = (tenant: Tenant, mark: string) =>
-  addObjects({ database, service, url }, tenant, {
+  addObjects({ database, service }, tenant, {
     mark,
     requestId: mark === MARK ? REQUEST_ID : randomUUID(),
   })

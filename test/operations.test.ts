@@ -55,7 +55,7 @@ const failing = (broken: Transactions): Transactions => ({
 
 async function prepare(operation: Operation) {
   const tenant = await addTenant(database)
-  const objects = await addObjects({ database, service, url }, tenant, {
+  const objects = await addObjects({ database, service }, tenant, {
     mark: `${MARK}${tenant.accountId}`,
   })
   await load(database, 'update official_account set name = $2 where id = $1', [tenant.accountId, MARK])

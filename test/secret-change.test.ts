@@ -39,7 +39,9 @@ const payloadsOf = ({ accountId }: Tenant) =>
   )
 
 describe('a delivery for the own bot that the stored secret does not sign', () => {
-  it('is refused and kept, and taken in once the new secret is stored, without its reply token', async () => {
+  it.concurrent('is refused and kept, and taken in once the new secret is stored, without its reply token', async ({
+    expect,
+  }) => {
     const tenant = await addTenant(database)
     const userId = randomUserId()
     const event = lineEvent('message', userId, { replyToken: 'r'.repeat(32) })
@@ -62,7 +64,7 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect((await deliverNew(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
   })
 
-  it('is not kept without a signature, or for another bot', async () => {
+  it.concurrent('is not kept without a signature, or for another bot', async ({ expect }) => {
     const tenant = await addTenant(database)
     const event = lineEvent('message', randomUserId())
     await service.deliver({ ...tenant, channelSecret: NEW_SECRET, botUserId: 'Uother' }, [event])
@@ -72,7 +74,9 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(await keptOf(tenant)).toEqual([])
   })
 
-  it('stays kept and without effect if the new secret does not sign it either', async () => {
+  it.concurrent('stays kept and without effect if the new secret does not sign it either', async ({
+    expect,
+  }) => {
     const tenant = await addTenant(database)
     await service.deliver({ ...tenant, channelSecret: 'forged' }, [lineEvent('message', randomUserId())])
     const userId = randomUserId()
@@ -83,7 +87,7 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(await payloadsOf(tenant)).toHaveLength(1)
   })
 
-  it('is deleted when a day is over', async () => {
+  it.concurrent('is deleted when a day is over', async ({ expect }) => {
     const tenant = await addTenant(database)
     await deliverNew(tenant, [lineEvent('message', randomUserId())])
     await database.query(
