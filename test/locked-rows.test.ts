@@ -1,0 +1,33 @@
+/** A row that another program has locked delays the other accounts once. */
+import { expect, it } from 'vitest'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { load } from './support/load.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service } = await setUpService()
+
+const deliver = (tenant: Tenant) => service.deliver(tenant, [lineEvent('follow', randomUserId())])
+
+it('an account with a locked row is flushed apart, without the others, until it can be stored', async () => {
+  const [locked, other] = [await addTenant(database), await addTenant(database)]
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query('select from official_account where id = $1 for update', [locked.accountId])
+    expect((await deliver(locked)).status).toBe(503)
+    let isOver = false
+    // It waits for the lock.
+    const waiting = deliver(locked).finally(() => {
+      isOver = true
+    })
+    for (let sent = 0; sent < 2; sent += 1) expect((await deliver(other)).status).toBe(200)
+    expect(isOver).toBe(false)
+    expect((await waiting).status).toBe(503)
+    await session.query('rollback')
+  })
+  expect((await deliver(locked)).status).toBe(200)
+  const members = await load(database, 'select from audience_member where channel_oa_id = $1', [
+    locked.accountId,
+  ])
+  expect(members).toHaveLength(1)
+})
