@@ -17,7 +17,7 @@ const LINE_PX = 18
 const CHARACTER_PX = 8.4
 /** Lines of one response that are shown. */
 const ANSWER_ROWS = 9
-const SECONDS_PER_STEP = 2.6
+const SECONDS_PER_STEP = 2.3
 /** What each step prints first. */
 const IS_TITLE = /^\d+\. |^Tools behind|^A CRM/
 

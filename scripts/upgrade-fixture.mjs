@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { serviceVersion } from '../dist/src/config/package.js'
@@ -32,6 +32,19 @@ const SELECT_TABLES = `
      and c.relname !~ '^schema_'
    group by c.relname, c.oid order by c.oid`
 
+/** What the demo and the commands leave empty: work that is not done, of each table that has some. */
+const ADD_OPEN_WORK = `
+  insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, replies)
+  select p.channel_oa_id, p.id, array(select key from event where kind = 'follow' limit 1), true from endpoint p where p.status = 'paused';
+  insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status, finished_at)
+  select 'members.tag', id, organization_id, 'command', 'somebody', '{}', 'done', now() from official_account;
+  insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
+  select id, credentials_version, 1, '{}', 'c2ln', 'e30=', 2 from official_account;
+  insert into unsent_message (channel_oa_id, message_id) select id, 'unsent' from official_account;
+  insert into line_audience (channel_oa_id, segment_id, name, audience_group_id, status)
+  select channel_oa_id, id, name || ' (2026-11-25)', 7, 'ready' from segment;
+  insert into notification (notification_channel_id, kind) select id, 'test' from notification_channel`
+
 const dollars = '$fixture$'
 
 async function textOf(session) {
@@ -57,7 +70,7 @@ try {
   run(['demo', '--once'], directory)
   const [{ id: account }] = run(['accounts', 'list'])
   const condition = '{"tagsAll":["vip"],"lastSeenAfter":"30d"}'
-  run(['segments', 'add', '--account', account, '--name', 'Regulars', '--condition', condition])
+  run(['segments', 'add', '--account', account, '--name', 'Guests', '--condition', '{"tagsNone":["vip"]}'])
   const url = 'https://tool.example.com/webhook'
   const { id } = run([
     'endpoints',
@@ -85,11 +98,14 @@ try {
   const server = new EmbeddedServer(DATA_DIR)
   await server.own(() => undefined)
   const database = new TextDatabase(server.connection, () => undefined)
-  const text = await database.session(textOf)
+  const text = await database.session(async (session) => {
+    await session.query(ADD_OPEN_WORK)
+    return textOf(session)
+  })
   await database.close()
   await server.stop()
   const file = fileURLToPath(new URL(`../test/fixtures/${serviceVersion}.sql`, import.meta.url))
-  writeFileSync(file, text)
+  writeFileSync(file, text.replaceAll(`${userInfo().username}@${hostname()}`, 'somebody@example'))
   console.log(`${file}: ${Math.round(text.length / 1024)} KiB`)
 } finally {
   rmSync(directory, { recursive: true, force: true })
