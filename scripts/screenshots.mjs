@@ -68,7 +68,8 @@ async function startDemo() {
     child.stdout.on('data', (chunk) => {
       output += chunk
       const [, url, token] = /(http:\/\/\S+)\s+token: (\S+)/.exec(output) ?? []
-      if (token !== undefined) done({ url: new URL(url).origin, token })
+      const [, service] = /The service stays up at (http:\S+):/.exec(output) ?? []
+      if (service !== undefined) done({ url: new URL(url).origin, token, service })
     })
     void exited.then((code) => fail(new Error(`the demo exited with ${code}:\n${output}`)))
     setTimeout(() => fail(new Error(`the demo printed no token:\n${output}`)), START_TIMEOUT_MS).unref()
@@ -156,15 +157,32 @@ async function takeAudience(page, light) {
   await take(page, 'search')
 }
 
-/** Of an account whose deliveries have shown something. */
+/** Of an account whose newest delivery the stored secret does not sign. */
 async function takeVerification(page) {
-  await page.locator('ul.checks li').first().waitFor({ state: 'attached' })
-  await page.evaluate(() => {
-    for (let element = document.querySelector('ul.checks'); element !== null; element = element.parentElement)
-      if (element instanceof HTMLDetailsElement) element.open = true
-    document.querySelector('ul.checks').scrollIntoView({ block: 'center' })
+  const [, id] = /accounts\/(\d+)/.exec(page.url())
+  const { account } = await (await page.request.get(`${demo.url}/api/accounts/${id}`)).json()
+  const body = JSON.stringify({ destination: account.botUserId, events: [{ type: 'follow' }] })
+  await fetch(`${demo.service}/api/line/${id}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-line-signature': `${'A'.repeat(43)}=` },
+    body,
   })
+  await openDetails(page)
+  // Counts of deliveries are stored every few seconds.
+  const refused = page.locator('ul.checks li', { hasText: 'does not match' })
+  for (let tries = 0; tries < 30 && (await refused.count()) === 0; tries += 1) {
+    await page.getByRole('button', { name: 'Verify now' }).click()
+    await page.waitForTimeout(1_000)
+  }
+  await openDetails(page)
+  await refused.scrollIntoViewIfNeeded()
   await take(page, 'verification')
+}
+
+function openDetails(page) {
+  return page.evaluate(() => {
+    for (const details of document.querySelectorAll('details')) details.open = true
+  })
 }
 
 async function takeOthers(page) {

@@ -63,7 +63,10 @@ export function SetUp({
             </summary>
             <ul class="checks">
               {verification.checks.map((check) => (
-                <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
+                <li
+                  key={check.name}
+                  class={check.ok ? 'is-done' : check.ok === null ? 'is-open' : 'is-failed'}
+                >
                   <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
                   <span>
                     <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
