@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { listOrganizations, removeOrganization } from '../../src/accounts/organizations.ts'
 import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
-import { addSegment } from '../../src/audience/segments.ts'
+import { addSegment, setSync } from '../../src/audience/segments.ts'
 import { withJson } from '../../src/cli/input.ts'
 import { styled } from '../../src/cli/io.ts'
 import { type Config, readConfig } from '../../src/config/config.ts'
@@ -136,13 +136,16 @@ async function present(
   await removeEarlierRun(database as Database)
   const account = await addDemoAccount(database as Database, platform.account)
   await addDemoEndpoints(database as Database, account.id, platform)
-  await addSegment(database as Database, account.id, { name: SEGMENT, condition: REGULARS })
+  const segment = { name: SEGMENT, condition: REGULARS }
+  const segmentId = await addSegment(database as Database, account.id, segment)
   const { displayName } = platform.account
   if (!asJson)
     console.log(
       `${styled('bold', 'oa-audience')} at ${url}, with the official account "${displayName}" (id ${account.id})`,
     )
   await runSteps({ url, platform, account, asJson })
+  // Not earlier: LINE takes no audience without followers. The console shows what becomes of it.
+  await setSync(database as Database, segmentId, true)
 }
 
 /** $1 name of the organization text */
