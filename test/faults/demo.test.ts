@@ -18,7 +18,7 @@ it('exits with 0 after the steps, also on the data of an earlier run', () => {
     expect(stderr).toBe('')
     expect(status).toBe(0)
     expect(stdout.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
-      ...[200, 200, 200, 200, 200, 200, 200, 200],
+      ...[200, 200, 200, 200, 200, 200, 200, 200, 200, 200],
       ...[204, 200, 200, 401],
     ])
     expect(stdout).toContain('{"accepted":0,"duplicates":1}')
