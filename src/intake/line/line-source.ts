@@ -120,22 +120,23 @@ const flagged = new WeakSet<Admission>()
 const redelivered = new WeakSet<Admission>()
 const proofsTried = new WeakSet<Account>()
 
-/** The events are committed, so a failure of `write` must not cause a retry. */
-async function once<T extends object>(done: WeakSet<T>, of: T, write: () => Promise<unknown>): Promise<void> {
-  if (done.has(of)) return
+/** Returns what `write` returns, or null if it is done already or fails. The events are committed, so a failure must not cause a retry. */
+async function once<T extends object, R>(
+  done: WeakSet<T>,
+  of: T,
+  write: () => Promise<R>,
+): Promise<R | null> {
+  if (done.has(of)) return null
   done.add(of)
-  await write().catch(() => done.delete(of))
+  return write().catch(() => {
+    done.delete(of)
+    return null
+  })
 }
 
 /** One delivery of all instances is refused. */
-async function mustRefuse(database: Database, account: Account): Promise<boolean> {
-  if (proofsTried.has(account)) return false
-  proofsTried.add(account)
-  return takeRedeliveryProof(database, account.id).catch(() => {
-    proofsTried.delete(account)
-    return false
-  })
-}
+const mustRefuse = async (database: Database, account: Account): Promise<boolean> =>
+  (await once(proofsTried, account, () => takeRedeliveryProof(database, account.id))) === true
 
 /** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
 async function flagIfForeign(
