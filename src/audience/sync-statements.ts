@@ -18,8 +18,11 @@ const IS_UPLOAD_DUE = `s.sync and is_due(s.sync_due_at, interval '24 hours')
          and (select count(*) < 3 and coalesce(bool_and(l.status <> 'uploading'), true)
                 from line_audience l where l.segment_id = s.id)`
 
+/** SQL: time of an audience at LINE. A person who is erased meanwhile is gone from LINE within 48 hours. */
+const LIFETIME = `interval '47 hours'`
+
 /** SQL: a call to LINE about the audience l is due, at the latest after its time at LINE. */
-const IS_CALL_DUE = `is_due(l.due_at, interval '47 hours')`
+const IS_CALL_DUE = `is_due(l.due_at, ${LIFETIME})`
 
 /** $1 bigint: after this account; $2 int: accounts */
 const selectAccounts = statement('select-accounts-to-sync')`
@@ -49,7 +52,7 @@ export interface LineAudience extends Row {
 }
 
 /**
- * Leases audiences for ten minutes. After 47 hours, an audience is deleted: whoever was erased meanwhile is gone from LINE within 48.
+ * Leases audiences for ten minutes. An audience whose lifetime is over is deleted.
  *
  * $1 bigint: account; $2 int: audiences
  */
@@ -59,7 +62,7 @@ const takeDue = statement('take-due-line-audiences')`
        order by l.due_at limit $2 for update skip locked)
     update line_audience l
        set due_at = now() + interval '10 minutes',
-           status = case when l.created_at < now() - interval '47 hours'
+           status = case when l.created_at < now() - ${LIFETIME}
                            or not exists (select from segment where id = l.segment_id and sync) then 'deleting' else l.status end
       from due where l.id = due.id
     returning l.id, l.segment_id as "segmentId", l.name, l.audience_group_id as "groupId", l.status,
@@ -98,7 +101,7 @@ export async function storeUploaded(database: Queryable, id: bigint, groupId: bi
 /** $1 bigint: audience. The newest of the older ones stays, and all others are deleted. */
 const storeReadiness = statement('store-ready-line-audience')`
     with ready as (
-      update line_audience set status = 'ready', due_at = created_at + interval '47 hours'
+      update line_audience set status = 'ready', due_at = created_at + ${LIFETIME}
        where id = $1 and status = 'processing'
       returning segment_id)
     update line_audience l set status = 'deleting', due_at = now()
