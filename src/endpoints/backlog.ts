@@ -162,12 +162,7 @@ export const loadContents = statement('load-delivery-contents')`
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
            coalesce(cardinality(d.event_keys), cardinality(d.event_ids)) as event_count,
            (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
-           case when d.event_ids is null then (
-             select string_agg(e.payload, ',' order by k.position)
-               from unnest(d.event_keys) with ordinality as k (key, position)
-               join lateral (select payload from event e
-                              where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
-                                and e.received_at >= d.created_at offset 0) e on true)
+           case when d.event_ids is null then received.events
            -- Of a replay. An unsend and an erasure delete the payload.
            else (select string_agg(e.payload, ',' order by e.received_at, e.id)
                    from event e
@@ -175,12 +170,7 @@ export const loadContents = statement('load-delivery-contents')`
                     and e.received_at between d.events_from and d.events_until
                     and e.id = any (d.event_ids))
            end as events,
-           case when d.reply_keys is not null then (
-             select array_agg(k.key = any (d.reply_keys) order by k.position) filter (where e.payload is not null)
-               from unnest(d.event_keys) with ordinality as k (key, position)
-               join lateral (select payload from event e
-                              where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
-                                and e.received_at >= d.created_at offset 0) e on true) end as "repliesTo",
+           received."repliesTo",
            case d.type
              when 'member.erased' then (
                select concat('{"id":"', x.id, '","deletedAt":"',
@@ -198,7 +188,17 @@ export const loadContents = statement('load-delivery-contents')`
       join lateral (select * from endpoint_delivery
                      where channel_oa_id = w.channel_oa_id and id = w.id offset 0) d on true
       join lateral (select * from endpoint where id = d.endpoint_id offset 0) p on true
-      join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true`
+      join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true
+     cross join lateral (
+       select string_agg(e.payload, ',' order by k.position) as events,
+              case when d.reply_keys is not null
+                   then array_agg(k.key = any (d.reply_keys) order by k.position) filter (where e.payload is not null)
+              end as "repliesTo"
+         from unnest(d.event_keys) with ordinality as k (key, position)
+         join lateral (select payload from event e
+                        where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
+                          and e.received_at >= d.created_at offset 0) e on true
+        where d.event_ids is null) received`
 
 /**
  * Deletes accepted deliveries. A member that changed during the attempt stays due.
