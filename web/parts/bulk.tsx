@@ -1,4 +1,5 @@
 /** What an operator can do with all members that match a filter, not only with those of the page. */
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { ApiError, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
@@ -8,10 +9,10 @@ import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { Form, listOf, TextField, useFields } from './form.tsx'
 import { SaveSegment } from './segments.tsx'
-import { Failure, Loaded, Loading } from './states.tsx'
+import { Loaded } from './states.tsx'
 import { type Task, TaskProgress } from './task.tsx'
 
-/** Above this number of members, the operator types the number. */
+/** Members: tags of more are changed only if the operator types the number. */
 const TYPED_ABOVE = 1_000
 
 interface Selection {
@@ -52,77 +53,75 @@ export function AllMatching({ onChange, ...selection }: Selection & { onChange: 
 const useCount = ({ account, filters }: Selection) =>
   useQuery<{ count: number }>(`/api/accounts/${account}/audience/count${queryOf(filters)}`)
 
-function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void }) {
-  const { t, number } = useLocalized()
-  const { account, filters } = selection
-  const { data, error, reload } = useCount(selection)
-  const { values, field } = useFields({ addTags: '', removeTags: '', expectedCount: '' })
-  const [task, setTask] = useState<Task>()
-  const count = data?.count ?? 0
-  const mustType = count > TYPED_ABOVE
-  const [added, removed] = [tagsOf(values.addTags), tagsOf(values.removeTags)]
-  const submit = async () => {
-    try {
-      const body = { filters, addTags: added, removeTags: removed, expectedCount: count }
-      setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/tag`, body)).job)
-    } catch (failure) {
-      if (failure instanceof ApiError && failure.status === 409) reload()
-      throw failure
-    }
-  }
+function TagDialog(selection: Selection & { onClose: () => void }) {
+  const { t } = useLocalized()
+  const { values, field } = useFields({ addTags: '', removeTags: '' })
+  const [addTags, removeTags] = [tagsOf(values.addTags), tagsOf(values.removeTags)]
   return (
-    <Dialog title={t.bulk.tagsTitle} onClose={onClose}>
-      {task && <TaskProgress started={task} />}
-      {!task && error && <Failure error={error} retry={reload} />}
-      {!task && !error && data === undefined && <Loading />}
-      {!task && data && (
-        <>
-          <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
-          <Form
-            submit={fill(t.bulk.submit, { count: number(count) })}
-            onSubmit={submit}
-            onCancel={onClose}
-            isComplete={
-              count > 0 &&
-              added.length + removed.length > 0 &&
-              (!mustType || values.expectedCount.trim() === String(count))
-            }
-          >
-            <TextField {...field('addTags')} label={t.bulk.add} hint={t.bulk.tagsHint} />
-            <TextField {...field('removeTags')} label={t.bulk.remove} />
-            {mustType && (
-              <TextField
-                {...field('expectedCount')}
-                label={fill(t.bulk.confirm, { count: String(count) })}
-                autocomplete="off"
-              />
-            )}
-          </Form>
-        </>
-      )}
-    </Dialog>
+    <ChangeDialog
+      {...selection}
+      title={t.bulk.tagsTitle}
+      submit={(count) => fill(t.bulk.submit, { count })}
+      verb="tag"
+      given={{ addTags, removeTags }}
+      isComplete={addTags.length + removeTags.length > 0}
+      typedAbove={TYPED_ABOVE}
+    >
+      <TextField {...field('addTags')} label={t.bulk.add} hint={t.bulk.tagsHint} />
+      <TextField {...field('removeTags')} label={t.bulk.remove} />
+    </ChangeDialog>
   )
 }
 
 const tagsOf = (text: string): string[] => [...new Set(listOf(text))]
 
-function EraseDialog({ onClose, ...selection }: Selection & { onClose: () => void }) {
+function EraseDialog(selection: Selection & { onClose: () => void }) {
+  const { t } = useLocalized()
+  return (
+    <ChangeDialog
+      {...selection}
+      title={t.bulk.eraseTitle}
+      submit={(count) => fill(t.bulk.eraseSubmit, { count })}
+      verb="erase"
+    >
+      <p>{t.bulk.eraseText}</p>
+    </ChangeDialog>
+  )
+}
+
+interface ChangeProps extends Selection {
+  title: string
+  /** @param count members, as the language writes numbers */
+  submit: (count: string) => string
+  verb: 'tag' | 'erase'
+  /** of the request, beside the selection */
+  given?: object
+  isComplete?: boolean
+  /** above this number of members, the operator types the number */
+  typedAbove?: number
+  onClose: () => void
+  children: ComponentChildren
+}
+
+/** Counts the members, and starts a task that changes all of them. */
+function ChangeDialog(props: ChangeProps) {
+  const { account, filters, title, submit, verb, given, isComplete = true, typedAbove = 0, onClose } = props
   const { t, number } = useLocalized()
-  const { account, filters } = selection
-  const query = useCount(selection)
+  const query = useCount({ account, filters })
   const { values, field } = useFields({ expectedCount: '' })
   const [task, setTask] = useState<Task>()
-  const submit = async (expectedCount: number) => {
+  const start = async (expectedCount: number) => {
     try {
-      const body = { filters, expectedCount }
-      setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/erase`, body)).job)
+      const body = { filters, ...given, expectedCount }
+      setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/${verb}`, body)).job)
     } catch (failure) {
       if (failure instanceof ApiError && failure.status === 409) query.reload()
       throw failure
     }
   }
+  const isConfirmed = (count: number) => count <= typedAbove || values.expectedCount.trim() === String(count)
   return (
-    <Dialog title={t.bulk.eraseTitle} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       {task ? (
         <TaskProgress started={task} />
       ) : (
@@ -130,18 +129,20 @@ function EraseDialog({ onClose, ...selection }: Selection & { onClose: () => voi
           {({ count }) => (
             <>
               <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
-              <p>{t.bulk.eraseText}</p>
               <Form
-                submit={fill(t.bulk.eraseSubmit, { count: number(count) })}
-                onSubmit={() => submit(count)}
+                submit={submit(number(count))}
+                onSubmit={() => start(count)}
                 onCancel={onClose}
-                isComplete={count > 0 && values.expectedCount.trim() === String(count)}
+                isComplete={count > 0 && isComplete && isConfirmed(count)}
               >
-                <TextField
-                  {...field('expectedCount')}
-                  label={fill(t.bulk.confirm, { count: String(count) })}
-                  autocomplete="off"
-                />
+                {props.children}
+                {count > typedAbove && (
+                  <TextField
+                    {...field('expectedCount')}
+                    label={fill(t.bulk.confirm, { count: String(count) })}
+                    autocomplete="off"
+                  />
+                )}
               </Form>
             </>
           )}
