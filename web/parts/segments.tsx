@@ -1,9 +1,8 @@
 /** Segments of an account: one as a filter, and the filters of a page as a new one. */
 import { useEffect } from 'preact/hooks'
 import type { Condition } from '../../src/audience/condition.ts'
-import type { Segment } from '../../src/operations/segments.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useList } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
@@ -12,6 +11,8 @@ import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
 import { ActionFailure } from './states.tsx'
+
+type Segment = Item<'segment.list'>
 
 /** Shown when the account has segments, or when the address has one. @param onChange after a change of the chosen segment */
 export function SegmentFilter({
@@ -25,7 +26,7 @@ export function SegmentFilter({
 }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
-  const list = useList<Json<Segment>>(`/api/segments?account=${account}`, 'segments')
+  const list = useItems('segment.list', null, { account })
   // An account has at most 100 segments: two pages.
   useEffect(() => {
     if (list.hasMore && !list.isLoading && !list.error) list.more()
@@ -66,10 +67,10 @@ export function SegmentFilter({
   )
 }
 
-function RemovalDialog({ segment: { id, name }, onClose }: { segment: Json<Segment>; onClose: () => void }) {
+function RemovalDialog({ segment: { id, name }, onClose }: { segment: Segment; onClose: () => void }) {
   const { t } = useLocalized()
   const remove = async () => {
-    await post(`/api/segments/${id}/remove`)
+    await perform('segment.remove', id)
     replaceQuery({ segment: null })
     onClose()
   }
@@ -84,12 +85,12 @@ function RemovalDialog({ segment: { id, name }, onClose }: { segment: Json<Segme
   )
 }
 
-function SyncDialog({ segment, onClose }: { segment: Json<Segment>; onClose: () => void }) {
+function SyncDialog({ segment, onClose }: { segment: Segment; onClose: () => void }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const { id, name, sync, syncState, syncReason, audienceName } = segment
-  const change = async (mode: string) => {
-    await post(`/api/segments/${id}/sync`, { mode })
+  const change = async (mode: 'on' | 'off' | 'now') => {
+    await perform('segment.sync', id, { mode })
     onClose()
   }
   const modes = !useRole('manager') ? [] : sync ? (['now', 'off'] as const) : (['on'] as const)
@@ -168,10 +169,10 @@ function SegmentDialog({
     condition: JSON.stringify(segment.condition, null, 2),
   })
   const save = async () => {
-    const condition = readObject('condition', values.condition, t.member.notAnObject)
+    const condition = readObject('condition', values.condition, t.member.notAnObject) as Condition
     const given = { name: values.name.trim(), condition }
-    if (segment.id === undefined) await post('/api/segments', { account, ...given })
-    else await post(`/api/segments/${segment.id}/update`, given)
+    if (segment.id === undefined) await perform('segment.add', null, { account, ...given })
+    else await perform('segment.update', segment.id, given)
     const others = { q: null, userId: null, externalId: null, tag: null, relationship: null }
     replaceQuery({ ...(segment.id === undefined && others), segment: given.name })
     onClose()
