@@ -187,8 +187,9 @@ async function latencies({ port }, audience, smoke, only = /./) {
   return measured
 }
 
-/** The exact counts of 20 segments, and a page with a segment compared with one with a tag. @param members with --smoke, 2,000 */
-export async function segments({ smoke, members = smoke ? 2_000 : 1_000_000 }) {
+/** The exact counts of 20 segments, and a page with a segment compared with one with a tag. */
+export async function segments({ smoke }) {
+  const members = smoke ? 2_000 : 1_000_000
   const { server, database, close } = await openDatabase()
   const children = []
   try {

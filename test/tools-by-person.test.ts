@@ -50,7 +50,7 @@ describe('an endpoint with a condition', () => {
     expect(seenBy(receiver)).toEqual([['mine', '(accountLink)']])
   })
 
-  it('judges a person after the effects of the event itself', async () => {
+  it('evaluates a condition after the effects of the event itself', async () => {
     const { addEndpoint, deliver } = await startTools()
     const [followers, blockers] = [await startReceiver(), await startReceiver()]
     await addEndpoint(followers.url, { condition: { relationship: 'following', eventCountMin: 1 } })
@@ -81,12 +81,15 @@ describe('an endpoint with a condition', () => {
     ['no time', { followedAfter: 'yesterday' }],
     ['no number', { eventCountMin: 'many' }],
     ['no object', ['vip']],
-  ])('is refused by the database if it has %s, because a flush could not judge it', async (_, condition) => {
-    const { addEndpoint } = await startTools()
-    await expect(addEndpoint('https://a.example', { condition: JSON.stringify(condition) })).rejects.toThrow(
-      /endpoint_condition_check/,
-    )
-  })
+  ])(
+    'is refused by the database if it has %s, because a flush could not evaluate it',
+    async (_, condition) => {
+      const { addEndpoint } = await startTools()
+      await expect(
+        addEndpoint('https://a.example', { condition: JSON.stringify(condition) }),
+      ).rejects.toThrow(/endpoint_condition_check/)
+    },
+  )
 })
 
 describe('of several endpoints that may reply', () => {

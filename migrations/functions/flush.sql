@@ -177,7 +177,7 @@ end $$;
 
 -- Deliveries to endpoints ---------------------------------------------------------------------------------------------
 
--- Whether a condition holds for a person as the flush has left the member. Nobody who is no member matches.
+-- Whether a condition holds for a person as the flush has left the member. A person who is not a member never matches.
 create or replace function holds_for_person(account bigint, person text, condition jsonb) returns boolean language plpgsql stable as $$
 begin
   return exists (
@@ -198,7 +198,7 @@ create or replace function receives_event(p endpoint, kind text, person text) re
 -- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
 -- of 30 s is LEASE_MS in src/endpoints/claims.ts.
 --
--- A condition is judged here, after the effects of the events, and so is who may reply: both stay as they are in retries.
+-- Conditions are evaluated here, after the effects of the events, and so is who may reply: retries do not change either.
 create or replace function queue_deliveries(
   owners bigint[], kinds text[], keys uuid[], user_ids text[], deliveries int[], destinations text[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]

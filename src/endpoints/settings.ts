@@ -116,7 +116,8 @@ interface UpdatedEndpoint {
 
 /**
  * Changes the given settings. Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one.
- * Changed events, conditions and priorities apply to what the service receives from now on: deliveries that are queued already are still sent.
+ * Changed events, conditions and priorities apply to what the service receives from now on: deliveries that are queued already are
+ * still sent.
  *
  * The format cannot be changed, because queued deliveries have content of one format only. Throws NotVisible,
  * and `invalid_input` that says why a setting is refused.

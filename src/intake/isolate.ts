@@ -3,8 +3,8 @@
  *
  * 1. If the database is unavailable, all deliveries are rejected. Their senders retry.
  * 2. Otherwise each delivery is flushed separately. Deliveries of one account are flushed one after the other.
- * 3. A delivery whose rows another transaction has locked is rejected, and its account is reported. A delivery that takes too long is rejected together with the
- *    later ones of its account, each of which would take as long.
+ * 3. A delivery whose rows another transaction has locked is rejected, and its account is reported. A delivery that takes too long is
+ *    rejected together with the later ones of its account, each of which would take as long.
  * 4. A delivery that fails for another reason is flushed event by event. An event that cannot be applied is stored without effect.
  */
 import type { AccountId } from '../accounts/account.ts'

@@ -1,4 +1,4 @@
-/** Random endpoints with conditions: who receives an event, and that its reply token is given exactly once, whatever happens meanwhile. */
+/** Random endpoints with conditions: who receives an event, and that its reply token is given exactly once under kills and changes. */
 import { expect, it } from 'vitest'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
