@@ -51,19 +51,40 @@ const setTags = (tenant: Tenant, user: string, tags: string[]) =>
 
 const message = (user: string) => ({ ...textMessage(user, 'hello'), replyToken: 'token' })
 
-/** By event: the endpoints that receive it, and those that have its token. */
+type Delivery = {
+  endpoint_id: bigint
+  event_keys: string[]
+  replies: boolean
+  reply_keys: string[] | null
+}
+
+/**
+ * By event: the endpoints that receive it, and those that have its token. Joined here, because the planner expects one row of an account
+ * that it has no statistics of, and joins 25,000 events with 75,000 keys row by row.
+ */
 async function routesOf(tenant: Tenant) {
-  const rows = await load<{ user_id: string; id: bigint; receivers: bigint[]; repliers: bigint[] }>(
+  const events = await load<{ key: string; user_id: string }>(
     database,
-    `select e.user_id, e.id, coalesce(array_agg(d.endpoint_id order by d.endpoint_id) filter (where d.endpoint_id is not null), '{}') as receivers,
-            coalesce(array_agg(d.endpoint_id) filter (
-              where d.replies and (d.reply_keys is null or e.key = any (d.reply_keys))), '{}') as repliers
-       from event e left join (select *, unnest(event_keys) as key from endpoint_delivery where channel_oa_id = $1) d using (key)
-      where e.channel_oa_id = $1 and e.user_id is not null
-      group by e.user_id, e.id, e.key order by e.id`,
+    'select key, user_id from event where channel_oa_id = $1 and user_id is not null order by id',
     [tenant.accountId],
   )
-  return rows
+  const deliveries = await load<Delivery>(
+    database,
+    'select endpoint_id, event_keys, replies, reply_keys from endpoint_delivery where channel_oa_id = $1 order by endpoint_id',
+    [tenant.accountId],
+  )
+  const routes = new Map(
+    events.map(({ key, user_id }) => [key, { user_id, receivers: [] as bigint[], repliers: [] as bigint[] }]),
+  )
+  for (const { endpoint_id, event_keys, replies, reply_keys } of deliveries) {
+    const withToken = new Set(reply_keys ?? event_keys)
+    for (const key of event_keys) {
+      const route = routes.get(key)
+      route?.receivers.push(endpoint_id)
+      if (replies && withToken.has(key)) route?.repliers.push(endpoint_id)
+    }
+  }
+  return [...routes.values()]
 }
 
 it(`sends an event as an oracle says, for random endpoints and people (seed ${SEED})`, async () => {
@@ -151,4 +172,4 @@ it('gives 100,000 reply tokens once each, while people, endpoints and sessions c
     expect(routes.length).toBeGreaterThan(10_000)
     expect(routes.filter(({ repliers }) => repliers.length !== 1)).toEqual([])
   }
-}, 180_000)
+})
