@@ -189,7 +189,7 @@ it('sends to an account of which one person after the other is erased', async ()
   await Promise.all(erasing)
 })
 
-it('stores nothing that a receiver echoes', async () => {
+it('stores what a receiver echoes in no row but that of the attempt, which erasures clear', async () => {
   const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
   const receiver = await startReceiver()
   receiver.answer = { status: 400, body: 'you sent secret words' }
