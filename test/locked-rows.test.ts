@@ -1,5 +1,6 @@
 /** A row that another program has locked delays the other accounts once. */
 import { expect, it } from 'vitest'
+import { queueChanged } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
@@ -15,14 +16,24 @@ it('an account with a locked row is flushed apart, without the others, until it 
     await session.query('begin')
     await session.query('select from official_account where id = $1 for update', [locked.accountId])
     expect((await deliver(locked)).status).toBe(503)
+    let queued = 0
     let isOver = false
+    const unsubscribe = queueChanged.subscribe(({ queuedEvents }) => {
+      queued = queuedEvents
+    })
     // It waits for the lock.
     const waiting = deliver(locked).finally(() => {
       isOver = true
     })
+    const second = deliver(locked)
     for (let sent = 0; sent < 2; sent += 1) expect((await deliver(other)).status).toBe(200)
     expect(isOver).toBe(false)
+    // The second one waits behind the first, and the metric counts it.
+    expect(queued).toBe(1)
     expect((await waiting).status).toBe(503)
+    expect((await second).status).toBe(503)
+    expect(queued).toBe(0)
+    unsubscribe()
     await session.query('rollback')
   })
   expect((await deliver(locked)).status).toBe(200)

@@ -102,7 +102,7 @@ export class Intake {
       const queue = this.#isApart(admission.accountId) ? this.#lockedQueue : this.#queue
       if (!queue.push(slices.map(({ delivery }) => delivery)))
         throw new AppError('unavailable', { retryAfterSeconds: 1 })
-      queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
+      this.#publishQueue()
       void this.#flushNext()
       void this.#flushLocked()
       // Each slice waits for a flush of its own. Some may be stored although another one fails.
@@ -130,7 +130,7 @@ export class Intake {
     const connection = this.#idle.pop()
     if (connection === undefined) return
     const deliveries = this.#queue.take()
-    queueChanged.publish({ source: this.#source, queuedEvents: this.#queue.events })
+    this.#publishQueue()
     const events = deliveries.flatMap((delivery) => delivery.events)
     this.#flushesInFlight += 1
     const startedAtMs = performance.now()
@@ -148,6 +148,11 @@ export class Intake {
       this.#idle.push(connection)
       void this.#flushNext()
     }
+  }
+
+  #publishQueue(): void {
+    const queuedEvents = this.#queue.events + this.#lockedQueue.events
+    queueChanged.publish({ source: this.#source, queuedEvents })
   }
 
   #isApart(accountId: AccountId): boolean {
@@ -171,6 +176,7 @@ export class Intake {
     this.#isFlushingLocked = true
     while (this.#lockedQueue.events > 0) {
       const [delivery] = this.#lockedQueue.take(1) as [QueuedDelivery]
+      this.#publishQueue()
       const { accountId, events } = delivery
       try {
         delivery.resolve(await flush(this.#database.intake.pipeline, events, { handOver: this.#handOver }))
@@ -179,6 +185,7 @@ export class Intake {
           this.#setApart(accountId)
           // The others would wait as long.
           refuse([delivery, ...this.#lockedQueue.remove(accountId)], error)
+          this.#publishQueue()
         } else await flushIsolated(this.#database, [delivery], error, this.#handOver, () => undefined)
       }
     }
