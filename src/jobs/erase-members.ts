@@ -14,8 +14,8 @@ import { INT64_MIN } from '../http/path-id.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { actorOf, type Job, startJob } from './job.ts'
+import { type Counted, readSelected, scopeOfJob, select } from './selection.ts'
 import type { RunStep, Step } from './step.ts'
-import { readSelected, scopeOfJob, select } from './tag-members.ts'
 
 /** The ledger or the database may refuse an erasure for a while. */
 const RETRY_MS = 5_000
@@ -106,7 +106,7 @@ export async function startErasingMatching(
   actor: Actor,
   { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
   filters: Filters,
-  counted: { count: number; expected: number },
+  counted: Counted,
 ): Promise<bigint> {
   const kind = 'members.erase_matching'
   const selection = await select(transaction, accountId, filters, counted)

@@ -24,8 +24,8 @@ import { DatabaseBusy, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postg
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
 import type { Job } from './job.ts'
 import { readFileFrom } from './job-file.ts'
+import { scopeOfJob } from './selection.ts'
 import type { Progress, RunStep, Step } from './step.ts'
-import { scopeOfJob } from './tag-members.ts'
 
 /** Refused lines that are kept with their reasons. Further ones are only counted. */
 const REFUSALS_MAX = 100

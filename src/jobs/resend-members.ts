@@ -20,8 +20,8 @@ import {
   requireNoReplay,
   SHORTEST_WAIT_MS,
 } from './replay-pace.ts'
+import { publicFilters, scopeOfJob, selectLastMember } from './selection.ts'
 import type { Progress, RunStep } from './step.ts'
-import { publicFilters, scopeOfJob, selectLastMember } from './tag-members.ts'
 
 /** Unsent deliveries of a job. Live changes of the endpoint wait behind them. */
 const WAITING_MIN = 100

@@ -1,0 +1,109 @@
+/**
+ * The members of a job that match a filter.
+ *
+ * "All that match" are the members that existed when the job started and match when their page is read. The walk is by id, so each
+ * member is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
+ */
+
+import type { AccountId } from '../accounts/account.ts'
+import type { Scope } from '../accounts/scope.ts'
+import type { Filters } from '../audience/filters.ts'
+import { type IdPosition, readIds } from '../audience/select-list.ts'
+import { AppError } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import type { Job } from './job.ts'
+
+/** The number of matching members may differ by this part from the number that the operator confirmed, because people come and go. */
+const COUNT_TOLERANCE = 0.01
+
+/** Members, as parameters of a job. */
+interface Selection {
+  filters: Filters
+  /** the filters without personal text, which stay after the end of the job */
+  matching: Record<string, unknown>
+  /** members with greater ids joined after the start */
+  untilId: string
+}
+
+interface Position {
+  id: string
+  isCommonName: boolean
+}
+
+/** $1 account id bigint */
+export const selectLastMember = statement('last-member-id')`
+    select id from audience_member where channel_oa_id = $1 order by id desc limit 1`
+
+export interface Counted {
+  /** members that match now */
+  count: number
+  /** the number that the operator confirmed */
+  expected: number
+}
+
+/** For a job over all members that match. Throws `count_changed`. */
+export async function select(
+  transaction: Queryable,
+  accountId: AccountId,
+  filters: Filters,
+  { count, expected }: Counted,
+): Promise<Selection> {
+  requireExpected(count, expected)
+  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
+  return { filters, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
+}
+
+/** Below 100 members, the number must be the same. */
+function requireExpected(count: number, expected: number): void {
+  if (Math.abs(count - expected) <= Math.floor(expected * COUNT_TOLERANCE)) return
+  throw new AppError('count_changed', {
+    message: `The filter matches ${count} members now, not ${expected}. Check the number and confirm again.`,
+  })
+}
+
+/** Names and ids of people are replaced, so that the activity log and finished jobs contain no personal text. */
+export function publicFilters({
+  relationship,
+  tag,
+  segment,
+  userId,
+  externalId,
+  q,
+}: Filters): Record<string, unknown> {
+  const given = (value: string | undefined) => (value === undefined ? undefined : 'given')
+  const people = { userId: given(userId), externalId: given(externalId), q: given(q) }
+  const filters = { relationship, tag, segment: segment?.name, ...people }
+  return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined))
+}
+
+/** The next members of a job's selection. `position` is null after the last one. */
+export async function readSelected(
+  database: Queryable,
+  job: Job,
+  limit: number,
+): Promise<{ ids: bigint[]; position: Position | null }> {
+  const { filters, untilId } = job.parameters as Selection
+  const before = job.position as Position | null
+  const from: IdPosition = {
+    kind: 'id',
+    id: before === null ? INT64_MIN : BigInt(before.id),
+    isCommonName: before?.isCommonName ?? false,
+  }
+  const { ids, next } = await readIds(database, scopeOfJob(job), filters, from, limit)
+  const isLast = next === null || next.id > BigInt(untilId)
+  return {
+    ids: ids.filter((id) => id <= BigInt(untilId)),
+    position: isLast ? null : { id: String(next.id), isCommonName: next.isCommonName },
+  }
+}
+
+/** Jobs over members always belong to an account. */
+export function scopeOfJob({
+  accountId,
+  organizationId,
+  actorName,
+}: Pick<Job, 'accountId' | 'organizationId'> & Partial<Pick<Job, 'actorName'>>): Scope {
+  if (accountId === null || organizationId === null) throw new Error('the job has no account')
+  return { keyId: null, ...(actorName !== undefined && { actorName }), accountId, organizationId }
+}
