@@ -110,8 +110,8 @@ function channelSecretCheck({ secretChangedAt, kept }: EvidenceRow, line: Source
     return disproven(
       name,
       'secret_refused',
-      `The newest of ${line?.refusedSince} deliveries whose signature does not match arrived at ${line?.lastRefusedAt}: copy the channel ` +
-        `secret from the LINE Developers Console${keptText}`,
+      `Deliveries whose signature does not match: ${line?.refusedSince}, the newest at ${line?.lastRefusedAt}. Copy the channel secret from ` +
+        `the LINE Developers Console${keptText}`,
       line?.lastRefusedAt ?? null,
     )
   }

@@ -135,7 +135,7 @@ function rehearseCommand(group: Command): void {
       moves.map(({ people, from, to }) => ({ people, 'from endpoint': from, 'to endpoint': to })),
       false,
     )
-    print(`${members} members were judged.`)
+    print(`${members} members were examined.`)
   })
 }
 
