@@ -113,14 +113,14 @@ it('docs/roles.md says who may do what', async () => {
   const rowsOf = (role: Role) =>
     Object.entries(ROUTES)
       .filter(([, route]) => route.role === role)
-      .map(([route, { does }]) => `| ${does} | \`${route.replace(' ', ' /api')}\` |`)
+      .map(([route, { does }]) => `| ${does} | \`${route}\` |`)
   const sections = ROLES.map(
     (role) => `## ${role}\n\n| action | route |\n|---|---|\n${rowsOf(role).join('\n')}\n`,
   )
   const text = `# What each role may do
 
-A manager may also do what a viewer may, and an owner everything. In a route, \`:\` is an id. Operators see the objects of their organizations only: any
-other object is a 404, and lists leave it out. \`test/console-access.test.ts\` sends each request as each role about another organization, and
+A manager may also do what a viewer may, and an owner everything. Routes are below \`/api\`, and \`:\` is an id. Operators see the objects of their
+organizations only: any other object is a 404, and lists leave it out. \`test/console-access.test.ts\`
 writes this page.
 
 ${sections.join('\n')}`

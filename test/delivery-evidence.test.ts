@@ -40,7 +40,7 @@ describe('the check of the channel secret', () => {
     for (const _ of [1, 2]) await service.deliver({ ...tenant, channelSecret: 'another' }, follow())
     const failed = await checkOf(tenant, 'channel_secret')
     expect(failed).toMatchObject({ ok: false, reason: 'secret_refused' })
-    expect(failed.message).toContain('newest of 2 deliveries')
+    expect(failed.message).toContain('does not match: 2, the newest at')
     expect(failed.message).toContain('2 of them are kept')
     expect((await verify(tenant)).json.verified).toBe(true)
     await set(tenant, `channel_secret = 'changed'`)
