@@ -195,7 +195,7 @@ const KINDS_OF_OTHERS = new Set<unknown>([
   'botResumed',
 ])
 
-/** The table "Acts of a person" in docs/api.md has the reasons. */
+/** The table "Acts of a person" in docs/api.md lists every kind. */
 export function isOwnAct({ type, membership }: Fields): boolean {
   const isRenewal = type === 'membership' && isObject(membership) && membership.type === 'renewed'
   return !isRenewal && !KINDS_OF_OTHERS.has(type)
