@@ -40,7 +40,9 @@ def followers():
         cursor = {"cursor": page["nextCursor"]}
 
 
+# None: nothing proves it yet.
+OUTCOMES = {True: "ok  ", False: "FAIL", None: "?   "}
 for check in call("POST", "/api/line-oa/verify")["checks"]:
-    print("ok  " if check["ok"] else "FAIL", check["name"], "-", check["message"])
+    print(OUTCOMES[check["ok"]], check["name"], "-", check["message"])
 for member in followers():
     print(member["id"], member["userId"], member["displayName"])
