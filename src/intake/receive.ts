@@ -167,6 +167,7 @@ export class Intake {
     this.#apartUntilMs.set(accountId, performance.now() + APART_MS)
     const moved = this.#queue.remove(accountId)
     if (!this.#lockedQueue.push(moved)) refuse(moved, new AppError('unavailable', { retryAfterSeconds: 1 }))
+    this.#publishQueue()
     void this.#flushLocked()
   }
 

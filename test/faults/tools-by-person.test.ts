@@ -73,18 +73,17 @@ async function routesOf(tenant: Tenant) {
     'select endpoint_id, event_keys, replies, reply_keys from endpoint_delivery where channel_oa_id = $1 order by endpoint_id',
     [tenant.accountId],
   )
-  const routes = new Map(
-    events.map(({ key, user_id }) => [key, { user_id, receivers: [] as bigint[], repliers: [] as bigint[] }]),
-  )
+  const routes = events.map((event) => ({ ...event, receivers: [] as bigint[], repliers: [] as bigint[] }))
+  const routeOf = new Map(routes.map((route) => [route.key, route]))
   for (const { endpoint_id, event_keys, replies, reply_keys } of deliveries) {
     const withToken = new Set(reply_keys ?? event_keys)
     for (const key of event_keys) {
-      const route = routes.get(key)
+      const route = routeOf.get(key)
       route?.receivers.push(endpoint_id)
       if (replies && withToken.has(key)) route?.repliers.push(endpoint_id)
     }
   }
-  return [...routes.values()]
+  return routes
 }
 
 it(`sends an event as an oracle says, for random endpoints and people (seed ${SEED})`, async () => {
