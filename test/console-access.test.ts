@@ -119,9 +119,8 @@ it('docs/roles.md says who may do what', async () => {
   )
   const text = `# What each role may do
 
-A manager may also do what a viewer may, and an owner everything. Routes are below \`/api\`, and \`:\` is an id. Operators see the objects of their
-organizations only: any other object is a 404, and lists leave it out. \`test/console-access.test.ts\`
-writes this page.
+A manager may also do what a viewer may, and an owner everything. Routes are below \`/api\`, and \`:\` is an id. Operators see the objects of
+their organizations only: any other object is a 404, and lists leave it out. \`test/console-access.test.ts\` writes this page.
 
 ${sections.join('\n')}`
   await expect(text).toMatchFileSnapshot('../docs/roles.md')
