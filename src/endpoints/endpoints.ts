@@ -7,7 +7,7 @@ import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
 import { type ContentRow, loadContents } from './backlog.ts'
-import { writeDelivery } from './messages.ts'
+import { messageIdOf, writeMessage } from './messages.ts'
 import type { EndpointFormat } from './settings.ts'
 
 /** Maximum count of deliveries per endpoint and state. Counting more takes long and does not help the operator. */
@@ -244,7 +244,7 @@ export async function previewDelivery(
 ): Promise<DeliveryRequest> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
   if (content?.endpoint_id !== endpointId) throw new NotVisible('delivery', deliveryId)
-  const message = writeDelivery(database.secretKeys, content, nowMs)
+  const message = writeMessage(database.secretKeys, content, messageIdOf(content), nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,

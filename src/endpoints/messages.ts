@@ -42,10 +42,9 @@ export function writeMessage(keys: SecretKeys, content: Content, id: string, now
   return content.format === 'line' ? writeLine(keys, content) : writeMembers(keys, content, id, nowMs)
 }
 
-export function writeDelivery(keys: SecretKeys, row: ContentRow, nowMs: number): Message | null {
-  // Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen.
-  return writeMessage(keys, row, `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`, nowMs)
-}
+/** Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen. */
+export const messageIdOf = ({ id, change, created_ms }: ContentRow): string =>
+  `msg_${id}_${change ?? 0}_${created_ms}`
 
 /** Builds a delivery in LINE's format, with the events as LINE sent them. */
 function writeLine(
@@ -163,7 +162,7 @@ export async function openMessage(
   read.events = row.event_count ?? 1
   let message: Message | null = null
   try {
-    if (read.isCurrent) message = writeDelivery(secretKeys, row, Date.now())
+    if (read.isCurrent) message = writeMessage(secretKeys, row, messageIdOf(row), Date.now())
   } finally {
     // Also if the message cannot be built: erasures would wait until the session ends.
     if (message === null) release()

@@ -64,9 +64,12 @@ export function cacheAccounts<Name extends bigint | string>(
  * Repeats an attempt to store a delivery while its account changes. Throws `unavailable` after ATTEMPTS_MAX.
  * @param attempt returns `stale` if the account has changed since it was read
  */
-export async function repeatWhileStale<T>(attempt: (isAgain: boolean) => Promise<T | 'stale'>): Promise<T> {
+export async function repeatWhileStale<Given extends unknown[], T>(
+  attempt: (isAgain: boolean, ...given: Given) => Promise<T | 'stale'>,
+  ...given: Given
+): Promise<T> {
   for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {
-    const result = await attempt(attempts > 1)
+    const result = await attempt(attempts > 1, ...given)
     if (result !== 'stale') return result
   }
   throw new AppError('unavailable', { retryAfterSeconds: 1 })

@@ -60,7 +60,7 @@ function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
     app.post(path, options, (request: DeliveryRequest, reply) =>
-      repeatWhileStale((isAgain) => receiveDelivery(line, request, reply, isAgain)),
+      repeatWhileStale(receiveDelivery, line, request, reply),
     )
   }
 }
@@ -72,10 +72,10 @@ interface LineParts extends SourceParts {
 }
 
 async function receiveDelivery(
+  isAgain: boolean,
   { source, database, intake, counts, spareSigned, now, findAdmitting, admit, kept }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
-  isAgain: boolean,
 ): Promise<Reception> {
   database.requireConfigured()
   const id = parsePathId(request.params.id)

@@ -55,16 +55,16 @@ function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
   )
   const options = { schema: chatCallbackSchema, config: { bodies: parts.bodies } }
   app.post(callbackPath(':oaHash'), options, (request: CallbackRequest, reply) =>
-    repeatWhileStale((isAgain) => receiveCallback(parts, findAccount, request, reply, isAgain)),
+    repeatWhileStale(receiveCallback, parts, findAccount, request, reply),
   )
 }
 
 async function receiveCallback(
+  isAgain: boolean,
   { source, database, intake, counts, spareSigned, now }: SourceParts,
   findAccount: FindAdmitting<string>,
   request: CallbackRequest,
   reply: FastifyReply,
-  isAgain: boolean,
 ): Promise<Reception> {
   database.requireConfigured()
   const { oaHash } = request.params

@@ -114,7 +114,7 @@ async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
   const prove = createProver(idTokens, tracking.events, idTokenOf(request))
   const isClaimed = !haveTokens(tracking.events, idTokenOf(request))
   const charged: Charged = { tracking, key, prove, isClaimed, giveBack: null }
-  return repeatWhileStale((isAgain) => storeTracking(parts, charged, isAgain))
+  return repeatWhileStale(storeTracking, parts, charged)
 }
 
 /** A request whose address has been charged. The tracking key is charged once, however often the account changes. */
@@ -127,9 +127,9 @@ interface Charged {
 }
 
 async function storeTracking(
+  isAgain: boolean,
   { intake, now, findAccount, keys, counts }: TrackingParts,
   charged: Charged,
-  isAgain: boolean,
 ) {
   const { tracking, key, prove, isClaimed } = charged
   const found = await findAccount(key, isAgain)
