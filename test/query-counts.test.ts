@@ -8,7 +8,7 @@ import { commandActor } from '../src/operators/actor.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
 import { addTenant, createTestDatabase, markUsed, openDatabase } from './support/database.ts'
-import { insertRow } from './support/load.ts'
+import { insertRow, load } from './support/load.ts'
 import { startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
@@ -30,6 +30,20 @@ async function costOf(request: () => Promise<{ status: number }>) {
   Object.assign(log, { statements: [], roundTrips: 0 })
   expect((await request()).status).toBe(200)
   return { statements: log.statements.length, roundTrips: log.roundTrips }
+}
+
+async function addPausable() {
+  const url = 'https://tool.example.com'
+  const id = await insertRow(direct, 'endpoint', { channel_oa_id: tenant.accountId, url })
+  const pause = async () => {
+    await perform(ENDPOINTS.pause, { database, actor: commandActor(), services: {} as Services, id })
+    return { status: 200 }
+  }
+  const status = async () => {
+    const [row] = await load<{ status: string }>(direct, 'select status from endpoint where id = $1', [id])
+    return row?.status
+  }
+  return { pause, status }
 }
 
 // The first request of each kind opens its session. The statements of that are not counted.
@@ -61,17 +75,21 @@ describe('the cost of a request', () => {
     expect(await costOf(deliver)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
-  it('is four round trips for a change by an operator: begin and target, change, record, commit', async () => {
-    const { accountId } = tenant
-    const url = 'https://tool.example.com'
-    const id = await insertRow(direct, 'endpoint', { channel_oa_id: accountId, url })
-    const pause = async () => {
-      const services = {} as Services
-      await perform(ENDPOINTS.pause, { database, actor: commandActor(), services, id })
-      return { status: 200 }
-    }
+  it('is three round trips for a change by an operator: begin and target, change, record and commit', async () => {
+    const { pause, status } = await addPausable()
     await pause()
-    expect(await costOf(pause)).toEqual({ statements: 5, roundTrips: 4 })
+    expect(await costOf(pause)).toEqual({ statements: 5, roundTrips: 3 })
+    expect(await status()).toBe('paused')
+  })
+
+  it('fails and changes nothing if the record, which is sent with the commit, cannot be written', async () => {
+    const { pause, status } = await addPausable()
+    await load(
+      direct,
+      "alter table activity add constraint refuse check (action <> 'endpoint.paused') not valid",
+    )
+    await expect(pause()).rejects.toThrow()
+    expect(await status()).toBe('active')
   })
 
   it('is the same for a delivery to a misconfigured account, after the first one for the same bot', async () => {

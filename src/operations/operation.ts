@@ -192,25 +192,28 @@ export async function perform<R>(operation: Operation<R>, call: Call): Promise<O
     const returned = await run({ database: queryable, actor, target, input, services } as never, page)
     if (way === 'read' || way === 'list') return { result: returned as R }
     const outcome: Outcome<R> & { target?: Target } = returned ?? {}
-    await record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
+    const recorded = record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
+    if (way === 'call') await recorded
+    // The transaction sends it with its `commit`, and fails if it fails.
+    else recorded?.catch(() => undefined)
     return outcome
   }
   if (way === 'add' || way === 'change') return transactionWithFreeIds(database, runOn)
   return runOn(hasTarget ? database : reads)
 }
 
-async function record(
+function record(
   database: Queryable,
   { noun, records, name }: Operation,
   actor: Actor,
   target: Target | null,
   changes: Changes | null = {},
-): Promise<void> {
-  if (changes === null) return
+): Promise<void> | null {
+  if (changes === null) return null
   if (target === null || records === null) throw new Error(`${name} does not say what it has changed`)
   const { id, organizationId, accountId = null } = target
   const object = { kind: noun.kind, id }
-  await recordActivity(database, actor, { action: records, object, organizationId, accountId, changes })
+  return recordActivity(database, actor, { action: records, object, organizationId, accountId, changes })
 }
 
 /** The route in the console. The verbs `list`, `show` and `add` are not part of the path. */

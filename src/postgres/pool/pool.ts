@@ -117,18 +117,28 @@ export async function withLease<T>(
   }
 }
 
+/**
+ * `begin` is sent with the first statement, and `commit` with a last one that `work` does not wait for. If either fails, the `commit`
+ * acts as a rollback, and the transaction fails.
+ */
 async function runTransaction<T>(
   client: pg.ClientBase,
   secretKeys: SecretKeys,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
-  // Sent with the first statement, in one round trip. A failure also fails that statement.
-  const begun = send(client, begin)
-  begun.catch(() => undefined)
+  let failure: unknown = null
+  const query: Queryable['query'] = (statement, values) => {
+    const sent = send<never>(client, statement, values)
+    sent.catch((error) => {
+      failure ??= error
+    })
+    return sent
+  }
+  void query(begin)
   try {
-    const result = await work({ secretKeys, query: (statement, values) => send(client, statement, values) })
-    await begun
+    const result = await work({ secretKeys, query })
     await send(client, commit)
+    if (failure !== null) throw failure
     return result
   } catch (error) {
     await send(client, rollback).catch(() => undefined)
