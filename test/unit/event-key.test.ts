@@ -1,29 +1,13 @@
 /** A key is the same whenever the same event is delivered, whatever a retry changes. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readLineEvent } from '../../src/intake/line/line-payload.ts'
 import { parseChatCallback } from '../../src/intake/mbox/mbox-payload.ts'
 import { parseTrackingRequest, readTrackingEvents } from '../../src/intake/tracking/tracking-payload.ts'
-import { ulid } from '../../tools/simulator/events.ts'
 
 const YEAR_9999_MS = 253_402_300_799_999
 const time = fc.integer({ min: 0, max: YEAR_9999_MS })
 const hex = (key: Buffer | undefined) => key?.toString('hex')
 const timeOfKey = (key: Buffer | undefined) => key?.readUIntBE(0, 6)
-
-describe('the key of an event of LINE', () => {
-  it('is the same in every redelivery and begins with the time of its ULID (property)', () => {
-    fc.assert(
-      fc.property(time, time, time, fc.boolean(), (at, first, second, isRedelivery) => {
-        const event = { type: 'follow', timestamp: at, webhookEventId: ulid(at) }
-        const { key } = readLineEvent({ ...event, deliveryContext: { isRedelivery: false } }, first)
-        expect(timeOfKey(key)).toBe(Math.max(1, at))
-        const again = readLineEvent({ ...event, deliveryContext: { isRedelivery } }, second)
-        expect(hex(again.key)).toBe(hex(key))
-      }),
-    )
-  })
-})
 
 describe('the key of a webhook of the support chat', () => {
   const keyOf = (body: string, receivedAtMs: number, id: string | undefined, isSigned: boolean) =>
