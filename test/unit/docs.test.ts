@@ -22,35 +22,6 @@ it('docs/errors.md has one row for each error, with its status and message', () 
   expect(rows.toSorted()).toEqual([...expected].sort())
 })
 
-it('docs/errors.md has every more specific message with its status, except those about one field', () => {
-  const listed = read('docs/errors.md').replace(/\s+/g, ' ').split(' - ')
-  const sources = readdirSync(new URL('../../src', import.meta.url), { recursive: true, encoding: 'utf8' })
-  const thrown = sources
-    .filter((name) => name.endsWith('.ts'))
-    .flatMap((name) => messagesIn(read(`src/${name}`)))
-  expect(thrown.length).toBeGreaterThan(15)
-  for (const { code, message } of thrown) {
-    const quoted = `\`${message.replace(/\$\{[^}]+\}/g, 'N')}\``
-    const row = listed.find((text) => text.includes(quoted))
-    expect(row, quoted).toMatch(new RegExp(`^${ERROR_STATUS[code]} `))
-  }
-})
-
-/** Messages that replace the one of the error's code, in the call or in the constant before it. The health check has a section of its own. */
-function messagesIn(source: string): Array<{ code: ErrorCode; message: string }> {
-  const found = [...source.matchAll(/new AppError\('(\w+)', \{\s*message\b(?::\s*(['`])(.+?)\2)?/g)].map(
-    ({ 1: code, 3: literal, index }) => {
-      const constant = source
-        .slice(0, index)
-        .match(/message = (['`]).+?\1/g)
-        ?.at(-1)
-        ?.slice(11, -1)
-      return { code: code as ErrorCode, message: literal ?? constant ?? '' }
-    },
-  )
-  return found.filter(({ code, message }) => code !== 'invalid_input' && message !== '')
-}
-
 it.each([
   ['docs/errors.md', [ErrorEnvelopeSchema]],
   ['docs/api.md', [MemberSchema, VerificationSchema]],

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { FAILURE_REASONS } from '../../src/accounts/verification.ts'
 import { REASONS } from '../../src/watch/account-status.ts'
 
@@ -75,30 +75,6 @@ it('docs/verify.md names checks and reasons that exist, and each of them', () =>
   // These are no faults of the account's set-up.
   const others = ['deliveries_failed', 'events_unapplied', 'endpoint_failing', 'endpoint_failed']
   expect([...new Set(codesIn(3)), ...others].sort()).toEqual(Object.keys(REASONS).sort())
-})
-
-describe('the recipes of CONTRIBUTING.md', () => {
-  const contributing = readFileSync(`${ROOT}/CONTRIBUTING.md`, 'utf8')
-  const [, section = ''] = /^## Recipes\n([\s\S]*?)^## /m.exec(contributing) ?? []
-  const recipes = section.split(/^(?=\*\*)/m).slice(1)
-
-  it('are about a field, an operation, an event kind and a reason for notifications', () => {
-    const subjects = recipes.map((recipe) => /^\*\*(.+?)\*\*/.exec(recipe)?.[1])
-    expect(subjects).toEqual([
-      'A field of members that clients set',
-      'An operation',
-      'An event kind',
-      'A reason for notifications',
-    ])
-  })
-
-  it.each(recipes)('name files and folders that exist: %s', (recipe) => {
-    const paths = [...recipe.matchAll(/`([\w.-]+\/[\w./-]*)`/g)].map(([, path = '']) => path)
-    expect(paths.length).toBeGreaterThan(5)
-    const exists = (path: string) =>
-      path.endsWith('/') ? files.some((file) => file.startsWith(path)) : files.includes(path)
-    expect(paths.filter((path) => !exists(path))).toEqual([])
-  })
 })
 
 /** The value of a constant, or of a property, that a file gives as a number or a product. */
