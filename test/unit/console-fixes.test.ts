@@ -10,38 +10,20 @@ const check = (name: Check['name'], reason: FailureReason): Check => ({
   ok: false,
   message: 'x',
 })
-const problemsOf: Array<[Problem, string]> = [
-  [
-    { reason: 'not_verifiable', status: 'degraded', facts: { hasChannelId: true, hasChannelSecret: false } },
-    'channelSecret',
-  ],
-  [
-    { reason: 'not_verifiable', status: 'degraded', facts: { hasChannelId: false, hasChannelSecret: true } },
-    'channelId',
-  ],
-  [
-    {
-      reason: 'webhook_test_failed',
-      status: 'broken',
-      facts: { check: check('webhook_test', 'test_signature_refused') },
-    },
-    'channelSecret',
-  ],
-  [
-    { reason: 'token_refused', status: 'broken', facts: { check: check('access_token', 'token_refused') } },
-    'channelAccessToken',
-  ],
-  [
-    {
-      reason: 'token_refused',
-      status: 'broken',
-      facts: { check: check('access_token', 'credentials_refused') },
-    },
-    'channelSecret',
-  ],
-]
+const tokenRefused = (reason: FailureReason): Problem => ({
+  ...{ reason: 'token_refused', status: 'broken', facts: { check: check('access_token', reason) } },
+})
+const notVerifiable = (hasChannelId: boolean): Problem => ({
+  ...{ reason: 'not_verifiable', status: 'degraded' },
+  facts: { hasChannelId, hasChannelSecret: !hasChannelId },
+})
 
-it.each(problemsOf)('%o is fixed in the field %s', (problem, field) => {
+it.each([
+  [notVerifiable(true), 'channelSecret'],
+  [notVerifiable(false), 'channelId'],
+  [tokenRefused('token_refused'), 'channelAccessToken'],
+  [tokenRefused('credentials_refused'), 'channelSecret'],
+])('%o is fixed in the field %s', (problem, field) => {
   expect(fixPath(problem, '5')).toBe(`/accounts/5/edit?field=${field}`)
 })
 
