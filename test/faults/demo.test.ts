@@ -2,7 +2,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { Operator } from '../support/console.ts'
 import { MAIN, runProgram, temporaryDirectory } from '../support/process.ts'
@@ -11,26 +10,98 @@ import { MAIN, runProgram, temporaryDirectory } from '../support/process.ts'
 const START_MAX_MS = 60_000
 vi.setConfig({ testTimeout: 180_000 })
 
-it('exits with 0 after the steps, also on the data of an earlier run', () => {
-  const dataDir = temporaryDirectory()
-  for (let run = 1; run <= 2; run += 1) {
-    const { status, stdout, stderr } = runProgram(['demo', '--once'], { DATA_DIR: dataDir })
-    expect(stderr).toBe('')
-    expect(status).toBe(0)
-    expect(stdout.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
-      ...[200, 200, 200, 200, 200, 200, 200, 200, 200, 200],
-      ...[204, 200, 200, 401],
-    ])
-    expect(stdout).toContain('{"accepted":0,"duplicates":1}')
-    expect(stdout).toContain('"verified": true')
-    expect(stdout).toContain('/receive/chat-tool  line  signature valid  message, follow, memberJoined')
-    expect(stdout).toMatch(/\/receive\/crm {2}members {2}signature valid {2}member\.erased \d+/)
-    expect(stdout).not.toContain('\u001b')
-    expect(readdirSync(dataDir)).toEqual(['demo'])
+/** Resolves with the output when the demo has printed all steps and waits for Ctrl-C. */
+async function startDemo(dataDir: string): Promise<{ child: ChildProcess; output: string }> {
+  const env = { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' }
+  const child = spawn(process.execPath, [MAIN, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  onTestFinished(() => void child.kill('SIGINT'))
+  let output = ''
+  child.stdout.on('data', (chunk: Buffer) => {
+    output += chunk.toString()
+  })
+  await expect.poll(() => output, { timeout: START_MAX_MS }).toContain('Ctrl-C ends it')
+  return { child, output }
+}
+
+function expectSteps(output: string): void {
+  expect(output.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
+    ...[200, 200, 200, 200, 200, 200, 200, 200, 200, 200],
+    ...[204, 200, 200, 401],
+  ])
+  expect(output).toContain('{"accepted":0,"duplicates":1}')
+  expect(output).toContain('"verified": true')
+  expect(output).toContain('/receive/chat-tool  line  signature valid  message, follow, memberJoined')
+  expect(output).toMatch(/\/receive\/crm {2}members {2}signature valid {2}member\.erased \d+/)
+  expect(output).not.toContain('\u001b')
+}
+
+function expectPastable(output: string): void {
+  const lines = output.match(/^curl .+$/gm) ?? []
+  expect(lines).toHaveLength(14)
+  const answers = lines.map((line) => execFileSync('sh', ['-c', line], { encoding: 'utf8' }))
+  expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
+  expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
+  expect(JSON.parse(answers[5] as string).data).toHaveLength(3)
+}
+
+/** Returns the actions of the fictitious operators and of the service. */
+async function readConsole(output: string): Promise<string[]> {
+  const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
+  const operator = new Operator(url)
+  const session = { acceptsToken: true, acceptsPassword: false }
+  expect((await operator.get('/api/session')).json).toMatchObject(session)
+  expect((await operator.signIn(token)).status).toBe(200)
+  // An account of each state. The one of an earlier run is gone.
+  await expect
+    .poll(async () => (await operator.get('/api/fleet')).json.accounts)
+    .toSatisfy(
+      (accounts: Array<{ status: string }>) =>
+        new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
+    )
+  expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
+  const { activity } = (await operator.get('/api/activity')).json as {
+    activity: Array<{ action: string; actor: string; occurredAt: string }>
   }
-  // The platform of the second run does not know the account of the first one, which would be shown as broken.
-  const { stdout } = runProgram(['accounts', 'list', '--json'], { DATA_DIR: join(dataDir, 'demo') })
-  expect(JSON.parse(stdout)).toEqual([expect.objectContaining({ verified: true })])
+  const times = activity.map(({ occurredAt }) => occurredAt)
+  expect(times).toEqual(times.toSorted().reverse())
+  return activity
+    .filter(({ actor }) => !actor.includes('@') || actor.endsWith('@example.com'))
+    .map(({ action }) => action)
+}
+
+/** npm forwards the signal that the terminal has already sent. */
+async function interruptTwice({ child, output }: Awaited<ReturnType<typeof startDemo>>): Promise<void> {
+  const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0] ?? ''
+  const health = () =>
+    fetch(`${url}/api/health`).then(
+      ({ status }) => status,
+      () => 'closed',
+    )
+  const exited = once(child, 'exit')
+  child.kill('SIGINT')
+  await expect.poll(health, { timeout: START_MAX_MS }).not.toBe(200)
+  child.kill('SIGINT')
+  expect(await exited).toEqual([0, null])
+}
+
+it('prints curl lines that work, shows a fleet and its activity, and exits with 0, also on the data of an earlier run', async () => {
+  const dataDir = temporaryDirectory()
+  const actions: string[][] = []
+  for (let run = 1; run <= 2; run += 1) {
+    const demo = await startDemo(dataDir)
+    expectSteps(demo.output)
+    expectPastable(demo.output)
+    actions.push(await readConsole(demo.output))
+    await interruptTwice(demo)
+  }
+  expect(actions[0]).toEqual(
+    expect.arrayContaining([
+      ...['account.added', 'account.followers_imported', 'account.suspended', 'account.resumed'],
+      ...['endpoint.gone', 'endpoint.paused', 'endpoint.resumed', 'member.erased', 'operator.added'],
+    ]),
+  )
+  expect(actions[1]).toEqual(actions[0])
+  expect(readdirSync(dataDir)).toEqual(['demo'])
 })
 
 it('prints its steps as JSON lines with --json', () => {
@@ -62,97 +133,6 @@ it('prints its steps as JSON lines with --json', () => {
     curl: expect.stringMatching(/^curl /),
     answer: '{"accepted":1,"duplicates":0}',
   })
-})
-
-/** Resolves with the output when the demo has printed all steps and waits for Ctrl-C. */
-async function startDemo(dataDir = temporaryDirectory()): Promise<{ child: ChildProcess; output: string }> {
-  const env = { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' }
-  const child = spawn(process.execPath, [MAIN, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-  onTestFinished(() => void child.kill('SIGINT'))
-  let output = ''
-  child.stdout.on('data', (chunk: Buffer) => {
-    output += chunk.toString()
-  })
-  await expect.poll(() => output, { timeout: START_MAX_MS }).toContain('Ctrl-C ends it')
-  return { child, output }
-}
-
-it('stays up and accepts its printed curl lines', async () => {
-  const { output } = await startDemo()
-  const lines = output.match(/^curl .+$/gm) ?? []
-  expect(lines).toHaveLength(14)
-  const answers = lines.map((line) => execFileSync('sh', ['-c', line], { encoding: 'utf8' }))
-  expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
-  expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
-  expect(JSON.parse(answers[5] as string).data).toHaveLength(3)
-})
-
-it('shows a fleet in every state in its console', async () => {
-  const { output } = await startDemo()
-  const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
-  const operator = new Operator(url)
-  expect((await operator.signIn(token)).status).toBe(200)
-  await expect
-    .poll(async () => (await operator.get('/api/fleet')).json.accounts)
-    .toSatisfy(
-      (accounts: Array<{ status: string; name: string }>) =>
-        new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
-    )
-  expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
-})
-
-it('shows two weeks of activity of fictitious operators once, also on the data of an earlier run', async () => {
-  const dataDir = temporaryDirectory()
-  const actions: string[][] = []
-  for (let run = 1; run <= 2; run += 1) {
-    const { child, output } = await startDemo(dataDir)
-    const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
-    const operator = new Operator(url)
-    expect((await operator.get('/api/session')).json).toMatchObject({
-      acceptsToken: true,
-      acceptsPassword: false,
-    })
-    await operator.signIn(token)
-    const { activity } = (await operator.get('/api/activity')).json as {
-      activity: Array<{ action: string; actor: string; occurredAt: string }>
-    }
-    const times = activity.map(({ occurredAt }) => occurredAt)
-    expect(times).toEqual(times.toSorted().reverse())
-    actions.push(
-      activity
-        .filter(({ actor }) => !actor.includes('@') || actor.endsWith('@example.com'))
-        .map(({ action }) => action),
-    )
-    const exited = once(child, 'exit')
-    child.kill('SIGINT')
-    await exited
-  }
-  expect(actions[0]).toEqual(
-    expect.arrayContaining([
-      ...['account.added', 'account.followers_imported', 'account.suspended', 'account.resumed'],
-      ...['endpoint.gone', 'endpoint.paused', 'endpoint.resumed', 'member.erased', 'operator.added'],
-    ]),
-  )
-  expect(actions[1]).toEqual(actions[0])
-})
-
-it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', async () => {
-  const { child, output } = await startDemo()
-  const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0] ?? ''
-  const exited = once(child, 'exit')
-  child.kill('SIGINT')
-  await expect
-    .poll(
-      () =>
-        fetch(`${url}/api/health`).then(
-          ({ status }) => status,
-          () => 'closed',
-        ),
-      { timeout: START_MAX_MS },
-    )
-    .toSatisfy((answer) => answer !== 200)
-  child.kill('SIGINT')
-  expect(await exited).toEqual([0, null])
 })
 
 it('shows incidents, and a changed channel secret that heals, with --incidents', () => {
