@@ -1,50 +1,37 @@
 /** How an operator adds accounts and repairs them in the console, without a shell. */
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { LineApi } from '../../src/line-api/client.ts'
 import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, visitConsole } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { load } from '../support/load.ts'
-import { type Service, startApp } from '../support/service.ts'
+import { startPlatform } from '../support/platform.ts'
 
 const publicUrl = 'https://oa.example.com'
 const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
 
-describe.runIf(canRunChromium('the forms of accounts are'))('an operator without a shell', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let service: Service
-  let platform: SimulatedPlatform
-  let url: string
-  beforeAll(async () => {
-    platform = await simulatePlatform()
-    const lineApi = new LineApi(platform.url)
-    const verifier = { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-    const opened = await openConsole(async () => null, {
-      ...{ lineApiUrl: platform.url, verifier },
-      config: { logLevel: 'silent', trustProxy: [], publicUrl },
-    })
-    ;({ browser, url, database } = opened)
-    service = await startApp(database)
-    return async () => {
-      await Promise.all([service.app.close(), platform.close()])
-      await opened.close()
-    }
+describe.runIf(canRunChromium('the forms of accounts are'))('an operator without a shell', async () => {
+  const platform = await startPlatform()
+  const lineApi = new LineApi(platform.url)
+  const opened = setUpConsole(async () => null, {
+    lineApiUrl: platform.url,
+    verifier: { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now },
+    config: { publicUrl },
   })
 
   const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name })
   const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true })
   const accountOf = async (name: string) =>
-    (await load<{ id: bigint }>(database, 'select id from official_account where name = $1', [name]))[0]?.id
+    (
+      await load<{ id: bigint }>(opened.database, 'select id from official_account where name = $1', [name])
+    )[0]?.id
 
   const addPlatformAccount = (name: string) => {
     const state = platform.addAccount(randomAccount(name))
-    state.settings.testOrigin = service.url
+    state.settings.testOrigin = opened.service.url
     state.settings.webhook = { endpoint: OTHER_TOOL, active: true }
     addPeople(state, 3)
     return state
@@ -52,7 +39,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
 
   it('adds the first account, keeps what was typed after a refusal, and repairs its secret', async () => {
     const { account, settings } = addPlatformAccount('Corner Bakery')
-    const page = await visitConsole(browser, url, { expected: /400 \(Bad Request\)/ })
+    const page = await opened.visit({ expected: /400 \(Bad Request\)/ })
     await page.getByText('No official account yet').waitFor()
     await link(page, 'Add an account').click()
     await page.getByLabel('Name of the new organization').fill('Bakeries')
@@ -66,11 +53,11 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await page.getByLabel('Channel id', { exact: true }).fill(account.channelId)
     await page.keyboard.press('Enter')
     await page.getByText('LINE refuses this channel id and secret').first().waitFor()
-    expect(await load(database, 'select from official_account', [])).toEqual([])
+    expect(await load(opened.database, 'select from official_account', [])).toEqual([])
     await page.getByLabel('Channel secret').fill(account.channelSecret)
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Corner Bakery was added' }).waitFor()
-    expect(await load(database, 'select from organization', [])).toHaveLength(1)
+    expect(await load(opened.database, 'select from organization', [])).toHaveLength(1)
     const id = await accountOf('Corner Bakery')
     await page.getByText(`${publicUrl}/api/line/${id}`).waitFor()
     await page.getByText('Support chat and web tracking').click()
@@ -106,7 +93,9 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await page.getByText('Checks of the last verification').waitFor()
     await button(page, 'Import followers').last().click()
     await page.locator('.task', { hasText: 'done' }).waitFor()
-    expect(await load(database, 'select from audience_member where channel_oa_id = $1', [id])).toHaveLength(3)
+    expect(
+      await load(opened.database, 'select from audience_member where channel_oa_id = $1', [id]),
+    ).toHaveLength(3)
 
     await button(page, 'Remove the account…').click()
     const submit = dialog.getByRole('button', { name: 'Remove permanently' })
@@ -128,7 +117,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
       mimeType: 'text/csv',
       buffer: Buffer.from(['organization,name,channel_id,channel_secret', ...rows].join('\n')),
     })
-    const page = await visitConsole(browser, url, { path: '/accounts/file', expected: /400 \(Bad Request\)/ })
+    const page = await opened.visit({ path: '/accounts/file', expected: /400 \(Bad Request\)/ })
     const input = page.getByLabel('Drop the CSV file here')
     await input.setInputFiles(
       csv(lines.map((line, i) => (i === 7 ? line.replace('Bakeries', 'Baker') : line))),
@@ -149,7 +138,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
   })
 
   it('drops a file, which is refused in the browser if it is too large', async () => {
-    const page = await visitConsole(browser, url, { path: '/accounts/file' })
+    const page = await opened.visit({ path: '/accounts/file' })
     await page.evaluate(`{
       const data = new DataTransfer()
       data.items.add(new File([new Uint8Array(1024 * 1024 + 1)], 'large.csv'))
@@ -159,7 +148,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
   })
 
   it('adds, renames and removes an organization', async () => {
-    const page = await visitConsole(browser, url, { path: '/settings/organizations' })
+    const page = await opened.visit({ path: '/settings/organizations' })
     await button(page, 'Add an organization').click()
     await page.getByRole('textbox', { name: 'Name' }).fill('<b>Hotels</b>')
     await page.keyboard.press('Enter')

@@ -1,31 +1,22 @@
 /** What operators do with endpoints in the console, without a shell. */
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { openConsole, overflowOf, PHONE, violationsOf, visitConsole } from '../support/console-browser.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
+import { expectSound, PHONE, setUpConsole, violationsOf } from '../support/console-browser.ts'
+import { addTenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 
 describe.runIf(canRunChromium('endpoints in the console are'))('an operator', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let tenant: Tenant
-  let url: string
-  beforeAll(async () => {
-    const opened = await openConsole(addTenant)
-    ;({ browser, url, database, loaded: tenant } = opened)
-    return opened.close
-  })
+  const opened = setUpConsole(addTenant)
 
   const refused = { expected: /400|429/ }
   const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
   const stored = async (columns: string) =>
-    (await database.query(`select ${columns} from endpoint order by id desc limit 1`))[0]
+    (await opened.database.query(`select ${columns} from endpoint order by id desc limit 1`))[0]
 
   it('adds an endpoint by keyboard, corrects what is refused, and sees its secret once', async () => {
-    const path = `/accounts/${tenant.accountId}`
-    const page = await visitConsole(browser, url, { path, hasAxe: true, ...refused })
+    const path = `/accounts/${opened.loaded.accountId}`
+    const page = await opened.visit({ path, hasAxe: true, ...refused })
     const dialog = page.getByRole('dialog')
     await button(page, 'Add endpoint').focus()
     await page.keyboard.press('Enter')
@@ -51,7 +42,7 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
       url: 'https://crm.example/hook',
       events: ['member.created', 'member.erased'],
       secret: await secret.textContent(),
-      channel_oa_id: tenant.accountId,
+      channel_oa_id: opened.loaded.accountId,
     })
     await dialog.getByRole('link', { name: 'Open the endpoint' }).click()
     await button(page, 'Close anyway').click()
@@ -62,38 +53,34 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
   it('edits, tests, rotates and removes an endpoint on a phone, in the dark', async () => {
     const receiver = await startReceiver()
     receiver.answer = { status: 401, body: '<b>the signature</b> is wrong' }
-    const [row] = await database.query<{ id: bigint }>(
+    const [row] = await opened.database.query<{ id: bigint }>(
       `insert into endpoint (channel_oa_id, name, url, format, allow_private_network)
        values ($1, 'Tool', 'https://tool.example/hook?token=hidden', 'members', true) returning id`,
-      [tenant.accountId],
+      [opened.loaded.accountId],
     )
-    await database.query(
+    await opened.database.query(
       `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, member_id) values ($1, $2, 'member.updated', 1)`,
-      [tenant.accountId, row?.id],
+      [opened.loaded.accountId, row?.id],
     )
-    await database.query(
+    await opened.database.query(
       `with answer as (
          insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), 'no response within 10 s'))
        insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, events, reason)
        values ($1, 0, now(), 1, 3, 10000, 1, 'no response within 10 s')`,
       [row?.id],
     )
-    const page = await visitConsole(browser, url, {
+    const page = await opened.visit({
       path: `/endpoints/${row?.id}`,
       ...{ viewport: PHONE, colorScheme: 'dark', hasAxe: true, ...refused },
     })
     const dialog = page.getByRole('dialog')
-    const isSound = async (step: string) => {
-      expect([step, await violationsOf(page)]).toEqual([step, []])
-      expect([step, await overflowOf(page)]).toEqual([step, 0])
-    }
     await page.getByRole('region', { name: 'History' }).getByText('no response within 10 s').waitFor()
-    await isSound('page')
+    await expectSound(page, 'page')
 
     await button(page, 'Edit').click()
     expect(await dialog.getByLabel('URL').inputValue()).toBe('')
     await dialog.getByLabel('Name').fill('Chat')
-    await isSound('edit')
+    await expectSound(page, 'edit')
     await button(page, 'Save').click()
     await page.getByText('The changes were saved.').waitFor()
     expect(await stored('name, url')).toEqual({ name: 'Chat', url: 'https://tool.example/hook?token=hidden' })
@@ -107,7 +94,7 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await dialog.getByText('webhook-signature: v1,').waitFor()
     await dialog.getByText('"type":"endpoint.test"').waitFor()
     expect(await dialog.locator('b').count()).toBe(0)
-    await isSound('test')
+    await expectSound(page, 'test')
     await dialog.getByRole('button', { name: 'Test again' }).click()
     await dialog.getByText('was tested a moment ago').waitFor()
     await page.keyboard.press('Escape')
@@ -117,10 +104,10 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await dialog.getByText(/^whsec_/).waitFor()
     await dialog.getByRole('button', { name: 'Close', exact: true }).click()
     await dialog.getByText('Close without storing it?').waitFor()
-    await isSound('rotate')
+    await expectSound(page, 'rotate')
     await dialog.getByRole('button', { name: 'Close anyway' }).click()
     await button(page, 'Discard the new secret').click()
-    await isSound('discard')
+    await expectSound(page, 'discard')
     await dialog.getByRole('button', { name: 'Discard the new secret' }).click()
     await page.getByText('The new secret was discarded.').waitFor()
     await button(page, 'Rotate secret').click()
@@ -136,10 +123,10 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     expect(await submit.isDisabled()).toBe(true)
     await dialog.getByText('Deliveries that are lost: 1').waitFor()
     await dialog.getByLabel('Type Chat to confirm').fill('Chat')
-    await isSound('remove')
+    await expectSound(page, 'remove')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Endpoints' }).waitFor()
-    expect(await database.query('select from endpoint where id = $1', [row?.id])).toEqual([])
-    expect(await database.query('select from endpoint_delivery')).toEqual([])
+    expect(await opened.database.query('select from endpoint where id = $1', [row?.id])).toEqual([])
+    expect(await opened.database.query('select from endpoint_delivery')).toEqual([])
   })
 })

@@ -1,22 +1,20 @@
 /** Operators in the console: sign-in with a password, invitations, settings, the activity log, and what a viewer can do. */
 import { randomUUID } from 'node:crypto'
-import type { Browser, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operators/actor.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
 import {
   goTo,
   isReady,
-  openConsole,
   overflowOf,
   PHONE,
   pagesOf,
+  setUpConsole,
   violationsOf,
-  visitConsole,
 } from '../support/console-browser.ts'
-import { type Fleet, loadFleet } from '../support/fleet.ts'
+import { loadFleet } from '../support/fleet.ts'
 import { load } from '../support/load.ts'
 import { addOperator } from '../support/operations.ts'
 
@@ -35,21 +33,13 @@ const FOR_VIEWERS = [
 ]
 
 describe.runIf(canRunChromium('the pages of operators are'))('an operator', () => {
-  let browser: Browser
-  let url: string
-  let database: TextDatabase
-  let fleet: Fleet
-  beforeAll(async () => {
-    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
-    ;({ browser, url, database, loaded: fleet } = opened)
-    await addSignedIn({ url, database }, { email: OWNER, role: 'owner' })
-    return opened.close
-  })
+  const opened = setUpConsole((database) => loadFleet(database, { accounts: 3, members: 3 }))
+  beforeAll(() => addSignedIn(opened, { email: OWNER, role: 'owner' }).then(() => undefined))
 
   const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
   const invite = async (email: string) =>
     (
-      await addOperator(database, commandActor(), email, {
+      await addOperator(opened.database, commandActor(), email, {
         name: null,
         role: 'viewer',
         organizationIds: null,
@@ -58,7 +48,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
 
   it('signs in with address and password by the keyboard alone, or with the token', async () => {
     const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: REFUSED }
-    const page = await visitConsole(browser, url, { path: '/clients', ...options })
+    const page = await opened.visit({ path: '/clients', ...options })
     await page.locator('#email:focus').waitFor()
     expect(await violationsOf(page)).toEqual([])
     expect(await overflowOf(page)).toBe(0)
@@ -84,7 +74,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
   it('joins with an invitation once, with a password that is repeated and hard to guess', async () => {
     const path = `/invitation#${await invite('joins@example.com')}`
     const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: /status of 40[04]/ }
-    const page = await visitConsole(browser, url, { path, ...options })
+    const page = await opened.visit({ path, ...options })
     await page.getByText('You sign in as joins@example.com.').waitFor()
     expect(await violationsOf(page)).toEqual([])
     expect(await overflowOf(page)).toBe(0)
@@ -102,8 +92,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     expect(page.url()).not.toContain('#')
     await page.getByRole('link', { name: 'joins@example.com Viewer' }).waitFor()
 
-    await page.goto(url)
-    await page.goto(url + path)
+    await page.goto(opened.url)
+    await page.goto(opened.url + path)
     await page.getByText('This invitation is no longer valid').waitFor()
     expect(await violationsOf(page)).toEqual([])
   })
@@ -111,7 +101,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
   it('adds a colleague, whose link is shown once, changes the role and disables the colleague', async () => {
     // A retry of the test adds another one.
     const email = `new-${randomUUID()}@example.com`
-    const page = await visitConsole(browser, url, {
+    const page = await opened.visit({
       path: '/settings/operators',
       hasAxe: true,
       expected: REFUSED,
@@ -128,7 +118,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await dialog.getByLabel('Organizations').selectOption('Only these organizations')
     await dialog.getByRole('checkbox').first().check()
     await button(page, 'Add and create the invitation link').click()
-    const link = dialog.locator('code', { hasText: `${url}/invitation#` })
+    const link = dialog.locator('code', { hasText: `${opened.url}/invitation#` })
     await link.waitFor()
     expect(await violationsOf(page)).toEqual([])
     const address = (await link.textContent()) ?? ''
@@ -147,8 +137,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await row.getByRole('button', { name: 'Disable' }).click()
     await row.getByText('disabled', { exact: true }).waitFor()
     await row.getByRole('button', { name: 'Enable' }).waitFor()
-    const colleague = await visitConsole(browser, url, {
-      path: address.slice(url.length),
+    const colleague = await opened.visit({
+      path: address.slice(opened.url.length),
       isSignedOut: true,
       expected: /status of 404/,
     })
@@ -156,10 +146,10 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
   })
 
   it('finds changes by operator, object and day, and reads them on the page of the object', async () => {
-    const { endpointId } = fleet
-    const manager = await addSignedIn({ url, database }, { email: 'max@example.com', role: 'manager' })
+    const { endpointId } = opened.loaded
+    const manager = await addSignedIn(opened, { email: 'max@example.com', role: 'manager' })
     await manager.post(`/api/endpoints/${endpointId}/pause`)
-    const page = await visitConsole(browser, url, { path: '/activity', hasAxe: true })
+    const page = await opened.visit({ path: '/activity', hasAxe: true })
     const rows = page.locator('.activity > li')
     const filter = (name: string) => page.getByRole('combobox', { name, exact: true })
     const sentence = `max@example.com paused the endpoint Chat tool of the account test`
@@ -182,48 +172,20 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await manager.post(`/api/endpoints/${endpointId}/resume`)
   })
 
-  it('reads the addresses and the buttons of operators on a phone, in every language', async () => {
-    await invite('a-very-long-address.of-somebody@subsidiary-of-a-company.example.com')
-    for (const locale of ['en-US', 'ja-JP', 'th-TH', 'zh-TW']) {
-      const page = await visitConsole(browser, url, { path: '/settings/operators', locale, viewport: PHONE })
-      await page.locator('.operator').first().waitFor()
-      const width = `(() => { const frame = document.querySelector('.operator').closest('.table-frame')
-        return frame.scrollWidth - frame.clientWidth })()`
-      expect([locale, await page.evaluate(width)]).toEqual([locale, 0])
-    }
-  })
-
-  it('sees the result of a fleet file without scrolling, on a phone', async () => {
-    const page = await visitConsole(browser, url, { path: '/accounts/file', viewport: PHONE })
-    const content = 'organization,name,channel_id\nNew Bakery,A,x\n'
-    const choose = () =>
-      page
-        .locator('input[type=file]')
-        .setInputFiles({ name: 'fleet.csv', mimeType: 'text/csv', buffer: Buffer.from(content) })
-    await choose()
-    await page.locator('.result:focus').waitFor()
-    const last = await page.locator('.result tbody tr').last().boundingBox()
-    expect((last?.y ?? 0) + (last?.height ?? 0)).toBeLessThanOrEqual(PHONE.height)
-    expect(await page.locator('.result tbody tr').count()).toBe(2)
-    await page.getByLabel('Add organizations that do not exist yet').check()
-    await expect.poll(() => page.locator('.result tbody tr').count()).toBe(1)
-    await page.getByText('Nothing was changed.').waitFor()
-  })
-
   it('who is a viewer sees the data, the names of the organizations, and nothing that changes something', async () => {
     const [organization] = await load<{ id: bigint; name: string }>(
-      database,
+      opened.database,
       'select id, name from organization order by id limit 1',
       [],
     )
     const organizationIds = [organization?.id as bigint]
-    const operator = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
-    const page = await visitConsole(browser, url, { operator, expected: /status of 404/ })
+    const operator = await addSignedIn(opened, { role: 'viewer', organizationIds })
+    const page = await opened.visit({ operator, expected: /status of 404/ })
     const controls = page
       .locator('main button, main a.button:not(nav a), main form, main input[type=file]')
       .filter({ visible: true })
     const changing: string[] = []
-    for (const { path } of pagesOf(fleet)) {
+    for (const { path } of pagesOf(opened.loaded)) {
       await goTo(page, path)
       const hasHeading = async (name: string) => (await page.getByRole('heading', { name }).count()) === 1
       const refusal = [await hasHeading('Not allowed'), await hasHeading('Page not found')]

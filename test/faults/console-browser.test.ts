@@ -1,13 +1,12 @@
 /** Signing in to the console, its languages, and its use with the keyboard alone. */
 import { readdirSync, statSync } from 'node:fs'
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
 import { CONSOLE_TOKEN, endSessions, Operator, startConsole } from '../support/console.ts'
-import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
+import { isReady, setUpConsole } from '../support/console-browser.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { type Fleet, loadFleet } from '../support/fleet.ts'
+import { loadFleet } from '../support/fleet.ts'
 
 /** What Chromium writes about an answer that the page expects. */
 const REFUSED = /status of 401/
@@ -27,18 +26,10 @@ const focusedText = (page: Page) =>
   )
 
 describe.runIf(canRunChromium('signing in to the console and its keyboard are'))('in a browser', () => {
-  let browser: Browser
-  let url: string
-  let database: TextDatabase
-  let fleet: Fleet
-  beforeAll(async () => {
-    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
-    ;({ browser, url, database, loaded: fleet } = opened)
-    return opened.close
-  })
+  const opened = setUpConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
 
   it('the page of the address appears once the token is right', async () => {
-    const page = await visitConsole(browser, url, { path: '/clients', isSignedOut: true, expected: REFUSED })
+    const page = await opened.visit({ path: '/clients', isSignedOut: true, expected: REFUSED })
     await signIn(page, 'wrong')
     await page.getByText('This is not the CONSOLE_TOKEN').waitFor()
     await page.locator('#secret:focus').waitFor()
@@ -54,20 +45,20 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('a person who types wrong tokens learns how long to wait', async () => {
-    const own = await startConsole(database)
+    const own = await startConsole(opened.database)
     const guesses = Array.from({ length: 10 }, (_, i) => new Operator(own.url).signIn(`wrong ${i}`))
     expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(10).fill(401))
-    const page = await visitConsole(browser, own.url, { isSignedOut: true, expected: /status of 429/ })
+    const page = await opened.visit({ url: own.url, isSignedOut: true, expected: /status of 429/ })
     await signIn(page, CONSOLE_TOKEN)
     await page.getByText(/Too many wrong attempts\. Try again in \d+ seconds\./).waitFor()
     expect(await page.getByRole('button', { name: 'Sign in' }).isDisabled()).toBe(true)
   })
 
   it('a session that ends leads back to the same page after another sign-in', async () => {
-    const page = await visitConsole(browser, url, { expected: REFUSED })
+    const page = await opened.visit({ expected: REFUSED })
     // The charts are requested after the table. A later request would be refused before the click.
     await page.locator('svg.spark').first().waitFor()
-    await endSessions(database)
+    await endSessions(opened.database)
     await page.getByRole('link', { name: 'Events', exact: true }).click()
     await page.getByText('Your session has ended').waitFor()
     expect(await page.getByText('source.userId').count()).toBe(0)
@@ -77,7 +68,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('nothing is shown after a sign-out, not even by the back button', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     await page.getByRole('link', { name: 'Events', exact: true }).click()
     await page.getByRole('cell', { name: 'source.userId is not a text' }).first().waitFor()
     await page.getByRole('button', { name: 'Sign out' }).click()
@@ -94,7 +85,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     const own = await createTestDatabase()
     const failing = await startConsole(own.database)
     const expected = /status of 503/
-    const page = await visitConsole(browser, failing.url, { expected })
+    const page = await opened.visit({ url: failing.url, expected })
     await own.database.close()
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByText('You are still signed in').waitFor()
@@ -108,7 +99,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('the language follows the browser until the person chooses another', async () => {
-    const page = await visitConsole(browser, url, { locale: 'ja-JP' })
+    const page = await opened.visit({ locale: 'ja-JP' })
     const speaks = (tag: string) => page.locator(`html[lang=${tag}]`).waitFor({ state: 'attached' })
     await speaks('ja')
     await page.locator('select.languages').selectOption('th')
@@ -116,7 +107,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await page.reload()
     await speaks('th')
     await isReady(page)
-    const taiwanese = await visitConsole(browser, url, { locale: 'zh-TW' })
+    const taiwanese = await opened.visit({ locale: 'zh-TW' })
     await taiwanese.locator('html[lang=zh-Hant-TW]').waitFor({ state: 'attached' })
     await taiwanese.getByRole('heading', { name: '帳號總覽' }).waitFor()
   })
@@ -125,7 +116,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     const record = `window.titles = []
       new MutationObserver(() => titles.push(document.title, document.body?.innerText ?? ''))
         .observe(document, { childList: true, subtree: true, characterData: true })`
-    const page = await visitConsole(browser, url, { locale: 'zh-TW', script: record, expected: /Failed to/ })
+    const page = await opened.visit({ locale: 'zh-TW', script: record, expected: /Failed to/ })
     expect(await page.evaluate(`titles.filter((text) => /Fleet|Sign out/.test(text))`)).toEqual([])
     await page.route('**/assets/th-*', (route) => route.abort())
     await page.locator('select.languages').selectOption('th')
@@ -134,7 +125,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('the first load needs less than 100 KB of compressed script, and all that one person loads less than 105 KB', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     const scripts = (await page.evaluate(
       `performance.getEntriesByType('resource').map(({ name, transferSize }) => ({ name, transferSize }))`,
     )) as Array<{ name: string; transferSize: number }>
@@ -157,7 +148,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('the keyboard reaches everything in order, with a visible focus, and skips to the content', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     await page.keyboard.press('Tab')
     expect(await focusedText(page)).toBe('Skip to content')
     await page.keyboard.press('Enter')
@@ -189,7 +180,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('a navigation moves the focus to the title of the new page', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     await page.getByRole('link', { name: 'Events', exact: true }).focus()
     await page.keyboard.press('Enter')
     const isFocused = (name: string) =>
@@ -203,7 +194,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('sorts the fleet and filters it by the keyboard alone', async () => {
-    const page = await visitConsole(browser, url)
+    const page = await opened.visit()
     const header = page.getByRole('columnheader', { name: 'Account' })
     await header.getByRole('button').focus()
     await page.keyboard.press('Space')
@@ -225,10 +216,10 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     'a dialog begins at %s, so that neither a space nor Enter closes or confirms it',
     async (_, path, name, tag) => {
       const paths: Record<string, string> = {
-        member: `/accounts/${fleet.tenant.accountId}/audience/U1`,
-        client: `/clients/${fleet.clientId}`,
+        member: `/accounts/${opened.loaded.tenant.accountId}/audience/U1`,
+        client: `/clients/${opened.loaded.clientId}`,
       }
-      const page = await visitConsole(browser, url, { path: paths[path] ?? path })
+      const page = await opened.visit({ path: paths[path] ?? path })
       await page.getByRole('button', { name }).first().click()
       const dialog = page.getByRole('dialog')
       await dialog.waitFor()
@@ -242,7 +233,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   )
 
   it('a secret that is shown once is not closed by the space that follows', async () => {
-    const page = await visitConsole(browser, url, { path: '/clients' })
+    const page = await opened.visit({ path: '/clients' })
     await page.getByRole('button', { name: 'Add a client' }).click()
     await page.keyboard.type('once')
     await page.keyboard.press('Enter')
@@ -253,7 +244,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('a dialog holds the focus, closes with Escape and gives the focus back', async () => {
-    const page = await visitConsole(browser, url, { path: '/clients' })
+    const page = await opened.visit({ path: '/clients' })
     const opener = page.getByRole('button', { name: 'Add a client' })
     await opener.focus()
     await page.keyboard.press('Enter')

@@ -3,12 +3,41 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
 import { goTo, setUpConsole } from '../support/console-browser.ts'
-import { openWatched } from '../support/console-injected.ts'
 import { loadMarkup, SHAPES } from '../support/markup.ts'
+
+/** Everything that the console itself is made of. */
+const TAGS =
+  'html head meta title link script style body noscript div span header main nav search section footer figure figcaption a b p h1 h2 h3 ul ol li dl dt dd table thead tbody tr th td svg path circle rect g button select option input label fieldset legend form dialog details summary pre code time progress strong em canvas del ins'
+
+/** What a text must not have made: foreign elements, handlers, and links that lead elsewhere. */
+const FIND_INJECTED = `(() => {
+  const tags = new Set(${JSON.stringify(TAGS)}.split(' '))
+  const elements = [...document.querySelectorAll('*')]
+  return [
+    ...elements.filter(({ localName }) => !tags.has(localName)).map(({ outerHTML }) => outerHTML.slice(0, 200)),
+    ...elements.filter((element) => element.getAttributeNames().some((name) => name.startsWith('on'))).map(({ outerHTML }) => outerHTML.slice(0, 200)),
+    ...[...document.links].filter(({ origin, protocol }) => origin !== location.origin || protocol !== location.protocol).map(({ href }) => href),
+    ...(({}).polluted === undefined ? [] : ['Object.prototype is polluted']),
+  ]
+})()`
 
 describe.runIf(canRunChromium('hostile texts in the console are'))('the console', () => {
   const opened = setUpConsole(loadMarkup)
-  const open = (path: string) => openWatched(opened.browser, opened.url, path)
+
+  /** A page whose `stolen()` is a call of the attacker. `expectHarmless` fails if a text was more than text. */
+  async function open(path: string) {
+    const page = await opened.visit({ path })
+    let calls = 0
+    await page.exposeFunction('stolen', () => {
+      calls += 1
+    })
+    const expectHarmless = async () => {
+      const { pathname } = new URL(page.url())
+      expect([pathname, await page.evaluate(FIND_INJECTED)]).toEqual([pathname, []])
+      expect(calls).toBe(0)
+    }
+    return { page, expectHarmless }
+  }
 
   it('shows each of them on the page of one account, member, event, endpoint and client', async () => {
     const idOf = async (statement: string) =>

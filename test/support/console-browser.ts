@@ -9,6 +9,7 @@ import { type ConsoleOptions, type Operator, signedIn, startConsole } from './co
 import { createTestDatabase } from './database.ts'
 import type { Fleet } from './fleet.ts'
 import { startJobRunner } from './jobs.ts'
+import { type Service, startApp } from './service.ts'
 
 const require = createRequire(import.meta.url)
 const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
@@ -20,46 +21,44 @@ interface OpenConsole<Loaded> {
   browser: Browser
   url: string
   database: TextDatabase
+  /** on the same database */
+  service: Service
   /** what the database was filled with */
   loaded: Loaded
-  close: () => Promise<void>
+  visit: (visit?: ConsoleVisit) => Promise<Page>
 }
 
-/** For all tests of a file: a database that `load` fills, the console on it, and a browser. Call it in `beforeAll` and return `close`. */
-export async function openConsole<Loaded>(
-  load: (database: TextDatabase) => Promise<Loaded>,
-  options: ConsoleOptions = {},
-): Promise<OpenConsole<Loaded>> {
-  const { database } = await createTestDatabase()
-  const loaded = await load(database)
-  // The only one: a second runner without the platform would take jobs that call LINE, and fail.
-  const jobs = startJobRunner(database, options.verifier)
-  const { app, url } = await startConsole(database, { onJob: jobs.wake, ...options })
-  const browser = await launchChromium()
-  const close = async () => {
-    await browser.close()
-    await app.close()
-    await jobs.stop()
-    await database.close()
-  }
-  return { browser, url, database, loaded, close }
-}
-
-/** Opens the console before the tests of a `describe` and closes it after them. Its fields exist when the tests run. */
+/**
+ * For the tests of a `describe`: a database that `load` fills, the console and the service on it, and a browser. The fields exist when
+ * the tests run.
+ */
 export function setUpConsole<Loaded>(
   load: (database: TextDatabase) => Promise<Loaded>,
   options: ConsoleOptions = {},
-): OpenConsole<Loaded> & { visit: (visit?: ConsoleVisit) => Promise<Page> } {
-  const visit = (visit?: ConsoleVisit) => visitConsole(opened.browser, opened.url, visit)
-  const opened = { visit } as ReturnType<typeof setUpConsole<Loaded>>
+): OpenConsole<Loaded> {
+  const opened = { visit: (visit) => visitConsole(opened, visit) } as OpenConsole<Loaded>
   beforeAll(async () => {
-    Object.assign(opened, await openConsole(load, options))
-    return opened.close
+    const { database } = await createTestDatabase()
+    const loaded = await load(database)
+    // The only one: a second runner without the platform would take jobs that call LINE, and fail.
+    const jobs = startJobRunner(database, options.verifier)
+    const { app, url } = await startConsole(database, { onJob: jobs.wake, ...options })
+    const service = await startApp(database)
+    const browser = await launchChromium()
+    Object.assign(opened, { browser, url, database, service, loaded })
+    return async () => {
+      await browser.close()
+      await Promise.all([app.close(), service.app.close()])
+      await jobs.stop()
+      await database.close()
+    }
   })
   return opened
 }
 
 interface ConsoleVisit extends BrowserContextOptions {
+  /** default: the one of the console on the database */
+  url?: string
   /** default: '/' */
   path?: string
   isSignedOut?: boolean
@@ -79,10 +78,10 @@ interface ConsoleVisit extends BrowserContextOptions {
  * Opens the console with a profile of its own. When the test ends, the page has sent no request to another origin, and the
  * browser's console has no error or warning, such as of a violated Content-Security-Policy.
  */
-export async function visitConsole(
-  browser: Browser,
-  url: string,
+async function visitConsole(
+  { browser, url: ownUrl }: Pick<OpenConsole<unknown>, 'browser' | 'url'>,
   {
+    url = ownUrl,
     path = '/',
     isSignedOut = false,
     operator,
