@@ -5,9 +5,10 @@ import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn } from '../support/console.ts'
-import { expectSound, goTo, PHONE, setUpConsole } from '../support/console-browser.ts'
+import { expectSound, PHONE, setUpConsole } from '../support/console-browser.ts'
 import { addTenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { insertRow } from '../support/load.ts'
 
 const EVENTS = 30
 
@@ -21,6 +22,10 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
 
   const phone = { viewport: PHONE, colorScheme: 'dark', hasAxe: true, timezoneId: 'Asia/Tokyo' } as const
   const refused = { expected: /400|429/ }
+  const addEndpoint = (columns: object) => {
+    const account = { channel_oa_id: opened.loaded.accountId, allow_private_network: true }
+    return insertRow(opened.database, 'endpoint', { ...account, ...columns })
+  }
   const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
   it('adds a channel, tests it, sees its message, pauses and removes it', async () => {
@@ -74,9 +79,8 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
   })
 
   it('sees what waits, what was sent and what has failed, with the text of each message', async () => {
-    const [channel] = await opened.database.query<{ id: bigint }>(
-      `insert into notification_channel (name, format, target) values ('Owners', 'email', 'owners@example.com') returning id`,
-    )
+    const email = { name: 'Owners', format: 'email', target: 'owners@example.com' }
+    const channel = await insertRow(opened.database, 'notification_channel', email)
     await opened.database.query(
       `with added as (
          insert into notification (notification_channel_id, kind, reason, due_at, attempts, first_attempt_at, sent_at, failed_at, status, answer)
@@ -87,10 +91,10 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
          returning id)
        insert into notification_account (notification_id, channel_oa_id, before, after, problem, since)
        select id, $2, 'ok', 'broken', '{"reason":"suspended","status":"broken","facts":{}}', now() from added`,
-      [channel?.id, opened.loaded.accountId],
+      [channel, opened.loaded.accountId],
     )
     const viewer = await addSignedIn(opened, { role: 'viewer' })
-    const path = `/settings/notifications/${channel?.id}`
+    const path = `/settings/notifications/${channel}`
     const page = await opened.visit({ ...phone, path, operator: viewer })
     const items = page.locator('.messages > li')
     await items.nth(3).waitFor()
@@ -115,12 +119,9 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
          from generate_series(1, $2::int)`,
       [opened.loaded.accountId, EVENTS],
     )
-    const [endpoint] = await opened.database.query<{ id: bigint }>(
-      `insert into endpoint (channel_oa_id, name, url, format, allow_private_network) values ($1, 'Tool', $2, 'line', true) returning id`,
-      [opened.loaded.accountId, receiver.url],
-    )
+    const endpoint = await addEndpoint({ name: 'Tool', url: receiver.url, format: 'line' })
     const page = await opened.visit({
-      ...{ ...phone, ...refused, path: `/endpoints/${endpoint?.id}` },
+      ...{ ...phone, ...refused, path: `/endpoints/${endpoint}` },
     })
     const dialog = page.getByRole('dialog')
     await button(page, 'Replay a time range…').click()
@@ -145,7 +146,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     const sent = receiver.received.flatMap(({ body }) => JSON.parse(body).events)
     expect(sent).toHaveLength(EVENTS)
     await dialog.getByRole('link', { name: 'Replay past events' }).click()
-    await page.getByRole('link', { name: String(endpoint?.id) }).waitFor()
+    await page.getByRole('link', { name: String(endpoint) }).waitFor()
     await expectSound(page, 'task')
   })
 
@@ -156,11 +157,8 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
        select $1, $2, 'U' || i, case when i % 2 = 0 then array['vip'] else '{}' end from generate_series(1, 6) i`,
       [opened.loaded.accountId, opened.loaded.organizationId],
     )
-    const [endpoint] = await opened.database.query<{ id: bigint }>(
-      `insert into endpoint (channel_oa_id, name, url, format, allow_private_network) values ($1, 'CRM', $2, 'members', true) returning id`,
-      [opened.loaded.accountId, receiver.url],
-    )
-    const page = await opened.visit({ ...phone, path: `/endpoints/${endpoint?.id}` })
+    const endpoint = await addEndpoint({ name: 'CRM', url: receiver.url, format: 'members' })
+    const page = await opened.visit({ ...phone, path: `/endpoints/${endpoint}` })
     const dialog = page.getByRole('dialog')
     await button(page, 'Replay the present state…').click()
     await dialog.getByLabel('Search members').fill('vip')
@@ -169,23 +167,5 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await button(page, 'Replay 3 members').click()
     await dialog.getByText('done', { exact: true }).waitFor()
     await expect.poll(() => receiver.received.length).toBe(3)
-  })
-
-  it('downloads the events of an account, and all data of a person who is not a member', async () => {
-    const page = await opened.visit({ ...phone, path: `/accounts/${opened.loaded.accountId}` })
-    await button(page, 'Export events…').click()
-    await expectSound(page, 'export')
-    const [file] = await Promise.all([
-      page.waitForEvent('download'),
-      page.getByRole('dialog').getByRole('link', { name: 'Download NDJSON' }).click(),
-    ])
-    expect(file.suggestedFilename()).toBe(`events-${opened.loaded.accountId}.ndjson`)
-    await page.keyboard.press('Escape')
-    await goTo(page, `/accounts/${opened.loaded.accountId}/audience?userId=Uunknown`)
-    await button(page, 'Export all stored data…').click()
-    const link = page.getByRole('dialog').getByRole('link', { name: /^From ./ })
-    expect(await link.getAttribute('href')).toBe(
-      `/api/accounts/${opened.loaded.accountId}/people/export?userId=Uunknown`,
-    )
   })
 })

@@ -93,16 +93,6 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     await dialog.getByText('11 of 11').waitFor()
   })
 
-  it('reads why a file was refused', async () => {
-    const page = await opened.visit({ path: `/accounts/${opened.loaded.accountId}/import` })
-    await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({
-      ...{ name: 'people.csv', mimeType: 'text/csv' },
-      buffer: Buffer.from('name,phone\nTanaka,0801234'),
-    })
-    await page.getByText('The first line must name the columns').waitFor()
-    expect(await page.getByRole('button', { name: 'Start the import' }).count()).toBe(0)
-  })
-
   it('downloads all that match', async () => {
     const page = await opened.visit({ path: `${audience()}?q=Name+12` })
     await page.getByRole('button', { name: 'Export…' }).click()
@@ -136,22 +126,5 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     await page.getByRole('heading', { name: 'Replay past events' }).waitFor()
     expect(await page.getByRole('link', { name: 'All tasks' }).isVisible()).toBe(false)
     await opened.database.query(`delete from job where actor = 'root'`)
-  })
-
-  it('finds chat and tracking in a part of the form that is closed until they are used', async () => {
-    const path = `/accounts/${opened.loaded.accountId}`
-    await opened.database.query(
-      'update official_account set chat_secret = null, chat_inbox_id = null, login_channel_ids = null',
-    )
-    const page = await opened.visit({ path: `${path}/edit` })
-    const inbox = page.getByLabel('Inbox id in the support chat')
-    await page.getByLabel('Channel secret').waitFor()
-    expect(await inbox.isVisible()).toBe(false)
-    await page.getByText('Support chat and web tracking').click()
-    await inbox.fill('7')
-    await inbox.press('Enter')
-    await page.getByText('Inbox id in the support chat').filter({ visible: true }).waitFor()
-    await page.goto(`${opened.url}${path}/edit?field=loginChannelIds`)
-    await page.locator('[name="loginChannelIds"]:focus').waitFor()
   })
 })
