@@ -5,12 +5,10 @@ import { describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { LedgerDamage, listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
 import { findNewestUnknown } from '../../src/audience/erasure/unknown-erasures.ts'
-import { readConfig } from '../../src/config/config.ts'
-import { startService } from '../../src/main.ts'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { atEnd } from '../support/at-end.ts'
-import { runCommand } from '../support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { operateLedger } from '../support/ledger.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
@@ -21,22 +19,6 @@ async function setUp(accounts = 1) {
   const { database, env } = await createTestDatabase()
   const tenants: Tenant[] = []
   for (let no = 1; no <= accounts; no += 1) tenants.push(await addTenant(database))
-  const variables = { ...env, ERASURE_LEDGER: directory, PORT: '0', LOG_LEVEL: 'silent' }
-  const erasures = async (command: 'reapply' | 'status') => {
-    const { status, stdout, stderr } = await runCommand(['erasures', command, '--json'], variables)
-    return { status, stderr, json: status === 0 ? JSON.parse(stdout) : null }
-  }
-  const start = async () => {
-    const service = await startService(readConfig(variables))
-    await service.ready.finally(() => service.close())
-  }
-  const doctor = async () => {
-    const { stdout } = await runCommand(['doctor', '--json'], variables)
-    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
-    return findings
-      .filter(({ check }) => check === 'erasure ledger')
-      .map(({ severity, message }) => `${severity}: ${message}`)
-  }
   /** Records erasures of `people` of the account, `hours` ago, in a file of their own. */
   const record = async ({ accountId }: Tenant, hours: number, people: string[]) => {
     await load(
@@ -56,7 +38,7 @@ async function setUp(accounts = 1) {
   }
   const membersOf = async ({ accountId }: Tenant) =>
     (await load(database, 'select from audience_member where channel_oa_id = $1', [accountId])).length
-  return { directory, database, tenants, erasures, start, doctor, record, write, membersOf }
+  return { directory, database, tenants, ...operateLedger(env, directory), record, write, membersOf }
 }
 
 const people = (count: number, prefix = 'U') => Array.from({ length: count }, (_, at) => `${prefix}${at + 1}`)

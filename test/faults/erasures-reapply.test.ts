@@ -2,15 +2,14 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { refuseRequests } from '../../src/accounts/remove-account.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
-import { readConfig } from '../../src/config/config.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import { startService } from '../../src/main.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
 import { copyDatabase } from '../support/copies.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { operateLedger } from '../support/ledger.ts'
 import { load, readEverything } from '../support/load.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
@@ -37,20 +36,6 @@ async function erase(service: Service, tenant: Tenant, userId: string): Promise<
   const id = await idOf(service, tenant, userId)
   expect((await service.erase(tenant, id)).status).toBe(204)
   return id
-}
-
-async function start(env: Record<string, string>, ERASURE_LEDGER: string): Promise<void> {
-  const service = await startService(readConfig({ ...env, ERASURE_LEDGER, PORT: '0', LOG_LEVEL: 'silent' }))
-  await service.ready.finally(() => service.close())
-}
-
-async function erasures(command: 'reapply' | 'status', env: Record<string, string>, ERASURE_LEDGER: string) {
-  const { status, stdout, stderr } = await runCommand(['erasures', command, '--json'], {
-    ...env,
-    ERASURE_LEDGER,
-  })
-  expect(status, stderr).toBe(0)
-  return JSON.parse(stdout)
 }
 
 const rowsOf = (database: TextDatabase) =>
@@ -84,24 +69,25 @@ async function loseErasures() {
   for (const userId of ['Uanna', 'Ubert', 'Ulate']) erased.push(await erase(service, tenant, userId))
   const command = ['members', 'erase', '--account', String(tenant.accountId), '--user-id', 'Uvisitor']
   await runCommand(command, { ...rest.env, ERASURE_LEDGER: directory })
-  return { ...rest, service, tenant, directory, history, backup, erased, erasedBefore }
+  const operate = operateLedger(backup.env, directory)
+  return { ...rest, ...operate, service, tenant, directory, history, backup, erased, erasedBefore }
 }
 
 describe('after a restore', () => {
   it('the service starts only when the erased people are erased again, and only a later event brings one back', async () => {
-    const { tenant, directory, history, backup, erased, erasedBefore } = await loseErasures()
-    await expect(start(backup.env, directory)).rejects.toThrow(
+    const { start, erasures, tenant, history, backup, erased, erasedBefore } = await loseErasures()
+    await expect(start()).rejects.toThrow(
       /^The database lacks erasures of ERASURE_LEDGER.*"oa-audience erasures reapply".*$/,
     )
-    expect(await erasures('status', backup.env, directory)).toEqual({
+    expect((await erasures('status')).json).toEqual({
       ...{ ledger: 5, database: 1, notRecorded: 0, lost: 0, unknown: 4 },
       ...{ unreadable: 0, missing: 0, mustReapply: true },
     })
     const restored = backup.open()
-    expect(await erasures('reapply', backup.env, directory)).toEqual({
+    expect((await erasures('reapply')).json).toEqual({
       ...{ lines: 5, erasures: 4, people: 3, members: 2 },
     })
-    await start(backup.env, directory)
+    await start()
 
     const service = await startApp(restored)
     const { json } = await service.deliver(tenant, [...history, lineEvent('follow', 'Ulate', PAST)])
@@ -123,7 +109,7 @@ describe('after a restore', () => {
   })
 
   it('endpoints receive member.erased again, also for a member who was added after the backup', async () => {
-    const { tenant, directory, backup, erased } = await loseErasures()
+    const { erasures, tenant, backup, erased } = await loseErasures()
     const restored = backup.open()
     const { url, received } = await startReceiver()
     await load(
@@ -131,7 +117,7 @@ describe('after a restore', () => {
       `insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, 'members', true)`,
       [tenant.accountId, url],
     )
-    await erasures('reapply', backup.env, directory)
+    await erasures('reapply')
     const sender = new Sender(restored, () => false)
     sender.start()
     onTestFinished(() => sender.stop())
@@ -143,11 +129,11 @@ describe('after a restore', () => {
   })
 
   it('reapplying a second time changes nothing, and one row of activity has the numbers', async () => {
-    const { directory, backup } = await loseErasures()
-    await erasures('reapply', backup.env, directory)
+    const { erasures, backup } = await loseErasures()
+    await erasures('reapply')
     const restored = backup.open()
     const before = await rowsOf(restored)
-    expect(await erasures('reapply', backup.env, directory)).toMatchObject({
+    expect((await erasures('reapply')).json).toMatchObject({
       lines: 5,
       erasures: 0,
       people: 0,
@@ -156,7 +142,7 @@ describe('after a restore', () => {
     expect(
       await load(restored, `select changes from activity where action = 'members.erased_again'`),
     ).toEqual([{ changes: { lines: 5, erasures: 4, people: 3, members: 2 } }])
-    expect(await erasures('status', backup.env, directory)).toMatchObject({ unknown: 0, notRecorded: 0 })
+    expect((await erasures('status')).json).toMatchObject({ unknown: 0, notRecorded: 0 })
   })
 
   it('erasures of an account that the backup does not have do not prevent the start', async () => {
@@ -165,8 +151,9 @@ describe('after a restore', () => {
     const tenant = await addTenant(database)
     await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST)])
     await erase(service, tenant, 'Uanna')
-    await start(backup.env, directory)
-    expect(await erasures('reapply', backup.env, directory)).toMatchObject({ lines: 1, erasures: 0 })
+    const { start, erasures } = operateLedger(backup.env, directory)
+    await start()
+    expect((await erasures('reapply')).json).toMatchObject({ lines: 1, erasures: 0 })
   })
 })
 
@@ -176,7 +163,7 @@ it('the service starts while an account is being removed, whose erasures are del
   await erase(service, tenant, 'Uanna')
   await database.transaction((transaction) => refuseRequests(transaction, tenant.accountId))
   await load(database, 'delete from erased_person')
-  await start(env, directory)
+  await operateLedger(env, directory).start()
 })
 
 it('a member whose user id was not erased stays, even with the member id of a line', async () => {
@@ -189,38 +176,32 @@ it('a member whose user id was not erased stays, even with the member id of a li
   await ledger.recordAll(database)
   await ledger.close()
   await load(database, 'delete from erased_person')
-  expect(await erasures('reapply', env, directory)).toMatchObject({ erasures: 2, members: 0 })
+  expect((await operateLedger(env, directory).erasures('reapply')).json).toMatchObject({
+    erasures: 2,
+    members: 0,
+  })
   expect(await idOf(service, tenant, 'Ubert')).toBe(other)
   expect(await load(database, 'select from erased_member where id = $1', [other])).toEqual([])
 })
 
 it('doctor reports a ledger that is not set, has gaps, is ahead of the database, or is missing', async () => {
   const { directory, env, backup, database } = await loseErasures()
-  const found = async (environment: Record<string, string>) => {
-    const { stdout } = await runCommand(['doctor', '--json'], environment)
-    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
-    const [finding] = findings.filter(({ check }) => /ledger/i.test(check))
-    return `${finding?.severity}: ${finding?.message}`
-  }
-  expect(await found(env)).toMatch(/^warning: unset, so a restored backup brings back/)
-  const inside = { ...env, DATA_DIR: directory, ERASURE_LEDGER: `${directory}/ledger` }
-  expect(await found(inside)).toMatch(/^warning: inside of DATA_DIR/)
-  const ERASURE_LEDGER = directory
-  expect(await found({ ...env, ERASURE_LEDGER })).toBe('ok: ERASURE_LEDGER has every erasure')
-  await load(database, 'update erased_person set in_ledger = false where member_id is null')
-  expect(await found({ ...env, ERASURE_LEDGER })).toMatch(
-    /^warning: 1 erasures are not in ERASURE_LEDGER yet\./,
+  const found = async (of: Record<string, string>, ledger = directory) =>
+    (await operateLedger(of, ledger).doctor())[0]
+  expect(await found(env, '')).toMatch(/^warning: unset, so a restored backup brings back/)
+  expect(await found({ ...env, DATA_DIR: directory }, `${directory}/ledger`)).toMatch(
+    /^warning: inside of DATA_DIR/,
   )
-  expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
+  expect(await found(env)).toBe('ok: ERASURE_LEDGER has every erasure')
+  await load(database, 'update erased_person set in_ledger = false where member_id is null')
+  expect(await found(env)).toMatch(/^warning: 1 erasures are not in ERASURE_LEDGER yet\./)
+  expect(await found(backup.env)).toMatch(
     /^error: the database lacks 4 erasures of .*"oa-audience erasures reapply"\.$/,
   )
-  const mistyped = temporaryDirectory()
-  expect(await found({ ...backup.env, ERASURE_LEDGER: mistyped })).toMatch(
+  expect(await found(backup.env, temporaryDirectory())).toMatch(
     /^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded\. Check the path/,
   )
-  expect(await found({ ...env, ERASURE_LEDGER: `${directory}/missing` })).toMatch(
-    /^error: ERASURE_LEDGER .* cannot be used/,
-  )
+  expect(await found(env, `${directory}/missing`)).toMatch(/^error: ERASURE_LEDGER .* cannot be used/)
 })
 
 it.each(['reapply', 'status'])('erasures %s needs ERASURE_LEDGER', async (command) => {
