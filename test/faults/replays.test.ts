@@ -11,7 +11,6 @@ import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
 import { signedIn, startConsole } from '../support/console.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { insertRow } from '../support/load.ts'
 import { eventually } from '../support/process.ts'
 import { eventsOf, startReplaying, TODAY, textsOf } from '../support/replays.ts'
 
@@ -87,32 +86,17 @@ describe('a replay', () => {
       ...{ events: 0, isMore: false },
     })
     expect(Date.parse(request.to)).toBeLessThanOrEqual(Date.now())
-    for (const asked of [
-      { from: 'yesterday' },
-      { from: '2026-02-30' },
-      { from: '2026-01-01T00:00:00' },
-      { to: '2019-12-31' },
-      { from: '2099-01-01' },
-      { events: [] },
-    ])
+    for (const asked of [{ from: 'yesterday' }, { to: '2019-12-31' }, { from: '2099-01-01' }, { events: [] }])
       await expect(plan(asked), JSON.stringify(asked)).rejects.toMatchObject({ code: 'invalid_input' })
-    // PostgreSQL and JavaScript write years before 1 and after 9999 in different ways.
-    for (const time of ['0000-01-01', '0001-01-01T00:00+14:00', '0000-01-01T00:00+14:00']) {
-      const early = await plan({ from: time })
-      expect(await countReplay(database, early.endpoint, early.request), time).toMatchObject({ events: 3 })
-    }
-    const late = await plan({ to: '9999-12-31T23:59:59-14:00' })
-    expect(await countReplay(database, late.endpoint, late.request)).toMatchObject({ events: 3 })
     await expect(plan({}, members)).rejects.toThrow(`Use "oa-audience endpoints resend ${members}" instead`)
     await expect(plan({}, 0n)).rejects.toThrow(NotVisible)
     await expect(planReplay(database, [-1n as never], line, TODAY)).rejects.toThrow(NotVisible)
   })
 
   it('leaves a batch that the receiver refuses five times as a failed delivery, and goes on', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf, hurrying, job, database } = await startReplaying()
+    const { addReceiver, deliverMessages, replay, endOf, hurrying, job, database } = await startReplaying()
     await deliverMessages(3)
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url)
+    const { receiver, id } = await addReceiver()
     receiver.answer = { status: 400 }
     const started = await replay(id, { rate: 10 })
     const isRefused = eventually(
@@ -139,10 +123,9 @@ describe('a replay', () => {
   })
 
   it('waits while the endpoint is paused, and until a receiver that fails works again', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf, hurrying, job, database } = await startReplaying()
+    const { addReceiver, deliverMessages, replay, endOf, hurrying, job, database } = await startReplaying()
     await deliverMessages(2)
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url, { status: 'paused' })
+    const { receiver, id } = await addReceiver({ status: 'paused' })
     const started = await replay(id)
     const waitsFor = (reason: string) =>
       hurrying(
@@ -181,13 +164,12 @@ describe('a replay', () => {
     expect(await database.query('select from endpoint_delivery where job_id is not null')).toEqual([])
   })
 
-  it('ends when it is cancelled, its operator is demoted or disabled, or its endpoint is removed, and leaves nothing behind', async () => {
+  it('ends when it is cancelled or its endpoint is removed, and leaves nothing behind', async () => {
     const { addEndpoint, deliverMessages, replay, endOf, database, hurrying } = await startReplaying()
     await deliverMessages(3)
     const receiver = await startReceiver()
     receiver.answer = { status: 500 }
     const id = await addEndpoint(receiver.url)
-    const operator = await insertRow(database, 'operator', { email: 'ann@example.com', role: 'manager' })
     const endsAfter = async (end: (job: bigint) => Promise<unknown>) => {
       const started = await replay(id)
       await expect
@@ -198,33 +180,17 @@ describe('a replay', () => {
       expect(await database.query('select from endpoint_delivery')).toEqual([])
       return [status, reason]
     }
-    const endsAfterChange = (change: string) =>
-      endsAfter(async (job) => {
-        await database.query(`update job set actor_kind = 'operator', operator_id = $2 where id = $1`, [
-          ...[job, operator],
-        ])
-        await database.query(change)
-      })
     const cancel = (job: bigint) =>
       database.transaction((transaction) => cancelJob(transaction, commandActor(), job))
     expect(await endsAfter(cancel)).toEqual(['cancelled', 'cancelled'])
-    expect(await endsAfterChange(`update operator set role = 'viewer'`)).toEqual([
-      'cancelled',
-      'operator_demoted',
-    ])
-    await database.query(`update operator set role = 'manager'`)
-    expect(await endsAfterChange(`update operator set status = 'disabled'`)).toEqual([
-      ...['cancelled', 'operator_disabled'],
-    ])
     const remove = () => database.query('delete from endpoint where id = $1', [id])
     expect(await endsAfter(remove)).toEqual(['failed', 'endpoint_removed'])
   })
 
   it('is continued by another instance, and sends nothing twice', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf, startRunner, job } = await startReplaying(false)
+    const { addReceiver, deliverMessages, replay, endOf, startRunner, job } = await startReplaying(false)
     const texts = await deliverMessages(60)
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url)
+    const { receiver, id } = await addReceiver()
     const first = startRunner()
     const started = await replay(id, { rate: 100 })
     first.wake()
@@ -240,10 +206,9 @@ describe('a replay', () => {
   })
 
   it('sends no faster than its rate', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf } = await startReplaying()
+    const { addReceiver, deliverMessages, replay, endOf } = await startReplaying()
     await deliverMessages(40)
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url)
+    const { receiver, id } = await addReceiver()
     const begunAt = performance.now()
     await endOf(await replay(id, { rate: 20 }))
     // 20 per second, after a burst of one second's worth.
@@ -267,10 +232,9 @@ describe('a replay', () => {
   })
 
   it('waits for a flush that began before the end of the range', async () => {
-    const { addEndpoint, deliverMessages, replay, endOf, database, tenant, job } = await startReplaying()
+    const { addReceiver, deliverMessages, replay, endOf, database, tenant, job } = await startReplaying()
     await deliverMessages(2)
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url)
+    const { receiver, id } = await addReceiver()
     let started = 0n
     await database.transaction(async (transaction) => {
       const open = transaction as unknown as typeof database
@@ -292,13 +256,12 @@ describe('a replay', () => {
 
 describe('a resend', () => {
   it('sends the present state of the members that match, once each', async () => {
-    const { addEndpoint, service, tenant, resend, endOf, becomesQuiet, database } = await startReplaying()
+    const { addReceiver, service, tenant, resend, endOf, becomesQuiet, database } = await startReplaying()
     await service.deliver(
       tenant,
       Array.from({ length: 120 }, (_, no) => lineEvent(no % 2 === 0 ? 'follow' : 'unfollow', `U${no}`)),
     )
-    const receiver = await startReceiver()
-    const id = await addEndpoint(receiver.url, { format: 'members', events: ['member.erased'] })
+    const { receiver, id } = await addReceiver({ format: 'members', events: ['member.erased'] })
     const job = await endOf(await resend(id, { relationship: 'following' }))
     expect(job).toMatchObject({ status: 'done', done: 60n, tally: { refused: 0 } })
     await becomesQuiet()

@@ -14,18 +14,12 @@ interface Reply {
   result: any
 }
 
-interface Assistant {
-  client: Client
-  /** errors that the assistant does not see */
-  logged: string[]
-  call: (name: string, input?: Record<string, unknown>) => Promise<Reply>
-}
-
 export async function connectAssistant(
   database: TextDatabase,
   { organizationIds = null, ...parts }: { organizationIds?: OrganizationIds } & Partial<CallerParts> = {},
-): Promise<Assistant> {
+) {
   const actor = { ...commandActor(), organizationIds }
+  /** errors that the assistant does not see */
   const logged: string[] = []
   const caller = createCaller({
     ...{ database, actor, showPersonalData: false, examineSystem: async () => [] },
@@ -37,14 +31,12 @@ export async function connectAssistant(
   await createServer(caller, actor).connect(theirs)
   await client.connect(ours)
   atEnd(() => client.close())
-  return { client, logged, call: (name, input = {}) => callTool(client, name, input) }
+  return { client, logged, call: (...call: Call) => callTool(client, ...call) }
 }
 
-export async function callTool(
-  client: Client,
-  name: string,
-  input: Record<string, unknown> = {},
-): Promise<Reply> {
+type Call = [name: string, input?: Record<string, unknown>]
+
+export async function callTool(client: Client, ...[name, input = {}]: Call): Promise<Reply> {
   const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: input })
   const [first] = content
   if (first?.type !== 'text' || content.length !== 1) throw new Error('the content is not one text')

@@ -32,17 +32,7 @@ export interface Certificate {
   cert: string
 }
 
-interface CertificateMaker {
-  /** of the authority */
-  authority: string
-  /** of an authority that the first one certified */
-  intermediate: string
-  /** @param days when it begins and ends, from now */
-  issue: (name: string, days?: [from: number, to: number], by?: 'authority' | 'intermediate') => Certificate
-  selfSigned: (name: string) => Certificate
-}
-
-export function makeAuthority(): CertificateMaker {
+export function makeAuthority() {
   const directory = temporaryDirectory()
   const path = (name: string) => join(directory, name)
   const read = (name: string) => readFileSync(path(name), 'utf8')
@@ -68,13 +58,19 @@ export function makeAuthority(): CertificateMaker {
   sign('intermediate', 'authority', [-1, 30])
   return {
     authority: read('authority.pem'),
+    /** of an authority that the first one certified */
     intermediate: read('intermediate.pem'),
-    issue: (name, days = [-1, 90], by = 'authority') => {
+    /** @param days when it begins and ends, from now */
+    issue: (
+      name: string,
+      days: [from: number, to: number] = [-1, 90],
+      by: 'authority' | 'intermediate' = 'authority',
+    ): Certificate => {
       request(name, `subjectAltName=DNS:${name}`, '-new', '-out', `${name}.csr`)
       sign(name, by, days)
       return { key: read(`${name}.key`), cert: read(`${name}.pem`) }
     },
-    selfSigned: (name) => {
+    selfSigned: (name: string): Certificate => {
       request(name, `subjectAltName=DNS:${name}`, '-x509', '-out', `${name}.pem`)
       return { key: read(`${name}.key`), cert: read(`${name}.pem`) }
     },

@@ -1,7 +1,6 @@
 /** The console on a TCP port of its own, and an operator who uses it as a browser does. */
 import { randomBytes } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
-import type { FastifyInstance } from 'fastify'
 import { Secret } from '../../src/config/secret.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/console/parts.ts'
 import { createConsole } from '../../src/console/server.ts'
@@ -21,11 +20,6 @@ const SESSION_COOKIE = 'oa-audience-console'
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 export const PASSWORD = 'six unrelated words of this test'
 
-interface RunningConsole {
-  app: FastifyInstance
-  url: string
-}
-
 export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 'token' | 'config'>> {
   /** by default, what a service without configuration has */
   config?: Partial<ConsoleParts['config']>
@@ -37,7 +31,7 @@ export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 
 export async function startConsole(
   database: ConsoleParts['database'],
   { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', config: given, ...parts }: ConsoleOptions = {},
-): Promise<RunningConsole> {
+) {
   const none = { trustProxy: [], publicUrl: null, smtpUrl: null, consoleUrl: null }
   const config = { logLevel: 'silent' as const, ...none, ...given }
   const sender = await openNotificationSender(config, () => false)

@@ -3,12 +3,11 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { onTestFinished } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant } from './database.ts'
+import { addTenant, createTestDatabase } from './database.ts'
 import { serveForTest } from './http-server.ts'
 import { insertRow } from './load.ts'
 import { eventually } from './process.ts'
-import { type Service, startApp } from './service.ts'
+import { startApp } from './service.ts'
 
 export interface Received {
   path: string
@@ -42,23 +41,10 @@ export async function startReceiver(): Promise<Receiver> {
   return receiver
 }
 
-export interface Sending {
-  database: TextDatabase
-  sender: Sender
-  /** the environment of a command */
-  env: Record<string, string>
-  service: Service
-  tenant: Tenant
-  /** Adds an endpoint of the tenant. Returns its id. */
-  addEndpoint: (url: string, columns?: Record<string, unknown>) => Promise<bigint>
-  /** Makes everything due that has not been accepted. */
-  makeDue: () => Promise<unknown>
-  /** Waits until no delivery is being sent or waits to be sent at once. */
-  becomesQuiet: () => Promise<unknown>
-}
+export type Sending = Awaited<ReturnType<typeof startSending>>
 
 /** A service with a sender, as an instance has them. */
-export async function startSending(resolver = new HostResolver()): Promise<Sending> {
+export async function startSending(resolver = new HostResolver()) {
   const { database, env } = await createTestDatabase()
   const sender = new Sender(database, () => false, resolver)
   const service = await startApp(database, { handOver: sender.handOver })
@@ -66,16 +52,15 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
   sender.start()
   onTestFinished(() => sender.stop())
   return {
-    database,
-    sender,
-    env,
-    service,
-    tenant,
-    addEndpoint: (url, columns = {}) => {
+    ...{ database, sender, env, service, tenant },
+    /** Adds an endpoint of the tenant. Returns its id. */
+    addEndpoint: (url: string, columns: Record<string, unknown> = {}) => {
       const account = { channel_oa_id: tenant.accountId, allow_private_network: true }
       return insertRow(database, 'endpoint', { ...account, url, ...columns })
     },
+    /** Makes everything due that has not been accepted. */
     makeDue: () => database.query(`update endpoint_delivery set due_at = now() where leased_until <= now()`),
+    /** Waits until no delivery is being sent or waits to be sent at once. */
     becomesQuiet: () =>
       eventually(
         () => database.query(`select from endpoint_delivery where leased_until > now() or due_at <= now()`),

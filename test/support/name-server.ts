@@ -9,15 +9,10 @@ export type NameAnswer =
   | 'garbage'
   | 'none'
 
-interface NameServer {
-  server: string
-  /** Names that were asked for an A record. */
-  asked: string[]
-}
-
 /** @param answer is called for each query of an A record. Others are answered with no record. */
-export async function startNameServer(answer: (name: string) => NameAnswer): Promise<NameServer> {
+export async function startNameServer(answer: (name: string) => NameAnswer) {
   const socket = createSocket('udp4')
+  /** Names that were asked for an A record. */
   const asked: string[] = []
   socket.on('message', (query, { port, address }) => {
     const { name, end, type } = readQuestion(query)

@@ -87,17 +87,8 @@ async function addAccounts(database: TextDatabase, count: number): Promise<void>
   await load(database, `update account_check set due_at = 'infinity', count_due_at = 'infinity'`)
 }
 
-interface ExplainedService {
-  /** Uses everything. Returns the plans of all statements of the service, in the order of their execution. */
-  plansOfEverything: (tenant: Tenant) => Promise<Plan[]>
-  end: () => Promise<void>
-}
-
 /** Starts the service on new sessions, which keep their plans. */
-async function startExplained(
-  connection: Connection,
-  platform: SimulatedPlatform,
-): Promise<ExplainedService> {
+async function startExplained(connection: Connection, platform: SimulatedPlatform) {
   const log = await startWireLog(connection)
   const target = { ...log.connection, options: EXPLAIN_OPTIONS }
   const database = new TextDatabase(target, () => undefined)
@@ -105,7 +96,8 @@ async function startExplained(
   for (const each of [database, direct]) each.markReady()
   const service = await startApp(database)
   return {
-    plansOfEverything: async (tenant) => {
+    /** Uses everything. Returns the plans of all statements of the service, in the order of their execution. */
+    plansOfEverything: async (tenant: Tenant): Promise<Plan[]> => {
       await addMembers({ service, direct }, tenant)
       log.notices = []
       await useEverything({ service, database, direct, platform, tenant })

@@ -56,13 +56,7 @@ export function readPlan(notice: string): Plan | null {
   return { text, steps: flatten(root) }
 }
 
-interface Planner {
-  /** Executes a statement on a session like those of requests, rolls it back, and returns the steps of all its plans. */
-  stepsOf: (bound: BoundStatement) => Promise<Step[]>
-  end: () => Promise<void>
-}
-
-export async function openPlanner(connection: Connection): Promise<Planner> {
+export async function openPlanner(connection: Connection) {
   const client = new pg.Client(connection)
   let plans: Plan[] = []
   client.on('notice', ({ message = '' }) => {
@@ -73,6 +67,7 @@ export async function openPlanner(connection: Connection): Promise<Planner> {
   await client.query(connectionSettings('request'))
   await client.query("load 'auto_explain'; set statement_timeout = 0")
   for (const [name, value] of EXPLAIN) await client.query(`set ${name} = '${value}'`)
+  /** Executes a statement on a session like those of requests, rolls it back, and returns the steps of all its plans. */
   const stepsOf = async ({ statement: { name, text }, values }: BoundStatement) => {
     await client.query('begin')
     plans = []

@@ -11,7 +11,7 @@ import { startReplay } from '../../src/jobs/replay-events.ts'
 import { startResend } from '../../src/jobs/resend-members.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
-import { type Receiver, type Sending, startSending } from './endpoints.ts'
+import { type Receiver, startReceiver, startSending } from './endpoints.ts'
 import { startJobRunner } from './jobs.ts'
 import { eventually } from './process.ts'
 import type { ReceivedEvent } from './receivers.ts'
@@ -19,21 +19,8 @@ import type { ReceivedEvent } from './receivers.ts'
 /** The range of everything that was received in a test. */
 export const TODAY = { from: '2020-01-01', to: '2100-01-01' }
 
-interface Replaying extends Sending {
-  /** Starts a replay as an operator does. Returns the job. */
-  replay: (endpointId: bigint, asked?: Partial<AskedReplay>) => Promise<bigint>
-  resend: (endpointId: bigint, filters?: Filters, rate?: number) => Promise<bigint>
-  job: (id: bigint) => Promise<JobSummary>
-  endOf: (id: bigint) => Promise<JobSummary>
-  /** Delivers messages of these people, one request each, a moment apart. Returns their texts. */
-  deliverMessages: (count: number, userIdOf?: (no: number) => string) => Promise<string[]>
-  /** Ends the waits of jobs and deliveries, again and again until `work` has resolved. */
-  hurrying: <T>(work: Promise<T>) => Promise<T>
-  startRunner: () => ReturnType<typeof startJobRunner>
-}
-
 /** @param withRunner false: the test takes turns itself or starts a runner later */
-export async function startReplaying(withRunner = true): Promise<Replaying> {
+export async function startReplaying(withRunner = true) {
   const sending = await startSending()
   const { database, sender, service, tenant } = sending
   const startRunner = () => startJobRunner(database, null, (endpointId) => sender.expect([endpointId]))
@@ -45,7 +32,13 @@ export async function startReplaying(withRunner = true): Promise<Replaying> {
   }
   return {
     ...sending,
-    replay: async (endpointId, asked = {}) => {
+    /** An endpoint with a receiver. */
+    addReceiver: async (columns: Record<string, unknown> = {}) => {
+      const receiver = await startReceiver()
+      return { receiver, id: await sending.addEndpoint(receiver.url, columns) }
+    },
+    /** Starts a replay as an operator does. Returns the job. */
+    replay: async (endpointId: bigint, asked: Partial<AskedReplay> = {}) => {
       const plan = await planReplay(database, null, endpointId, { rate: 1_000, ...TODAY, ...asked })
       const { events, isMore } = await countReplay(database, plan.endpoint, plan.request)
       return started(
@@ -54,7 +47,7 @@ export async function startReplaying(withRunner = true): Promise<Replaying> {
         ),
       )
     },
-    resend: async (endpointId, filters = {}, rate = 1_000) => {
+    resend: async (endpointId: bigint, filters: Filters = {}, rate = 1_000) => {
       const endpoint = await findResendable(database, null, endpointId)
       return started(
         await database.transaction((transaction) =>
@@ -63,18 +56,20 @@ export async function startReplaying(withRunner = true): Promise<Replaying> {
       )
     },
     job,
-    endOf: (id) =>
+    endOf: (id: bigint) =>
       eventually(
         () => job(id),
         ({ finishedAt }) => finishedAt !== null,
       ),
-    deliverMessages: async (count, userIdOf = () => 'Ureplayed') => {
+    /** Delivers messages of these people, one request each, a moment apart. Returns their texts. */
+    deliverMessages: async (count: number, userIdOf: (no: number) => string = () => 'Ureplayed') => {
       const texts = Array.from({ length: count }, (_, no) => `words ${no}.`)
       for (const [no, text] of texts.entries())
         await service.deliver(tenant, [textMessage(userIdOf(no), text)])
       return texts
     },
-    hurrying: async (work) => {
+    /** Ends the waits of jobs and deliveries, again and again until `work` has resolved. */
+    hurrying: async <T>(work: Promise<T>): Promise<T> => {
       const timer = setInterval(() => {
         void sending.makeDue()
         // The only runner is between two turns, or takes the job again after this one.

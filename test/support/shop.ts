@@ -44,14 +44,9 @@ async function bundle({ build: options, ...config }: InlineConfig): Promise<Arra
   ])
 }
 
-export interface Shop {
-  url: string
-  /** Adds a page with a module script and a link that leaves it. Returns its URL. */
-  addPage: (script: string) => string
-  close: () => Promise<unknown>
-}
+export type Shop = Awaited<ReturnType<typeof openShop>>
 
-export async function openShop(): Promise<Shop> {
+export async function openShop() {
   const files = await buildFiles()
   files.set('/left.html', '<!doctype html><title>Left</title>')
   const server = createServer((request, response) => {
@@ -62,6 +57,7 @@ export async function openShop(): Promise<Shop> {
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const url = `http://${SHOP_HOST}:${(server.address() as AddressInfo).port}`
+  /** Adds a page with a module script and a link that leaves it. Returns its URL. */
   const addPage = (script: string) => {
     const path = `/${files.size}.html`
     files.set(

@@ -1,22 +1,11 @@
 /** An account that is verified against the simulated platform. */
 import { beforeEach } from 'vitest'
-import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { startPlatform } from './platform.ts'
 import { type Answer, type Service, startApp } from './service.ts'
 
-interface Verification {
-  database: TextDatabase
-  platform: SimulatedPlatform
-  service: Service
-  /** an account that is set up correctly on the platform */
-  addVerifiable: (columns?: Parameters<typeof addTenant>[1]) => Promise<Tenant>
-  verify: (tenant: Tenant, body?: unknown, on?: Service) => Promise<Answer>
-}
-
 /** For a test file: a service, the platform that it calls, and their database. */
-export async function setUpVerification(): Promise<Verification> {
+export async function setUpVerification() {
   const { database } = await createTestDatabase()
   const platform = await startPlatform()
   const service = await startApp(database, { config: { lineApiUrl: platform.url } })
@@ -29,13 +18,14 @@ export async function setUpVerification(): Promise<Verification> {
     database,
     platform,
     service,
-    addVerifiable: async (columns = {}) => {
+    /** An account that is set up correctly on the platform. */
+    addVerifiable: async (columns: Parameters<typeof addTenant>[1] = {}): Promise<Tenant> => {
       const { channelSecret, channelAccessToken, botUserId } = platform.account
       const tenant = await addTenant(database, { channelSecret, channelAccessToken, botUserId, ...columns })
       platform.settings.webhook = { endpoint: `${service.url}/api/line/${tenant.accountId}`, active: true }
       return tenant
     },
-    verify: (tenant, body, on = service) =>
+    verify: (tenant: Tenant, body?: unknown, on: Service = service): Promise<Answer> =>
       on.call('POST', '/api/line-oa/verify', {
         headers: { ...tenant.headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
         ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
