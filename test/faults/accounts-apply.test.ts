@@ -171,18 +171,6 @@ describe('a fleet', () => {
     expect(callsTo(PUT)).toHaveLength(0)
   })
 
-  it('is found by the name of its organization, from standard input with a BOM', async () => {
-    const [organization] = await load<{ name: string }>(
-      database,
-      'select name from organization where id = $1',
-      [organizationId],
-    )
-    const content = `\ufeff${csv().replaceAll(/^\d+,/gm, `"${organization?.name}",`)}`
-    const args = ['accounts', 'apply', '-', '--dry-run', '--json']
-    const { stdout } = await runCommand(args, env, { input: content })
-    expect(JSON.parse(stdout)).toMatchObject([{ change: 'added' }, { change: 'added' }, { change: 'added' }])
-  })
-
   it('is added once by several runs at the same time', async () => {
     const wanted = await readFleet(fileSource(fileOf(csv())))
     const runs = await Promise.all(
@@ -252,27 +240,6 @@ describe('an account with a problem', () => {
       followers: 'imported',
     })
     expect(callsTo(PUT)).toHaveLength(1)
-  })
-
-  it('(LINE refuses its token) says so, and does not store it as verified', async () => {
-    const lines = fleet.map(({ account }) => lineOf(account))
-    lines[0] = (lines[0] as string).replace(/[^,]+$/, 'another-token')
-    await expectProblem(csv(lines), /refuses the channel access token/, {
-      webhook: 'failed',
-      verified: false,
-    })
-    expect((await stored())[0]).toMatchObject({ verification: { verified: false } })
-  })
-
-  it('(another program stored a secret that is not the one of the channel) fails the test of the webhook', async () => {
-    const lines = fleet.map(({ account }) => lineOf(account))
-    await apply(csv(lines), ['--no-webhook'])
-    const [{ account }] = fleet as [SimulatedPlatform]
-    await database.query(`update official_account set channel_secret = 'another' where channel_id = $1`, [
-      account.channelId,
-    ])
-    lines[0] = lineOf({ ...account, channelSecret: '' })
-    await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
   })
 
   it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
@@ -381,43 +348,8 @@ describe('--no-webhook', () => {
   })
 })
 
-describe('a file with a fault', () => {
-  const SECRET = 'd0d0cafed0d0cafed0d0cafed0d0cafe'
-
-  const faultsOf = async (content: string) => {
-    const { status, stdout, stderr } = await apply(content)
-    expect({ status, stdout }).toEqual({ status: 1, stdout: '' })
-    expect(stderr).not.toContain(SECRET)
-    expect(platform.calls).toEqual([])
-    expect(await stored()).toEqual([])
-    return stderr
-      .trimEnd()
-      .split('\n')
-      .filter((line) => !line.startsWith('accounts stored '))
-      .map((line) => line.replace(/^oa-audience: /, ''))
-  }
-
-  it('is refused with all faults together, by line and column, before anything is changed', async () => {
-    const lines = [
-      `${organizationId},Good,2000000001,${SECRET},token`,
-      `${organizationId},,2.0E+09,${SECRET},token`,
-      `,No organization,2000000003,${SECRET},two words`,
-      `${organizationId},Too short,2000000004`,
-      '',
-      `${organizationId},"Quoted, with a comma",,${SECRET},token`,
-    ]
-    expect(await faultsOf(csv(lines))).toEqual([
-      expect.stringMatching(/^line 3, column channel_id: it must be decimal digits\. /),
-      'line 3, column name: a new account needs a name.',
-      'line 4, column organization: it must not be empty.',
-      expect.stringMatching(/^line 4, column channel_access_token: it has a character /),
-      'line 5: it has 3 cells, but the header has 5.',
-      'line 7, column channel_id: it must not be empty.',
-      'Nothing was changed.',
-    ])
-  })
-
-  it('adds organizations that do not exist yet with --add-organizations, and not otherwise', async () => {
+describe('an organization that does not exist yet', () => {
+  it('is added with --add-organizations, and not otherwise', async () => {
     const channels = fleet.slice(0, 2).map(({ account }) => account)
     const lines = channels.map((account) => lineOf(account).replace(/^\d+/, 'Hotels'))
     const { status, stderr } = await apply(csv(lines), ['--no-webhook'])

@@ -6,9 +6,8 @@ import { describe, expect, it, vi } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 import { signLine } from '../../src/line-api/line-signature.ts'
 import { describeReceipt } from '../../tools/simulator/receiver.ts'
-import { urlOf } from '../support/database.ts'
 import { startPlatform } from '../support/platform.ts'
-import { eventually, runProgramAsync, startCommand } from '../support/process.ts'
+import { runProgramAsync } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -46,18 +45,6 @@ it.each([
   )
   await once(socket, 'close')
   expect((await fetch(`${platform.url}/v2/bot/info`)).status).toBe(401)
-})
-
-it.each([
-  [['--misbehave', 'constructor'], 'Allowed choices are'],
-  [['--count', '5'], '--count needs --deliver-to'],
-  [['--deliver-to', 'nonsense'], 'http:// or https:// address'],
-  [['--rate', '0'], 'whole number from 1'],
-  [['--repeats', '2'], 'number from 0 to 1'],
-])('refuses the options %j with the reason', async (args, complaint) => {
-  const { status, stderr } = await runProgramAsync(['simulate', '--port', '0', ...args])
-  expect(status).toBe(1)
-  expect(stderr).toContain(complaint)
 })
 
 describe('the receiver of outgoing webhooks', () => {
@@ -107,30 +94,5 @@ describe('the receiver of outgoing webhooks', () => {
     const { url, account } = await startPlatform()
     const signature = signLine(body, new Secret(account.channelSecret))
     expect((await post(`${url}/receive/${name}`, { 'x-line-signature': signature })).status).toBe(status)
-  })
-
-  it('prints what it received, as JSON with --json', async () => {
-    const { connection, service, tenant } = await setUpService()
-    const child = startCommand(['simulate', '--port', '0', '--account', String(tenant.accountId), '--json'], {
-      DATABASE_URL: urlOf(connection),
-    })
-    const [first = ''] = await eventually(
-      async () => child.lines(),
-      (lines) => lines.length === 1,
-    )
-    const signature = signLine(body, new Secret(tenant.channelSecret))
-    await post(`${JSON.parse(first).url}/receive/bot`, { 'x-line-signature': signature })
-    const [, second = ''] = await eventually(
-      async () => child.lines(),
-      (lines) => lines.length === 2,
-    )
-    expect(JSON.parse(second)).toEqual({
-      path: '/receive/bot',
-      format: 'line',
-      isVerified: true,
-      body: JSON.parse(body),
-    })
-    await child.stop()
-    await service.app.close()
   })
 })
