@@ -16,11 +16,6 @@ import { addLargeTenant, busySessions, LARGE, openStream, readToEnd, sendHead } 
 const { database, service, tenant } = await setUpService()
 const large = await addLargeTenant(database)
 const largeOfOthers = await addLargeTenant(database)
-/** As many as may stream at the same time: two of each organization. */
-const fourReaders = async () => [
-  ...[large, await addCredentials(database, large.accountId, large.organizationId)],
-  ...[largeOfOthers, await addCredentials(database, largeOfOthers.accountId, largeOfOthers.organizationId)],
-]
 /** Streams of an earlier test may still be ending. */
 const openAll = (keys: Array<Pick<Tenant, 'headers'>>) =>
   Promise.all(
@@ -135,52 +130,44 @@ describe('a stream whose client or key no longer counts', () => {
 })
 
 describe('the number of streams', () => {
-  it('is one for each API key: 429 with Retry-After for a second one, while other keys are served', async () => {
-    const other = await addCredentials(database, large.accountId, large.organizationId)
-    const open = await openStream(service, large)
-    const second = await exportCsv(large.headers)
-    expect(second.status).toBe(429)
-    expect(second.headers.get('retry-after')).toBe('10')
-    expect((await exportCsv(other.headers)).status).toBe(200)
-    open.destroy()
-    await expect.poll(async () => (await exportCsv(large.headers)).status).toBe(200)
+  type Key = Pick<Tenant, 'headers'>
+
+  /** While these streams are open, another one of `refused` is refused, and one of `served` is not. */
+  async function expectLimit(opened: Key[], refused: Key, status: number, served: Key | null, message = '') {
+    const responses = await openAll(opened)
+    const answer = await exportCsv(refused.headers)
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([status, '10'])
+    expect(answer.json.message).toContain(message)
+    if (served !== null) expect((await exportCsv(served.headers)).status).toBe(200)
+    for (const response of responses) response.destroy()
+    await expect.poll(async () => (await exportCsv(refused.headers)).status).toBe(200)
+  }
+  const addReader = () => addCredentials(database, large.accountId, large.organizationId)
+
+  it('is one for each API key: 429 for a second one, while other keys are served', async () => {
+    await expectLimit([large], large, 429, await addReader())
   })
 
   it('is two for each client, with however many keys: 429, while other clients are served', async () => {
     const others = [await addLargeTenant(database), await addTenant(database), await addTenant(database)]
-    const agency = await addCredentials(database, large.accountId, large.organizationId)
+    const agency = await addReader()
     const keys = await Promise.all(
       others.map(async ({ accountId }) => (await addKey(database, agency.clientRowId, accountId))?.key ?? ''),
     )
     const as = (key = '') => ({ headers: { ...agency.headers, 'x-api-key': key } })
-    const open = [await openStream(service, agency), await openStream(service, as(keys[0]))]
-    const third = await exportCsv(as(keys[1]).headers)
-    expect([third.status, third.headers.get('retry-after')]).toEqual([429, '10'])
-    expect(third.json.message).toBe('Two streams of this client are open; try again later')
-    expect((await exportCsv((others[1] as Tenant).headers)).status).toBe(200)
-    for (const response of open) response.destroy()
-    await expect.poll(async () => (await exportCsv(as(keys[1]).headers)).status).toBe(200)
+    const message = 'Two streams of this client are open; try again later'
+    await expectLimit([agency, as(keys[0])], as(keys[1]), 429, others[1] as Tenant, message)
   })
 
   it('is two for each organization, with however many clients: 429, while other organizations are served', async () => {
     const sister = await addTenant(database, { organizationId: large.organizationId })
-    const second = await addCredentials(database, large.accountId, large.organizationId)
-    const open = [await openStream(service, large), await openStream(service, second)]
-    const third = await exportCsv(sister.headers)
-    expect([third.status, third.headers.get('retry-after')]).toEqual([429, '10'])
-    expect(third.json.message).toBe('Two streams of this organization are open; try again later')
-    expect((await exportCsv(tenant.headers)).status).toBe(200)
-    for (const response of open) response.destroy()
-    await expect.poll(async () => (await exportCsv(sister.headers)).status).toBe(200)
+    const message = 'Two streams of this organization are open; try again later'
+    await expectLimit([large, await addReader()], sister, 429, tenant, message)
   })
 
-  it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
-    const open = await openAll(await fourReaders())
-    const fifth = await exportCsv(tenant.headers)
-    expect(fifth.status).toBe(503)
-    expect(fifth.headers.get('retry-after')).toBe('10')
-    for (const response of open) response.destroy()
-    await expect.poll(async () => (await exportCsv(tenant.headers)).status).toBe(200)
+  it('is four in all: 503 for the fifth, and its key is not blamed', async () => {
+    const ofOthers = await addCredentials(database, largeOfOthers.accountId, largeOfOthers.organizationId)
+    await expectLimit([large, await addReader(), largeOfOthers, ofOthers], tenant, 503, null)
   })
 
   it('falls when a client disconnects before the first byte', async () => {
