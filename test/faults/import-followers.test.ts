@@ -1,17 +1,14 @@
 /** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
-import { beforeEach, expect, it, vi } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
+import { runCommand } from '../support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { startPlatform } from '../support/platform.ts'
-import { runProgramAsync } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 const { database, ...created } = await createTestDatabase()
 const service = await startApp(database)
@@ -33,7 +30,7 @@ const importPage = async () => {
   return importNextFollowers(database, new LineApi(platform.url), account, async () => undefined)
 }
 const commandLine = (...options: string[]) =>
-  runProgramAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
+  runCommand(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
 
 it('adds every follower once, with the relationship alone, and reports progress on standard error', async () => {
   const first = await commandLine('--json')
@@ -153,19 +150,19 @@ async function verifiableAccount(webhook: { path: string; active: boolean }): Pr
 
 it('accounts verify prints its checks as a table, and exits with 1 if one fails', async () => {
   const id = await verifiableAccount({ path: '/api/line/:id', active: true })
-  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
+  const { stdout, status } = await runCommand(['accounts', 'verify', id], env)
   expect(stdout).toMatch(/access_token +yes/)
   expect(stdout).toMatch(/verified +true/)
   expect(status).toBe(0)
   await verifiableAccount({ path: '/', active: false })
-  const failed = await runProgramAsync(['accounts', 'verify', id], env)
+  const failed = await runCommand(['accounts', 'verify', id], env)
   expect(failed).toMatchObject({ status: 1, stdout: expect.stringMatching(/webhook_active +NO/) })
 })
 
 it('accounts verify reports a platform that does not respond', async () => {
   const id = await verifiableAccount({ path: '/', active: true })
   platform.misbehave((_, response) => response.writeHead(500).end())
-  const result = await runProgramAsync(['accounts', 'verify', id], env)
+  const result = await runCommand(['accounts', 'verify', id], env)
   expect(result).toMatchObject({
     status: 1,
     stderr: expect.stringMatching(/^oa-audience: .+\(in \d+ s\)\n$/),
