@@ -50,18 +50,7 @@ const ELEMENTS = [
 
 /** What leaves the place in which a text stands. */
 const BREAKOUTS = [
-  '',
-  '"',
-  "'",
-  '">',
-  "'>",
-  '</a>',
-  '</title>',
-  '</script>',
-  '-->',
-  ']]>',
-  '`}',
-  '</textarea>',
+  ...['', '"', "'", '">', "'>", '</a>', '</title>', '</script>', '-->', ']]>', '`}', '</textarea>'],
 ]
 
 /** Addresses, templates and names that programs trip over. */
@@ -96,13 +85,7 @@ const OTHERS = [
   `<img src=x onerror\u000b=${CALL}>`,
   `${'<b>'.repeat(500)}<img src=x onerror=${CALL}>`,
   'A'.repeat(4_000),
-  '__proto__',
-  'constructor',
-  'toString',
-  'hasOwnProperty',
-  'valueOf',
-  'undefined',
-  'null',
+  ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf', 'undefined', 'null'],
   '[object Object]',
   '../../clients/1',
   '?state=ok#x',
