@@ -7,8 +7,6 @@ import { VerificationSchema } from '../../src/accounts/verification.ts'
 import { MemberSchema } from '../../src/audience/member.ts'
 import { ERROR_MESSAGES, type ErrorCode } from '../../src/errors.ts'
 import { ERROR_STATUS, ErrorEnvelopeSchema } from '../../src/http/error-envelope.ts'
-import { createServer } from '../../src/http/server.ts'
-import { Metrics } from '../../src/observability/metrics.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 
@@ -40,32 +38,6 @@ it('overrides only packages for development, because npm ignores the overrides o
   }
   for (const name of Object.keys(overrides))
     expect(packages[`node_modules/${name}`], name).toMatchObject({ dev: true })
-})
-
-it('alerts and dashboard use only metrics that the service exports', async () => {
-  const metrics = new Metrics(['line'])
-  const app = createServer({ logLevel: 'silent', trustProxy: [] })
-  metrics.measureRequests(app)
-  metrics.watchDatabase({
-    connectionStates: () => [],
-    replication: null,
-    state: async () => 'up',
-    replicaLags: async () => [],
-  })
-  metrics.watchProfileBacklog(async () => 0)
-  metrics.watchEndpoints(async () => [])
-  metrics.watchAccounts(async () => [])
-  metrics.watchNotifications(async () => [])
-  metrics.watchErasureLedger(async () => 0)
-  metrics.watchPlainSecrets(async () => 0)
-  const names = (await metrics.registry.getMetricsAsArray()).map(({ name }) => name)
-  for (const file of ['deploy/alerts.yaml', 'deploy/grafana-dashboard.json']) {
-    for (const [metric] of read(file).matchAll(/oa_audience_[a-z_]+/g)) {
-      expect(names, `${file}: ${metric}`).toContain(metric.replace(/_(bucket|sum|count)$/, ''))
-    }
-  }
-  const counted = await metrics.registry.getSingleMetricAsString('oa_audience_events_total')
-  expect(counted).toContain('oa_audience_events_total{source="line",outcome="unapplied"} 0')
 })
 
 describe('every command that the documents name', () => {

@@ -1,5 +1,5 @@
 /** The syntax of the erasure ledger. */
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -12,7 +12,6 @@ import {
   REVOCATIONS,
   readLastLines as readEnd,
   readLedgerFile,
-  requireLedger,
 } from '../../src/audience/erasure/ledger-files.ts'
 import { LedgerWriter } from '../../src/audience/erasure/ledger-writer.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
@@ -137,23 +136,6 @@ describe('a file of the erasure ledger', () => {
       expect((await readLastLines(path, 1_000, atEnd)).map(({ number }) => number)).toEqual(numbers)
       expect({ ...atEnd }).toEqual({ unreadable: place === '' ? 0 : 1, missing: 0, first: place && path })
     },
-  )
-
-  it('is read from its end without reading the earlier lines', async () => {
-    const lines = Array.from({ length: 500 }, (_, at) => lineOf(at + 1))
-    const path = ledgerFile(`${ERASURES.header}damaged\n${lines.join('')}`)
-    expect((await readLastLines(path, 20)).map(({ number }) => number)).toEqual(
-      Array.from({ length: 20 }, (_, at) => 481 + at),
-    )
-    expect(readFileSync(path, 'utf8')).toContain('damaged')
-  })
-})
-
-it.each(['missing', 'a file'])('a ledger directory that is %s is refused in one line', async (state) => {
-  const path = join(temporaryDirectory(), 'ledger')
-  if (state === 'a file') writeFileSync(path, '')
-  await expect(requireLedger(path)).rejects.toThrow(
-    /^ERASURE_LEDGER \S+ cannot be used \((ENOENT|ENOTDIR)\)\. [^\n]+$/,
   )
 })
 
