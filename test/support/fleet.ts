@@ -6,7 +6,7 @@ import { confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
-import { load, loadMembers } from './load.ts'
+import { insertRow, load, loadMembers } from './load.ts'
 
 const UNAPPLIED = 120
 const FAILED_DELIVERIES = 60
@@ -62,27 +62,22 @@ async function loadAccounts(database: TextDatabase, { organizationId }: Tenant, 
 
 /** One endpoint whose receiver fails. The content of its deliveries is one event. */
 async function addFailingEndpoint(database: TextDatabase, { accountId }: Tenant): Promise<bigint> {
-  const [endpoint] = await load<{ id: bigint }>(database, insertEndpoint, [accountId])
-  const id = endpoint?.id as bigint
+  const columns = { channel_oa_id: accountId, name: 'Chat tool', url: 'https://tool.example/webhook' }
+  const id = await insertRow(database, 'endpoint', columns)
   await load(database, insertFailedDeliveries, [accountId, id, FAILED_DELIVERIES])
   return id
 }
 
 /** An event as LINE sends it that could not be applied. */
-export async function addCurableEvent(
+export const addCurableEvent = (
   database: TextDatabase,
   { accountId }: Tenant,
   failure = 'the account is locked',
-): Promise<bigint> {
-  const payload = JSON.stringify(lineEvent('follow', 'U1'))
-  const [added] = await load<{ id: bigint }>(database, insertEvent, [
-    accountId,
-    randomUUID(),
-    failure,
-    payload,
-  ])
-  return added?.id as bigint
-}
+): Promise<bigint> =>
+  insertRow(database, 'event', {
+    ...{ channel_oa_id: accountId, source: 'line', kind: 'follow', key: randomUUID(), failure },
+    ...{ occurred_at: new Date().toISOString(), payload: JSON.stringify(lineEvent('follow', 'U1')) },
+  })
 
 /** $1 organization bigint, $2 number of accounts int */
 const insertAccounts = `
@@ -129,15 +124,6 @@ const insertUnapplied = `
   insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
   select $1, 'line', 'message', gen_random_uuid(), now(), 'source.userId is not a text', '{"type":"message","source":{"userId":7}}'
     from generate_series(1, $2::int)`
-
-/** $1 account bigint, $2 key uuid, $3 failure text, $4 payload text */
-const insertEvent = `
-  insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
-  values ($1, 'line', 'follow', $2, now(), $3, $4) returning id`
-
-/** $1 account bigint */
-const insertEndpoint = `
-  insert into endpoint (channel_oa_id, name, url) values ($1, 'Chat tool', 'https://tool.example/webhook') returning id`
 
 /** $1 account bigint, $2 endpoint bigint, $3 number int */
 const insertFailedDeliveries = `
