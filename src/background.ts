@@ -4,8 +4,8 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from './accounts/verify.ts'
+import { readLedgerDelay } from './audience/erasure/compare-ledger.ts'
 import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
-import { readLedgerDelay } from './audience/erasure/erasures.ts'
 import { LedgerUnwritable } from './audience/erasure/ledger-writer.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from './audience/feed-statement.ts'
 import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'

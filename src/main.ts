@@ -8,7 +8,6 @@ import pino, { type DestinationStream } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
 import { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
-import { requireLedger } from './audience/erasure/ledger-files.ts'
 import { Background } from './background.ts'
 import type { Config } from './config/config.ts'
 import { createConsole, listenForConsole } from './console/server.ts'
@@ -57,8 +56,7 @@ export interface RunningService {
 export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
   let isClosing = false
   const notices = new Notices()
-  if (config.erasureLedger !== null) await requireLedger(config.erasureLedger)
-  const erasureLedger = ErasureLedger.of(config.erasureLedger)
+  const erasureLedger = await ErasureLedger.open(config.erasureLedger)
   const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
@@ -116,8 +114,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     await Promise.all([closeServer(app), consoleApp && closeServer(consoleApp), stopped])
     metricsServer?.close()
     metrics?.close()
-    const released = Promise.all([opened?.close(), erasureLedger?.close()])
-    await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
+    await Promise.race([opened?.close(), sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
   let closed: Promise<void> | null = null
   const closeOnce = (drainMs = 0) => {

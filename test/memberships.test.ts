@@ -60,9 +60,8 @@ describe('an erasure from several accounts', () => {
     const { status, json } = await token.post(path(first, 'erase'), { userId, accounts })
     expect(status).toBe(202)
     expect(json.job).toMatchObject({ kind: 'members.erase', total: '2', organizationId: null })
-    const ledger = ErasureLedger.of(directory)
+    const ledger = new ErasureLedger(directory)
     while (await take(ledger));
-    await ledger?.close()
     expect(await isMember(first, userId)).toBe(false)
     expect(await isMember(second, userId)).toBe(false)
     expect(await isMember(third, userId)).toBe(true)
@@ -116,15 +115,13 @@ describe('an erasure from several accounts', () => {
   it('waits, and says so, while the ledger refuses the erasure', async () => {
     const { userId, tenants, ids } = await addPerson()
     const { json } = await token.post(path(tenants[0], 'erase'), { userId, accounts: ids })
-    const missing = ErasureLedger.of(join(directory, 'missing'))
+    const missing = new ErasureLedger(join(directory, 'missing'))
     await take(missing)
-    await missing?.close()
     const waiting = (await token.get(`/api/jobs/${json.job.id}`)).json.job
     expect(waiting).toMatchObject({ status: 'running', done: '0', tally: { waiting: 'erasure' } })
     await database.query(`update job set leased_until = now() where id = $1`, [json.job.id])
-    const ledger = ErasureLedger.of(directory)
+    const ledger = new ErasureLedger(directory)
     while (await take(ledger));
-    await ledger?.close()
     const ended = (await token.get(`/api/jobs/${json.job.id}`)).json.job
     expect(ended).toMatchObject({ status: 'done', tally: { erased: 3, hidden: 0 } })
   })

@@ -2,9 +2,9 @@
 import { constants, setPriority } from 'node:os'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
-import { readLedgerStatus, reapplyLedger } from '../audience/erasure/erasures.ts'
+import { readLedgerStatus } from '../audience/erasure/compare-ledger.ts'
 import { requireLedger } from '../audience/erasure/ledger-files.ts'
-import type { Reapplied } from '../audience/erasure/reapply-erasures.ts'
+import { type Reapplied, reapplyLedger } from '../audience/erasure/reapply-erasures.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { commandActor } from '../operators/actor.ts'
@@ -145,9 +145,7 @@ function printRevived({ revived, unreadable }: Pick<Restored, 'revived' | 'unrea
   for (const { command, revokedAt } of revived) print(`   ${command}   # ${revokedAt}`)
   if (revived.length === 0) print('   (ERASURE_LEDGER has none)')
   if (unreadable > 0)
-    print(
-      `   ${unreadable} lines of revocations in ERASURE_LEDGER could not be read, so the list may not be complete.`,
-    )
+    print(`   ${unreadable} lines of ERASURE_LEDGER could not be read, so the list may not be complete.`)
 }
 
 class ByteProgress {

@@ -3,7 +3,6 @@
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
-import { requireLedger } from '../audience/erasure/ledger-files.ts'
 import { LedgerUnwritable } from '../audience/erasure/ledger-writer.ts'
 import {
   findPerson,
@@ -142,22 +141,16 @@ async function erase(database: Database, account: bigint, userIds: string[], isE
       if (await eraseByUserId(database, ledger, commandActor(), each, userId, Date.now)) members += 1
     return members
   }
-  const { erasureLedger } = readConfig(io.env)
-  if (erasureLedger !== null) await requireLedger(erasureLedger)
-  const ledger = ErasureLedger.of(erasureLedger)
+  const ledger = await ErasureLedger.open(readConfig(io.env).erasureLedger)
   let members = 0
-  try {
-    for (const [erased, userId] of userIds.entries()) {
-      members += await eraseFrom(userId).catch((error: Error) => {
-        const outcome =
-          error instanceof LedgerUnwritable
-            ? `was erased, but not recorded (${error.message})`
-            : `was not erased (${error.name})`
-        throw new FatalError(`user id ${erased + 1} of ${userIds.length} ${outcome}. Run the command again.`)
-      })
-    }
-  } finally {
-    await ledger?.close()
+  for (const [erased, userId] of userIds.entries()) {
+    members += await eraseFrom(userId).catch((error: Error) => {
+      const outcome =
+        error instanceof LedgerUnwritable
+          ? `was erased, but not recorded (${error.message})`
+          : `was not erased (${error.name})`
+      throw new FatalError(`user id ${erased + 1} of ${userIds.length} ${outcome}. Run the command again.`)
+    })
   }
   return { erased: userIds.length, members }
 }

@@ -9,8 +9,6 @@ export const MIGRATION_LOCK = 7_301_002
 export const USER_LOCK = 7_301_003
 /** One instance at a time runs maintenance. */
 export const MAINTENANCE_LOCK = 7_301_004
-/** One instance at a time records left-over erasures, and revocations. */
-export const RECORD_LOCK = 7_301_007
 /** One transaction at a time announces statuses. A lock of the row of notification_watch would also delay the heartbeat. */
 export const PASS_LOCK = 7_301_008
 /** Runs over fleet files. Otherwise two runs could add the same account. */

@@ -1,6 +1,6 @@
 /** Creates partitions ahead of time, and deletes data after its retention. */
 
-import { requireLedgerErasures } from '../audience/erasure/unknown-erasures.ts'
+import { requireLedgerErasures } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
 import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'
 import type { Database } from '../postgres/database.ts'

@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
-import { examineLedger } from '../audience/erasure/erasures.ts'
+import { examineLedger } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
 import { examineEndpoints, type Severity } from '../endpoints/endpoint-health.ts'
 import { FatalError } from '../errors.ts'

@@ -3,10 +3,8 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, write
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
-import { LedgerDamage, listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
-import { findNewestUnknown } from '../../src/audience/erasure/unknown-erasures.ts'
+import { listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
 import { unnamed } from '../../src/postgres/statement.ts'
-import { atEnd } from '../support/at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { operateLedger } from '../support/ledger.ts'
 import { load, loadMembers } from '../support/load.ts'
@@ -32,9 +30,7 @@ async function setUp(accounts = 1) {
     )
   }
   const write = async () => {
-    const ledger = new ErasureLedger(directory)
-    await ledger.recordAll(database)
-    await ledger.close()
+    await new ErasureLedger(directory).recordAll(database)
   }
   const membersOf = async ({ accountId }: Tenant) =>
     (await load(database, 'select from audience_member where channel_oa_id = $1', [accountId])).length
@@ -60,14 +56,12 @@ function removeLine(path: string, line: number): void {
 }
 
 it('a start is refused while a reapply of two accounts is interrupted between them, and passes when it is complete', async () => {
-  const { directory, database, tenants, erasures, start, doctor, record, write, membersOf } = await setUp(2)
+  const { database, tenants, erasures, start, doctor, record, write, membersOf } = await setUp(2)
   const [first, second] = tenants as [Tenant, Tenant]
   await loadMembers(database, first, 3)
   await loadMembers(database, second, 20)
   await record(first, 3, ['U1'])
   await record(second, 2, people(20))
-  // More lines than a start compares follow those of the second account.
-  await record(first, 1, people(1_000, 'Uformer'))
   await write()
   await load(database, 'delete from erased_person')
   await database.session(async (session) => {
@@ -77,9 +71,6 @@ it('a start is refused while a reapply of two accounts is interrupted between th
     )
   })
   expect([await membersOf(first), await membersOf(second)]).toEqual([2, 20])
-  const tail = (session: Parameters<typeof findNewestUnknown>[0]) =>
-    findNewestUnknown(session, directory, new LedgerDamage())
-  expect(await database.session(tail)).toBe(0)
   await expect(start()).rejects.toThrow(/have not all been reapplied\. Run "oa-audience erasures reapply"/)
   expect((await erasures('status')).json).toMatchObject({ unknown: 20, mustReapply: true })
   expect(await doctor()).toEqual([expect.stringMatching(/^error: the database lacks 20 erasures/)])
@@ -89,7 +80,7 @@ it('a start is refused while a reapply of two accounts is interrupted between th
   expect(await doctor()).toEqual(['ok: ERASURE_LEDGER has every erasure'])
 })
 
-it('a start after a restore is refused until a reapply, even if the ends of the files are in the database', async () => {
+it('a start after a restore is refused until a reapply, even if the database has every erasure', async () => {
   const { database, erasures, start, doctor } = await setUp()
   await load(database, `select record_restore(now() - interval '1 hour', change_limit())`)
   await expect(start()).rejects.toThrow(/^The database was restored/)
@@ -120,7 +111,7 @@ describe('one damaged byte in the middle of an old file', () => {
     removeLine(path, 51)
     expect((await erasures('reapply')).json).toMatchObject({ lines: 99, erasures: 0 })
     await start()
-    expect((await erasures('status')).json).toMatchObject({ unreadable: 0, missing: 1, mustReapply: false })
+    expect((await erasures('status')).json).toMatchObject({ unreadable: 0, mustReapply: false })
   })
 
   it('does not prevent a start of a database that was not restored, and its erasure can be recorded again', async () => {
@@ -151,7 +142,6 @@ it.each([
   const [tenant] = tenants as [Tenant]
   await loadMembers(database, tenant, 2)
   const ledger = new ErasureLedger(directory)
-  atEnd(() => ledger.close())
   const service = await startApp(database, { erasureLedger: ledger })
   const [one, two] = (await service.members(tenant)).map(({ id }) => id)
   expect((await service.erase(tenant, one)).status).toBe(204)

@@ -3,7 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { LedgerDamage, listLedgerFiles, readLedger } from '../../src/audience/erasure/ledger-files.ts'
-import { reapplyErasures } from '../../src/audience/erasure/reapply-erasures.ts'
+import { reapplyLedger } from '../../src/audience/erasure/reapply-erasures.ts'
+import { commandActor } from '../../src/operators/actor.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'
@@ -25,7 +26,8 @@ const mounted = mountDisk(`${DISK_KIB}k`, 'a full ledger is')
 
 async function recordedMembers(directory: string): Promise<Set<string>> {
   const ids = new Set<string>()
-  for await (const { memberId } of readLedger(directory, new LedgerDamage())) ids.add(String(memberId))
+  for await (const entry of readLedger(directory, new LedgerDamage()))
+    if ('hash' in entry) ids.add(String(entry.memberId))
   return ids
 }
 
@@ -80,28 +82,25 @@ it('the ledger has each confirmed erasure of two processes, one of which is kill
   ).toEqual([])
   const ledger = new ErasureLedger(directory)
   await ledger.recordAll(database)
-  await ledger.close()
   expect(await load(database, 'select from erased_person where not in_ledger')).toEqual([])
   const erased = await load<{ member_id: bigint }>(database, 'select member_id from erased_person')
   const afterwards = await recordedMembers(directory)
   expect(erased.filter(({ member_id }) => !afterwards.has(String(member_id)))).toEqual([])
-  expect(await reapplyErasures(database, directory, new LedgerDamage())).toMatchObject({ erasures: 0 })
+  expect(await reapplyLedger(database, commandActor(), directory)).toMatchObject({ erasures: 0 })
 })
 
 it('erasures reapply continues after it was killed', async () => {
   const directory = temporaryDirectory()
   const { database, env } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, 30_000)
+  const tenants = [await addTenant(database), await addTenant(database), await addTenant(database)]
+  for (const tenant of tenants) await loadMembers(database, tenant, 10_000)
   await load(
     database,
     `insert into erased_person (channel_oa_id, person_hash, erased_at, member_id)
      select a.id, person_hash(a.person_key, m.user_id), now(), m.id
        from audience_member m join official_account a on a.id = m.channel_oa_id where m.id % 2 = 0`,
   )
-  const ledger = new ErasureLedger(directory)
-  await ledger.recordAll(database)
-  await ledger.close()
+  await new ErasureLedger(directory).recordAll(database)
   await load(database, 'truncate erased_person')
   const command = startCommand(['erasures', 'reapply'], { ...env, ERASURE_LEDGER: directory })
   await eventually(
@@ -109,7 +108,7 @@ it('erasures reapply continues after it was killed', async () => {
     (rows) => rows.length > 0,
   )
   command.child.kill('SIGKILL')
-  await reapplyErasures(database, directory, new LedgerDamage())
+  await reapplyLedger(database, commandActor(), directory)
   const left = await load<{ is_even: boolean; count: bigint }>(
     database,
     'select id % 2 = 0 as is_even, count(*) from audience_member group by 1',
@@ -145,6 +144,5 @@ it.runIf(mounted !== null)(
     const recorded = await recordedMembers(disk)
     expect(ids.slice(0, statuses.length).filter((id) => !recorded.has(id))).toEqual([])
     expect(await listLedgerFiles(disk)).toHaveLength(2)
-    await ledger.close()
   },
 )

@@ -13,8 +13,7 @@ const NOT_PLANNED =
   /^(delete-rows-of-account-.*|select-(account-contents|pending-erasures-of-account)|count-audience|load-delivery-contents)$/
 
 /** `erasures reapply`, `doctor`, and the check of the ledger at a start: sessions of their own, which plan each statement for its arrays. */
-const OF_SESSIONS =
-  /^(select-unknown-erasures|select-page-of-recorded-erasures|select-user-ids-by-hash|.*-again)$/
+const OF_SESSIONS = /^(compare-erasures|select-user-ids-by-hash|.*-again)$/
 
 const normalized = (text: string) => text.replaceAll(/\s+/g, ' ').trim()
 

@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
-import { listLedgerFiles, REVOCATIONS } from '../../src/audience/erasure/ledger-files.ts'
+import { listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
 import { recordRestore } from '../../src/upkeep/backup/record-restore.ts'
 import { runCommand } from '../support/command.ts'
 import { addSignedIn, startConsole } from '../support/console.ts'
@@ -67,9 +67,8 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   await load(database, `update api_client set status = 'blocked' where id = $1`, [kept])
   const ledger = new ErasureLedger(directory)
   await ledger.recordAll(database)
-  await ledger.close()
   expect(await load(database, 'select from unrecorded_revocation')).toEqual([])
-  const [path = ''] = await listLedgerFiles(directory, REVOCATIONS)
+  const [path = ''] = await listLedgerFiles(directory)
   expect(readFileSync(path, 'utf8')).not.toMatch(/@|https|[A-Za-z0-9_]{30}/)
 
   const restored = backup.open()

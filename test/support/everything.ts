@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { findAccount } from '../../src/accounts/account.ts'
 import { findAccountContents } from '../../src/accounts/remove-account.ts'
 import { countMatching } from '../../src/audience/count-members.ts'
+import { readLedgerStatus, requireLedgerErasures } from '../../src/audience/erasure/compare-ledger.ts'
 import { eraseUser } from '../../src/audience/erasure/erase.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
-import { readLedgerStatus, reapplyLedger } from '../../src/audience/erasure/erasures.ts'
-import { isOtherLedger, requireLedgerErasures } from '../../src/audience/erasure/unknown-erasures.ts'
+import { reapplyLedger } from '../../src/audience/erasure/reapply-erasures.ts'
 import {
   countUnapplied,
   listFailureReasons,
@@ -306,14 +306,15 @@ async function useCommands(users: Users): Promise<string[]> {
 async function useLedger({ database, direct, tenant }: Users): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'ledger-'))
   const ledger = new ErasureLedger(directory)
+  const requireErasures = () =>
+    database.session((session) => requireLedgerErasures(session, directory, () => undefined))
+  await requireErasures()
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
-  await database.session((session) => isOtherLedger(session, directory))
   await eraseUser(database.forTenant(scope), ledger, scope, 'U8', Date.now)
   await eraseUser(database.forTenant(scope), null, scope, 'U9', Date.now)
   await ledger.recordMember(database.forTenant(scope), tenant.accountId, 1n)
   await ledger.recordAll(database)
-  await ledger.close()
-  await database.session((session) => requireLedgerErasures(session, directory, () => undefined))
+  await requireErasures()
   await load(direct, 'delete from erased_person where channel_oa_id = $1', [tenant.accountId])
   await reapplyLedger(database, commandActor(), directory)
   await readLedgerStatus(database, directory)

@@ -4,13 +4,11 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
-  ERASURES,
-  LEDGER_LINE_MAX_BYTES,
   LedgerDamage,
   type LedgerErasure,
+  lineOf,
   listLedgerFiles,
-  REVOCATIONS,
-  readLastLines as readEnd,
+  parseLine,
   readLedgerFile,
 } from '../../src/audience/erasure/ledger-files.ts'
 import { LedgerWriter } from '../../src/audience/erasure/ledger-writer.ts'
@@ -25,17 +23,14 @@ const erasure = fc.record({
   hash: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('hex')),
   erasedAt: fc.integer({ min: Date.UTC(0, 0), max: Date.UTC(9999, 0) }),
 })
-const oneErasure = (): LedgerErasure => fc.sample(erasure, 1)[0] as LedgerErasure
-const lineOf = (number: number) => ERASURES.format({ ...oneErasure(), number })
+const erasures = fc.sample(erasure, 3) as [LedgerErasure, LedgerErasure, LedgerErasure]
+const [one, two, three] = erasures.map((each) => `${lineOf(each)}\n`) as [string, string, string]
 
-async function linesOf(path: string, damage = new LedgerDamage()) {
-  const lines = []
-  for await (const line of readLedgerFile(path, damage, ERASURES)) lines.push(line)
-  return lines
+async function read(path: string, damage = new LedgerDamage()) {
+  const entries = []
+  for await (const entry of readLedgerFile(path, damage)) entries.push(entry)
+  return entries
 }
-
-const readLastLines = (path: string, count: number, damage = new LedgerDamage()) =>
-  readEnd(path, count, damage)
 
 /** Writes the text as a file of a ledger. Returns its path. */
 function ledgerFile(text: string): string {
@@ -45,12 +40,12 @@ function ledgerFile(text: string): string {
 }
 
 describe('a line of the erasure ledger', () => {
-  it('is read as it was written', () => {
+  it('is read as it was written, and with the number that release 0.3.0 wrote before it', () => {
     fc.assert(
       fc.property(erasure, fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }), (written, number) => {
-        const text = ERASURES.format({ ...written, number })
-        expect(text.length).toBeLessThanOrEqual(LEDGER_LINE_MAX_BYTES)
-        expect(ERASURES.parse(text.slice(0, -1))).toEqual({ ...written, number })
+        expect(lineOf(written).length).toBeLessThan(149)
+        expect(parseLine(lineOf(written))).toEqual(written)
+        expect(parseLine(`${number} ${lineOf(written)}`)).toEqual(written)
       }),
       { numRuns: runs(1_000) },
     )
@@ -63,13 +58,12 @@ describe('a line of the erasure ledger', () => {
         fc.nat(),
         fc.constantFrom('', 'x', '  ', '\r', '０'),
         (written, place, inserted) => {
-          const text = ERASURES.format({ ...written, number: 1 }).slice(0, -1)
+          const text = lineOf(written)
           const at = place % text.length
           const changed = text.slice(0, at) + inserted + text.slice(at + 1)
           // A missing digit may leave another valid id.
-          const read = ERASURES.parse(changed)
-          if (read !== null) expect(ERASURES.format(read)).toBe(`${changed}\n`)
-          else expect(read).toBeNull()
+          const found = parseLine(changed)
+          if (found !== null) expect(lineOf(found)).toBe(changed)
         },
       ),
       { numRuns: runs(1_000) },
@@ -77,72 +71,56 @@ describe('a line of the erasure ledger', () => {
   })
 
   it.each([
-    ['a date that does not exist', '1 7 5 HASH 2026-02-30T00:00:00.000Z'],
-    ['an account beyond 64 bits', '1 9223372036854775808 5 HASH 2026-02-03T00:00:00.000Z'],
-    ['a member beyond 64 bits', '1 7 9223372036854775808 HASH 2026-02-03T00:00:00.000Z'],
-    ['a leading zero', '1 07 5 HASH 2026-02-03T00:00:00.000Z'],
+    ['a date that does not exist', '7 5 HASH 2026-02-30T00:00:00.000Z'],
+    ['an account beyond 64 bits', '9223372036854775808 5 HASH 2026-02-03T00:00:00.000Z'],
+    ['a member beyond 64 bits', '7 9223372036854775808 HASH 2026-02-03T00:00:00.000Z'],
+    ['a leading zero', '07 5 HASH 2026-02-03T00:00:00.000Z'],
   ])('is refused with %s', (_, text) => {
-    expect(ERASURES.parse(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
+    expect(parseLine(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
   })
 })
 
 describe('a file of the erasure ledger', () => {
-  it('has all lines of concurrent appends, numbered from 1', async () => {
+  it('has all lines of concurrent appends in their order', async () => {
     const directory = temporaryDirectory()
-    const writer = new LedgerWriter(directory, ERASURES)
+    const writer = new LedgerWriter(directory)
     const written = fc.sample(erasure, 100)
     await Promise.all(written.map((each) => writer.append([each])))
-    await writer.close()
     const [path = '', ...others] = await listLedgerFiles(directory)
     expect(others).toEqual([])
-    const all = written.map((each, at) => ({ ...each, number: at + 1 }))
-    expect(await linesOf(path)).toEqual(all)
-    expect(await readLastLines(path, 10)).toEqual(all.slice(-10))
+    expect(await read(path)).toEqual(written)
   })
 
   it('may end with a part of a line, which is ignored', async () => {
-    const path = ledgerFile(ERASURES.header + lineOf(1) + lineOf(2).slice(0, 70))
-    expect((await linesOf(path)).map(({ number }) => number)).toEqual([1])
-    expect((await readLastLines(path, 1_000)).map(({ number }) => number)).toEqual([1])
-    expect((await readLastLines(path, 1)).map(({ number }) => number)).toEqual([1])
+    const path = ledgerFile(one + two.slice(0, 70))
+    expect(await read(path)).toEqual([erasures[0]])
     appendFileSync(path, '\0'.repeat(4096))
-    expect([await linesOf(path), await readLastLines(path, 1)]).toEqual([
-      [expect.anything()],
-      [expect.anything()],
-    ])
+    expect(await read(path)).toEqual([erasures[0]])
   })
 
-  it.each(['', 'oa-audience eras', ERASURES.header])('may have no line: %j', async (text) => {
-    const path = ledgerFile(text)
-    expect([await linesOf(path), await readLastLines(path, 1_000)]).toEqual([[], []])
+  it.each(['', '7 5 ', 'oa-audience erasure ledger 1\n'])('may have no line: %j', async (text) => {
+    const damage = new LedgerDamage()
+    expect([await read(ledgerFile(text), damage), damage.unreadable]).toEqual([[], 0])
   })
 
   it.each([
-    ['another header', 'oa-audience erasure ledger 2\n', [], ', line 1', 0],
-    [
-      'a torn line in the middle',
-      `${ERASURES.header}${lineOf(1)}${lineOf(2).slice(9, 80)}\n${lineOf(3)}`,
-      ...[[1, 3], ', line 3', 0],
-    ],
-    ['a missing line', ERASURES.header + lineOf(1) + lineOf(3), [1, 3], '', 1],
-    ['no header', lineOf(1) + lineOf(2), [1, 2], '', 0],
-  ] as Array<[string, string, number[], string, number]>)(
-    'is read with %s, which is counted',
-    async (_, text, numbers, place, missing) => {
-      const path = ledgerFile(text)
-      const [all, atEnd] = [new LedgerDamage(), new LedgerDamage()]
-      expect((await linesOf(path, all)).map(({ number }) => number)).toEqual(numbers)
-      expect({ ...all }).toEqual({ unreadable: place === '' ? 0 : 1, missing, first: place && path + place })
-      expect((await readLastLines(path, 1_000, atEnd)).map(({ number }) => number)).toEqual(numbers)
-      expect({ ...atEnd }).toEqual({ unreadable: place === '' ? 0 : 1, missing: 0, first: place && path })
-    },
-  )
+    ['another header', `oa-audience erasure ledger 2\n${one}`, [erasures[0]], 1],
+    ['a torn line in the middle', `${one}${two.slice(9, 80)}\n${three}`, [erasures[0], erasures[2]], 2],
+    ['an end of 2 MiB without a line feed', one + '\0'.repeat(2 * 1024 * 1024), [erasures[0]], 2],
+  ])('is read with %s, which is counted', async (_, text, entries, line) => {
+    const path = ledgerFile(text)
+    const damage = new LedgerDamage()
+    expect(await read(path, damage)).toEqual(entries)
+    expect(damage.unreadable).toBeGreaterThan(0)
+    expect(damage.first).toBe(`${path}, line ${line}`)
+  })
 })
 
-it('a revocation is read as it was written', () => {
-  const line = { number: 7, kind: 'client-secret', id: 12n, revokedAt: Date.UTC(2026, 10, 23) }
-  const text = '7 client-secret 12 2026-11-23T00:00:00.000Z'
-  expect([REVOCATIONS.format(line), REVOCATIONS.parse(text)]).toEqual([`${text}\n`, line])
+it('a revocation is read as it was written, and with the number that release 0.3.0 wrote before it', () => {
+  const revocation = { kind: 'client-secret', id: 12n, revokedAt: Date.UTC(2026, 10, 23) }
+  const text = 'client-secret 12 2026-11-23T00:00:00.000Z'
+  expect(lineOf(revocation)).toBe(text)
+  for (const line of [text, `7 ${text}`]) expect(parseLine(line)).toEqual(revocation)
   for (const other of ['', `${text} `, text.replace('12', 'Ann'), text.replace('client', 'Ann Lee')])
-    expect(REVOCATIONS.parse(other)).toBeNull()
+    expect(parseLine(other)).toBeNull()
 })

@@ -47,12 +47,10 @@ export function eraseRoute(
 export type OnErased = (transaction: Queryable, memberId: bigint | null) => Promise<void>
 
 /**
- * Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`.
+ * Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`.
  *
  * An erasure commits first, and is then written to the ledger. So the ledger has no erasure that the database lacks, unless the
  * database was restored. If the write fails, a repetition finds no member, and writes the erasure again.
- * @param ledger null: none is configured
- * @param onErased runs in the same transaction
  */
 export async function erasePerson(
   tenant: Transactions,
@@ -81,9 +79,8 @@ export async function erasePerson(
 }
 
 /**
- * Erases the member, the person's data in stored events, and their tracked activity. A keyed hash remains, by which older events
- * are recognized. Flushes wait for this transaction, so the erasure of a person with very many events is returned as pending, and
- * the remaining events are scrubbed later. `unknown`: the scope has no such member. Throws `erase_stale`.
+ * Flushes wait for this transaction, so the erasure of a person with very many events is returned as pending, and the remaining events
+ * are scrubbed later. `unknown`: the scope has no such member. Throws `erase_stale`.
  *
  * The locks are taken first, in a separate statement. A flush that has its lock commits before the events are searched. A flush that
  * waits sees the erasure, and its events get greater ids. A body for an endpoint was either read before and is written completely, or
@@ -94,7 +91,7 @@ async function eraseMember(
   scope: Scope,
   id: bigint,
   now: () => number,
-  allowedVersions: bigint[] | null = null,
+  allowedVersions: bigint[] | null,
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
   await transaction.query(lockOutSendersAndFlushes, [accountId])
@@ -112,10 +109,7 @@ async function eraseMember(
   )
 }
 
-/**
- * Erases a person by user id, who need not be a member. Returns whether the person was a member.
- * @param onErased runs in the same transaction
- */
+/** Erases a person by user id, who need not be a member. Returns whether the person was a member. */
 export async function eraseUser(
   tenant: Transactions,
   ledger: ErasureLedger | null,
@@ -129,12 +123,8 @@ export async function eraseUser(
     await transaction.query(lockOutSendersAndFlushes, [accountId])
     const [person] = await transaction.query<Person>(selectPerson, [accountId, organizationId, userId])
     if (person === undefined) throw new Error('the account does not exist')
-    const { is_member: wasMember, member_id: memberId } = person
-    await onErased(transaction, wasMember ? memberId : null)
-    const erasure = wasMember
-      ? await eraseMember(transaction, scope, memberId, now)
-      : await eraseTraces(transaction, scope, person, now)
-    return { wasMember, erasure }
+    await onErased(transaction, person.is_member ? person.member_id : null)
+    return { wasMember: person.is_member, erasure: await eraseTraces(transaction, scope, person, now) }
   })
   await ledger?.recordPerson(tenant, accountId, userId)
   if (typeof erasure === 'object') await finishErasure(tenant, erasure)
@@ -150,7 +140,7 @@ type Person = {
   is_member: boolean
 }
 
-/** Erases everything except the row of the member. */
+/** Deletes the data of the person. A keyed hash remains, by which older events are recognized. */
 async function eraseTraces(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
@@ -171,7 +161,7 @@ async function eraseTraces(
   return erasure
 }
 
-/** Returns the pending erasure of an earlier, interrupted DELETE of this member. */
+/** Of an earlier, interrupted DELETE of this member. */
 async function findUnfinished(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
@@ -224,6 +214,6 @@ const storeErasure = statement('store-erasure')`
            set erased_at = greatest(e.erased_at, excluded.erased_at), member_id = coalesce(excluded.member_id, e.member_id),
                in_ledger = false`
 
-/** $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit. The member is deleted already, if there was one. */
+/** $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit. */
 const erasePeople = statement('erase-person')`
     select is_complete from erase_people($1, array[$2], $3, $4)`

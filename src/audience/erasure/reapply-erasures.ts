@@ -1,29 +1,22 @@
 /**
- * Repeats the erasures of the ledger that a restored database lacks:
+ * Repeats the erasures of the ledger that a restored database lacks. A transaction per account locks flushes, senders and erasures out,
+ * finds the people by comparing hashes with those of all user ids in the account's rows, erases them as a DELETE does, and stores the
+ * erasures with the times of the ledger.
  *
- * 1. Lines that the database lacks are collected, up to ERASURES_PER_ROUND.
- * 2. For each of their accounts, flushes, senders and erasures are locked out until step 4 ends. The hashes of the lines
- *    are compared with those of all user ids in the account's rows.
- * 3. A transaction per batch erases the people as a DELETE does, and stores the erasures with the times of the ledger.
- * 4. The locks are released.
- *
- * The database has the erasures of each committed batch. So the next run continues an interrupted one. Until a run is complete, a row
- * of pending_reapply refuses every start: erased people of the remaining accounts are still visible. Planner idioms: docs/planner.md.
+ * The next run continues an interrupted one. Until a run is complete, a row of pending_reapply refuses every start: erased people of
+ * the remaining accounts are still visible. Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { FatalError } from '../../errors.ts'
+import { recordActivity } from '../../operators/activity.ts'
+import type { Actor } from '../../operators/actor.ts'
 import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'
 import type { Database } from '../../postgres/database.ts'
 import { lockOutSendersAndFlushes } from '../../postgres/erasure-lock.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { begin, commit, type Queryable, statement } from '../../postgres/statement.ts'
-import type { LedgerDamage, LedgerErasure } from './ledger-files.ts'
-import { compareLedger } from './unknown-erasures.ts'
-
-/** Limits the memory to about 60 MB. All rows of an account are read once per round. */
-const ERASURES_PER_ROUND = 250_000
-/** Erasures per transaction. */
-const ERASURES_PER_BATCH = 5_000
+import { compareLedger, describeDamage } from './compare-ledger.ts'
+import { LedgerDamage, type LedgerErasure } from './ledger-files.ts'
 
 export interface Reapplied {
   /** lines of the ledger */
@@ -37,75 +30,61 @@ export interface Reapplied {
 }
 
 /**
- * Deletes the row of pending_reapply only with completeReapply.
- * @param damage receives what could not be read
+ * A million unknown erasures take about 300 MB of memory. Throws a FatalError after all other lines are applied if a line cannot be read,
+ * because its erasure may be lost.
  * @param onProgress receives the numbers so far; `lines` are those that were compared
  */
-export async function reapplyErasures(
-  database: Pick<Database, 'session'>,
+export async function reapplyLedger(
+  database: Database,
+  actor: Actor,
   directory: string,
-  damage: LedgerDamage,
   onProgress: (reapplied: Reapplied) => void = () => undefined,
 ): Promise<Reapplied> {
+  const damage = new LedgerDamage()
   const reapplied: Reapplied = { lines: 0, erasures: 0, people: 0, members: 0 }
   await database.session(async (session) => {
     await session.query(prepareSession)
-    let round: LedgerErasure[] = []
+    const accounts = new Map<AccountId, LedgerErasure[]>()
     for await (const { batch, unknown } of compareLedger(session, directory, damage)) {
+      for (const erasure of unknown) {
+        const ofAccount = accounts.get(erasure.accountId) ?? []
+        ofAccount.push(erasure)
+        accounts.set(erasure.accountId, ofAccount)
+      }
       reapplied.lines += batch.length
       onProgress(reapplied)
-      round = round.concat(unknown)
-      if (round.length < ERASURES_PER_ROUND) continue
-      await eraseRound(session, round, reapplied, onProgress)
-      round = []
     }
-    await eraseRound(session, round, reapplied, onProgress)
-  })
-  return reapplied
-}
-
-async function eraseRound(
-  session: Queryable,
-  erasures: LedgerErasure[],
-  reapplied: Reapplied,
-  onProgress: (reapplied: Reapplied) => void,
-): Promise<void> {
-  if (erasures.length > 0) await session.query(beginReapply)
-  for (const [accountId, ofAccount] of groupByAccount(erasures)) {
-    await holdAccount(session, accountId)
-    const userIds = await findUserIds(session, accountId, ofAccount)
-    for (let start = 0; start < ofAccount.length; start += ERASURES_PER_BATCH) {
-      const batch = ofAccount.slice(start, start + ERASURES_PER_BATCH)
-      const people = [...new Set(batch.flatMap(({ hash }) => userIds.get(hash) ?? []))]
-      reapplied.members += await eraseBatch(session, accountId, batch, people)
-      reapplied.erasures += batch.length
-      reapplied.people += people.length
+    if (accounts.size > 0) await session.query(beginReapply)
+    for (const [accountId, erasures] of accounts) {
+      const { people, members } = await eraseAgain(session, accountId, erasures)
+      reapplied.erasures += erasures.length
+      reapplied.people += people
+      reapplied.members += members
       onProgress(reapplied)
     }
-    await session.query(releaseAccount, [accountId])
-  }
+  })
+  await database.transaction(async (transaction) => {
+    if (damage.unreadable === 0) await transaction.query(deletePendingReapply)
+    if (reapplied.erasures === 0) return
+    await recordActivity(transaction, actor, {
+      action: 'members.erased_again',
+      object: { kind: 'member', id: null },
+      organizationId: null,
+      changes: { ...reapplied },
+    })
+  })
+  if (damage.unreadable === 0) return reapplied
+  throw new FatalError(
+    `${describeDamage(damage)} The other ${reapplied.lines} lines are applied. Restore the file from a copy, or remove the lines if ` +
+      'their erasures are not needed. Then run the command again.',
+  )
 }
 
-/** Lets services start. Call it when every line is applied. */
-export async function completeReapply(transaction: Queryable): Promise<void> {
-  await transaction.query(deletePendingReapply)
-}
-
-function groupByAccount(erasures: LedgerErasure[]): Map<AccountId, LedgerErasure[]> {
-  const groups = new Map<AccountId, LedgerErasure[]>()
-  for (const erasure of erasures) {
-    const group = groups.get(erasure.accountId)
-    if (group === undefined) groups.set(erasure.accountId, [erasure])
-    else group.push(erasure)
-  }
-  return groups
-}
-
-/**
- * The locks of a transaction are taken in the usual order. Then the session takes them as well, and keeps them. If this process ends,
- * its session ends and releases them.
- */
-async function holdAccount(session: Queryable, accountId: AccountId): Promise<void> {
+async function eraseAgain(
+  session: Queryable,
+  accountId: AccountId,
+  erasures: LedgerErasure[],
+): Promise<{ people: number; members: number }> {
   await session.query(begin)
   await session.query(lockOutSendersAndFlushes, [accountId]).catch((error) => {
     if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
@@ -114,53 +93,21 @@ async function holdAccount(session: Queryable, accountId: AccountId): Promise<vo
         'services, then run the command again.',
     )
   })
-  await session.query(keepLocks, [accountId])
-  await session.query(commit)
-}
-
-/** Returns the user ids by hash, of the people about whom the database has data. */
-async function findUserIds(
-  session: Queryable,
-  accountId: AccountId,
-  erasures: LedgerErasure[],
-): Promise<Map<string, string>> {
   const hashes = textArray(erasures.map(({ hash }) => hash))
-  const rows = await session.query<{ hash: string; user_id: string }>(selectUserIdsByHash, [
-    accountId,
-    hashes,
-  ])
-  return new Map(rows.map(({ hash, user_id }) => [hash, user_id]))
-}
-
-/** Returns the number of erased members. */
-async function eraseBatch(
-  session: Queryable,
-  accountId: AccountId,
-  erasures: LedgerErasure[],
-  userIds: string[],
-): Promise<number> {
-  const people = textArray(userIds)
   const memberIds = int8Array(erasures.map(({ memberId }) => memberId))
-  await session.query(begin)
-  await session.query(storeErasures, [
-    accountId,
-    textArray(erasures.map(({ hash }) => hash)),
-    timestamptzArray(erasures.map(({ erasedAt }) => erasedAt)),
-    memberIds,
-  ])
-  const [erased] = await session.query<{ members: number }>(erasePeople, [accountId, people])
+  const times = timestamptzArray(erasures.map(({ erasedAt }) => erasedAt))
+  const people = await session.query<{ user_id: string }>(selectUserIdsByHash, [accountId, hashes])
+  await session.query(storeErasures, [accountId, hashes, times, memberIds])
+  const userIds = textArray(people.map(({ user_id }) => user_id))
+  const [erased] = await session.query<{ members: number }>(erasePeople, [accountId, userIds])
   await session.query(storeTombstones, [accountId, memberIds])
   await session.query(commit)
-  return erased?.members ?? 0
+  return { people: people.length, members: erased?.members ?? 0 }
 }
 
-/**
- * Only the caller's last commit waits for the disk, and therefore for all commits before it. Custom plans know the lengths of the
- * arrays, which are from one to ERASURES_PER_ROUND.
- */
+/** Custom plans know the lengths of the arrays, which are from one to a million. */
 const prepareSession = statement('prepare-session-for-reapplying')`
-    select set_config('synchronous_commit', 'off', false), set_config('work_mem', '64MB', false),
-           set_config('plan_cache_mode', 'force_custom_plan', false)`
+    select set_config('work_mem', '64MB', false), set_config('plan_cache_mode', 'force_custom_plan', false)`
 
 /** The database may have been restored by other means than `restore`, which inserts the row. */
 const beginReapply = statement(
@@ -168,14 +115,6 @@ const beginReapply = statement(
 )`insert into pending_reapply default values on conflict do nothing`
 
 const deletePendingReapply = statement('delete-pending-reapply')`delete from pending_reapply`
-
-/** $1 bigint: account. The keys of lock_out_sending() and lock_out_flushes(). */
-const keepLocks = statement('keep-locks-of-account')`
-    select pg_advisory_lock(7302, account_lock($1)), pg_advisory_lock(7301, account_lock($1))`
-
-/** $1 bigint: account. */
-const releaseAccount = statement('release-locks-of-account')`
-    select pg_advisory_unlock(7301, account_lock($1)), pg_advisory_unlock(7302, account_lock($1))`
 
 /**
  * $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Each distinct user id is hashed once. Every event meets the condition
@@ -194,7 +133,7 @@ const selectUserIdsByHash = statement('select-user-ids-by-hash')`
       select p.user_id, encode(person_hash(a.person_key, p.user_id), 'hex') as hash
         from person p join official_account a on a.id = $1
     )
-    select distinct h.hash, h.user_id from hashed h join unnest($2::text[]) as line (hash) using (hash)`
+    select user_id from hashed where hash in (select unnest($2::text[]))`
 
 /** $1 bigint: account; $2 text[]: user ids. The account is locked, so no event is later. */
 const erasePeople = statement('erase-people-again')`

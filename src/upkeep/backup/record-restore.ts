@@ -23,7 +23,7 @@ export interface Restored {
   membersEndpoints: bigint[]
   /** null: ERASURE_LEDGER is not set */
   revived: Revived[] | null
-  /** texts in the ledger that are not revocations; their number */
+  /** number of texts in the ledger that are not lines */
   unreadable: number
 }
 

@@ -1,10 +1,5 @@
 /** What a restore brings back although it was revoked after the backup, as far as ERASURE_LEDGER has it. */
-import {
-  type LedgerDamage,
-  listLedgerFiles,
-  REVOCATIONS,
-  readLedgerFile,
-} from '../../audience/erasure/ledger-files.ts'
+import { type LedgerDamage, readLedger } from '../../audience/erasure/ledger-files.ts'
 import { int8Array, textArray } from '../../postgres/binary-array.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 
@@ -62,13 +57,14 @@ export async function listRevived(
   damage: LedgerDamage,
 ): Promise<Revived[]> {
   const latest = new Map<string, Omit<Revived, 'command'>>()
-  for (const path of await listLedgerFiles(directory, REVOCATIONS))
-    for await (const { kind, id, revokedAt } of readLedgerFile(path, damage, REVOCATIONS)) {
-      const time = new Date(revokedAt).toISOString()
-      const earlier = latest.get(`${kind} ${id}`)
-      if (revokedAt >= Date.parse(backupAt) && time > (earlier?.revokedAt ?? ''))
-        latest.set(`${kind} ${id}`, { kind, id, revokedAt: time })
-    }
+  for await (const entry of readLedger(directory, damage)) {
+    if (!('kind' in entry)) continue
+    const { kind, id } = entry
+    const revokedAt = new Date(entry.revokedAt).toISOString()
+    const earlier = latest.get(`${kind} ${id}`)
+    if (entry.revokedAt >= Date.parse(backupAt) && revokedAt > (earlier?.revokedAt ?? ''))
+      latest.set(`${kind} ${id}`, { kind, id, revokedAt })
+  }
   const revoked = [...latest.values()].sort((a, b) => (a.revokedAt < b.revokedAt ? -1 : 1))
   const rows = await session.query<{ position: number }>(selectWorking, [
     textArray(revoked.map(({ kind }) => kind)),

@@ -1,0 +1,185 @@
+/** Compares the erasure ledger with the database. A restored backup lacks the erasures since the backup. */
+import type { Severity } from '../../endpoints/endpoint-health.ts'
+import { FatalError } from '../../errors.ts'
+import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'
+import type { Database } from '../../postgres/database.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
+import { LedgerDamage, type LedgerErasure, readLedger, requireLedger } from './ledger-files.ts'
+
+/** Takes about 0.1 s. 10,000 × 149 bytes = 1.5 MB. */
+const LINES_PER_STATEMENT = 10_000
+
+interface Comparison {
+  /** the last erasures that were read */
+  batch: LedgerErasure[]
+  /** those of them that the database lacks */
+  unknown: LedgerErasure[]
+  /** those of them that the database has, and has not stored again with a later time */
+  found: LedgerErasure[]
+}
+
+/** Compares the whole ledger, a batch at a time. Erasures of accounts that do not exist, or are being removed, are not unknown. */
+export async function* compareLedger(
+  database: Queryable,
+  directory: string,
+  damage: LedgerDamage,
+): AsyncGenerator<Comparison> {
+  let batch: LedgerErasure[] = []
+  for await (const entry of readLedger(directory, damage)) {
+    if ('hash' in entry) batch.push(entry)
+    if (batch.length < LINES_PER_STATEMENT) continue
+    yield compare(database, batch)
+    batch = []
+  }
+  yield compare(database, batch)
+}
+
+async function compare(database: Queryable, batch: LedgerErasure[]): Promise<Comparison> {
+  const rows = await database.query<{ isUnknown: boolean; isFound: boolean }>(compareErasures, [
+    int8Array(batch.map(({ accountId }) => accountId)),
+    textArray(batch.map(({ hash }) => hash)),
+    timestamptzArray(batch.map(({ erasedAt }) => erasedAt)),
+  ])
+  return {
+    batch,
+    unknown: batch.filter((_, at) => rows[at]?.isUnknown),
+    found: batch.filter((_, at) => rows[at]?.isFound),
+  }
+}
+
+/** $1 bigint[]: accounts; $2 text[]: hashes in hexadecimal digits; $3 timestamptz[]: times. Returns a row per line. */
+const compareErasures = statement('compare-erasures')`
+    select (e.erased_at >= line.erased_at) is not true
+             and exists (select from official_account a where a.id = line.account_id and a.is_being_removed is not true)
+             as "isUnknown",
+           e.in_ledger is true and date_trunc('milliseconds', e.erased_at) <= line.erased_at as "isFound"
+      from unnest($1::bigint[], $2::text[], $3::timestamptz[]) with ordinality as line (account_id, hash, erased_at, position)
+      left join lateral (
+        select erased_at, in_ledger from erased_person
+         where channel_oa_id = line.account_id and person_hash = decode(line.hash, 'hex') offset 0) e on true
+     order by line.position`
+
+/** A restore, or an `erasures reapply` that began, has not been completed by `erasures reapply`. */
+const selectPendingReapply = statement('select-pending-reapply')`select from pending_reapply`
+
+/**
+ * Throws a FatalError of one line if erasures have to be reapplied. Takes a second per 100,000 lines. An empty ledger only causes a
+ * warning, because the directory of a new machine is empty. So does a damaged file, because it says nothing about the database.
+ */
+export async function requireLedgerErasures(
+  database: Queryable,
+  directory: string,
+  onWarning: (message: string) => void,
+): Promise<void> {
+  if ((await database.query(selectPendingReapply)).length > 0)
+    throw new FatalError(
+      'The database was restored, and the erasures of ERASURE_LEDGER have not all been reapplied. Run "oa-audience erasures ' +
+        'reapply" until it succeeds, then start the service again.',
+    )
+  const damage = new LedgerDamage()
+  let lines = 0
+  for await (const { batch, unknown } of compareLedger(database, directory, damage)) {
+    lines += batch.length
+    if (unknown.length > 0)
+      throw new FatalError(
+        'The database lacks erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
+          '"oa-audience erasures reapply", then start the service again.',
+      )
+  }
+  if (damage.unreadable > 0) onWarning(`${describeDamage(damage)} Run "oa-audience doctor".`)
+  const [counts] = lines === 0 ? await database.query<Counts>(countErasures) : []
+  if (counts !== undefined && counts.recorded > 0)
+    onWarning(
+      `ERASURE_LEDGER ${directory} is empty, but erasures were recorded in a ledger. Check the path and the volume. ${RECORD_AGAIN}`,
+    )
+}
+
+const countErasures = statement('count-erasures')`
+    select (count(*) filter (where in_ledger))::int as recorded, (count(*) filter (where not in_ledger))::int as "notRecorded"
+      from erased_person`
+
+type Counts = { recorded: number; notRecorded: number }
+
+/**
+ * Reads the whole ledger. A million erasures take about 200 MB of memory. `lost`: those that were recorded, but are not in the files.
+ * `unknown`: those of the ledger that the database lacks.
+ */
+export function readLedgerStatus(database: Database, directory: string, damage = new LedgerDamage()) {
+  return database.session(async (session) => {
+    // Counted before the files are read: an erasure that is recorded meanwhile is not lost.
+    const [counts] = await session.query<Counts>(countErasures)
+    const { recorded = 0, notRecorded = 0 } = counts ?? {}
+    const found = new Set<string>()
+    let [ledger, unknown] = [0, 0]
+    for await (const comparison of compareLedger(session, directory, damage)) {
+      ledger += comparison.batch.length
+      unknown += comparison.unknown.length
+      for (const { accountId, hash } of comparison.found) found.add(`${accountId} ${hash}`)
+    }
+    const isReapplyPending = (await session.query(selectPendingReapply)).length > 0
+    return {
+      ledger,
+      database: recorded + notRecorded,
+      notRecorded,
+      lost: Math.max(0, recorded - found.size),
+      unknown,
+      unreadable: damage.unreadable,
+      mustReapply: unknown > 0 || isReapplyPending,
+    }
+  })
+}
+
+type LedgerFinding = { check: string; severity: Severity; message: string }
+
+/** For `doctor`. At least one finding. */
+export async function examineLedger(database: Database, directory: string): Promise<LedgerFinding[]> {
+  const check = 'erasure ledger'
+  const findings: LedgerFinding[] = []
+  const add = (severity: Severity, message: string) => findings.push({ check, severity, message })
+  try {
+    await requireLedger(directory)
+    const damage = new LedgerDamage()
+    const { lost, unknown, notRecorded, mustReapply } = await readLedgerStatus(database, directory, damage)
+    const lacks = unknown > 0 ? `the database lacks ${unknown} erasures of ERASURE_LEDGER` : RESTORED
+    if (mustReapply) add('error', `${lacks}. Run "oa-audience erasures reapply".`)
+    if (damage.unreadable > 0)
+      add('error', `${describeDamage(damage)} Restore the file from a copy. ${RECORD_AGAIN} Then delete it.`)
+    if (lost > 0)
+      add(
+        'warning',
+        `ERASURE_LEDGER ${directory} lacks ${lost} erasures that were recorded. Check the path and the volume, and whether another ` +
+          `machine has them in a directory of its own. Otherwise, restore the files from a copy. ${RECORD_AGAIN}`,
+      )
+    if (notRecorded > 0)
+      add(
+        'warning',
+        `${notRecorded} erasures are not in ERASURE_LEDGER yet. A running service records them within a minute.`,
+      )
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    add('error', error.message)
+  }
+  if (findings.length === 0) add('ok', 'ERASURE_LEDGER has every erasure')
+  return findings
+}
+
+const RESTORED = 'the database was restored, or "erasures reapply" was interrupted'
+
+const RECORD_AGAIN =
+  'If there is no copy, have all erasures recorded again: "update erased_person set in_ledger = false".'
+
+export const describeDamage = ({ unreadable, first }: LedgerDamage) =>
+  unreadable === 1
+    ? `${first} is not a line of an erasure ledger.`
+    : `${unreadable} lines of ERASURE_LEDGER cannot be read. The first is ${first}.`
+
+const selectOldestUnrecorded = statement('select-age-of-oldest-unrecorded-erasure')`
+    select extract(epoch from now() - erased_at)::float8 as seconds
+      from erased_person where not in_ledger order by erased_at limit 1`
+
+/** For the metrics: seconds since the oldest erasure that ERASURE_LEDGER does not have; 0: it has all. */
+export async function readLedgerDelay(database: Queryable): Promise<number> {
+  const [oldest] = await database.query<{ seconds: number }>(selectOldestUnrecorded)
+  // The erasure may have a time of another machine's clock.
+  return Math.max(0, oldest?.seconds ?? 0)
+}
