@@ -11,7 +11,6 @@
 
 import { importEntries, type Outcome } from '../audience/import/import-entries.ts'
 import {
-  ColumnsMissing,
   FILE_BEGINNING,
   type FileEntry,
   type FilePosition,
@@ -67,7 +66,6 @@ export const importMembers: RunStep = async (job, step) => {
 
 /** Null: the file is not at fault. */
 function failureOf(error: unknown): string | null {
-  if (error instanceof ColumnsMissing) return 'columns_missing'
   return error instanceof FatalError ? error.message : null
 }
 

@@ -9,23 +9,21 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { checkUpdate } from '../update.ts'
 import { type UpdateById, updateMembers } from '../update-members.ts'
 
-/** A parsed entry, or the error of an entry that cannot be parsed. */
-type Entry = unknown
-
 /** What became of an entry. Two entries of one member have the same outcome in a batch. */
 export type Outcome = 'changed' | 'unchanged' | Error
 
 /**
  * Sets the externalId, tags and attributes that each entry has, in the given order and in one transaction. A missing field keeps
- * its value, and all other fields are ignored. Returns for each entry whether it changed its member, or why it is refused. Throws
- * `external_id_taken`, or the database's error, if the transaction fails. Then no member is changed.
+ * its value, and all other fields are ignored. Throws `external_id_taken`, or the database's error, if the transaction fails. Then no
+ * member is changed.
+ * @param entries parsed ones, or the errors of those that cannot be parsed
  * @param send sends one transaction, or a part of the transaction `database`
  */
 export async function importEntries(
   database: Queryable,
   send: SendPipeline,
   scope: Scope,
-  entries: Entry[],
+  entries: unknown[],
 ): Promise<Outcome[]> {
   const ids = await findMemberIds(database, scope, entries)
   const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
@@ -47,7 +45,7 @@ function errorOr<T>(check: () => T): T | Error {
   }
 }
 
-function checkEntry(entry: Entry, idsByUserId: Map<string, bigint>): UpdateById {
+function checkEntry(entry: unknown, idsByUserId: Map<string, bigint>): UpdateById {
   if (entry instanceof Error) throw entry
   if (!isObject(entry)) throw new FatalError('the entry is not a JSON object')
   const { externalId, tags, attributes } = entry
@@ -81,7 +79,7 @@ const selectMemberIds = statement('member-ids-by-user')`select id, user_id from 
 async function findMemberIds(
   database: Queryable,
   scope: Scope,
-  entries: Entry[],
+  entries: unknown[],
 ): Promise<Map<string, bigint>> {
   const userIds = entries.flatMap((entry) => {
     const { userId } = isObject(entry) ? entry : {}

@@ -21,7 +21,6 @@ interface Header {
   columns: Record<string, number>
   /** number of columns */
   cells: number
-  delimiter: string
 }
 
 export const FILE_BEGINNING: FilePosition = { ...BEGINNING, header: null }
@@ -37,9 +36,6 @@ export interface FileEntry {
 }
 
 export type MemberFileFormat = 'csv' | 'ndjson'
-
-/** The message quotes the first line of the file, which may contain personal data if it has no names of columns. */
-export class ColumnsMissing extends FatalError {}
 
 /** Throws a FatalError if the file cannot be read, or has no entry although it is read from its beginning. */
 export async function* readEntries(
@@ -58,29 +54,25 @@ export async function* readEntries(
 
 async function* readCsvEntries(file: TextSource, from: FilePosition): AsyncGenerator<FileEntry> {
   let { header } = from
-  const options = header === null ? {} : { record_delimiter: header.delimiter }
-  for await (const { cells, line, end, delimiter } of readCsv(file, LINE_MAX_BYTES, options, from)) {
+  for await (const { cells, line, end } of readCsv(file, LINE_MAX_BYTES, {}, from)) {
     if (header === null) {
-      header = readHeader(cells, delimiter)
+      header = readHeader(cells)
       continue
     }
     const length = cells.reduce((sum, cell) => sum + cell.length, 0)
     const { cells: expected } = header
     // A comma in an unquoted cell would move all following cells into other columns.
-    const surplus = () =>
-      new FatalError(
-        `the line has ${cells.length} cells, but line 1 has ${expected}. Quote cells that contain a comma.`,
-      )
-    const value = cells.length > expected ? surplus() : fromCsv(header, cells)
+    const surplus = `the line has ${cells.length} cells, but line 1 has ${expected}. Quote cells that contain a comma.`
+    const value = cells.length > expected ? new FatalError(surplus) : fromCsv(header, cells)
     yield { line, length, value, next: { byte: end, line, header } }
   }
 }
 
-function readHeader(cells: string[], delimiter: string): Header {
+function readHeader(cells: string[]): Header {
   const names = cells.map((name) => name.trim())
   requireColumns(names)
   const places = COLUMNS.filter((name) => names.includes(name)).map((name) => [name, names.indexOf(name)])
-  return { columns: Object.fromEntries(places), cells: cells.length, delimiter }
+  return { columns: Object.fromEntries(places), cells: cells.length }
 }
 
 function requireColumns(names: string[]): void {
@@ -89,11 +81,8 @@ function requireColumns(names: string[]): void {
     throw new FatalError(
       `line 1: several columns have the name ${fault.columns.join(', ')}. Remove all but one.`,
     )
-  if (fault !== null)
-    throw new ColumnsMissing(
-      `line 1: the columns are ${names.map((name) => JSON.stringify(name)).join(', ')}. ` +
-        'A file needs userId or id, and externalId, tags or attributes.',
-    )
+  // The console and the command have texts for it. A line without names of columns may contain personal data.
+  if (fault !== null) throw new FatalError('columns_missing')
 }
 
 async function* readNdjson(file: TextSource, from: FilePosition): AsyncGenerator<FileEntry> {
