@@ -24,7 +24,11 @@ export function refusedCheck(name: keyof typeof CONSEQUENCES, refusal: Refusal):
   return failed(name, reason, message, facts)
 }
 
-function explainRefusal(refusal: Refusal, consequence: string): [reason: FailureReason, message: string] {
+/** @param consequence for a refusal that does not concern credentials, without status and reason */
+export function explainRefusal(
+  refusal: Refusal,
+  consequence: string,
+): [reason: FailureReason, message: string] {
   switch (refusal.type) {
     case 'no_credentials':
       return [

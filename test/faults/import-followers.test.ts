@@ -91,12 +91,13 @@ it('resumes after the last stored page if it was interrupted', async () => {
   expect(platform.calls).toHaveLength(2)
 })
 
-it('starts again if the platform no longer accepts the continuation token', async () => {
+it('the next import starts again if the platform no longer accepts the continuation token', async () => {
   await database.query(
     `update official_account set followers_import = jsonb_build_object('next', 'stale', 'atMs', $2::bigint,
             'seen', 7, 'added', 7, 'skipped', 0) where id = $1`,
     [tenant.accountId, Date.now()],
   )
+  expect((await commandLine()).stderr).toContain('refuses the list of followers (status 400)')
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
 })
 
@@ -118,7 +119,7 @@ it.each<[string, () => void, string]>([
     () => Object.assign(platform.settings, { isVerified: false }),
     'only verified and premium accounts',
   ],
-  ['says 401', sayRemoved(401), 'refuses the channel access token (status 401). Issue a new one'],
+  ['says 401', sayRemoved(401), 'refuses the channel access token (status 401): issue a new one'],
   ['says 410', sayRemoved(410), 'refuses the list of followers (status 410): This API was removed'],
 ])('fails with the reason if the platform %s', async (_, refuse, reason) => {
   refuse()

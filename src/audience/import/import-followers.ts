@@ -1,9 +1,10 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
 
 import type { Account, AccountId } from '../../accounts/account.ts'
+import { explainRefusal } from '../../accounts/checks.ts'
 import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'
 import { AppError, FatalError } from '../../errors.ts'
-import { type PlatformResult, type Rejection, statusAndReason } from '../../line-api/call.ts'
+import type { PlatformResult } from '../../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../../line-api/client.ts'
 import type { FollowersPage } from '../../line-api/line-responses.ts'
 import { lockOutErasures } from '../../postgres/erasure-lock.ts'
@@ -25,12 +26,10 @@ export interface ImportProgress {
 }
 
 interface ImportState extends ImportProgress {
-  /** Continuation token. Null: at the start or the end of the list. */
+  /** The platform's continuation token. Null: at the start or the end of the list. */
   next: string | null
   /** When the token was issued. 0 at the end of the list, so that the next import starts again. */
   atMs: number
-  /** The continuation token of an earlier run had expired. It expires once. */
-  isRestarted?: boolean | undefined
   completedAt?: string
 }
 
@@ -46,7 +45,8 @@ type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<voi
 
 /**
  * Imports the next page and returns the progress with `isComplete`. A page is committed together with its continuation token, so an
- * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform refuses the request.
+ * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform refuses the request. If it refused
+ * the token, the next import starts again.
  */
 export async function importNextFollowers(
   database: Transactions,
@@ -57,22 +57,14 @@ export async function importNextFollowers(
   const state = await readState(database, account.id)
   const atMs = Date.now()
   const page = await lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined)
-  if (state.next !== null && isStale(page)) {
-    const restarted = { ...FROM_THE_START, ...(!state.isRestarted && { atMs, isRestarted: true }) }
-    await database.query(storeState, [account.id, JSON.stringify(restarted)])
-    if (restarted.isRestarted) return { seen: 0, added: 0, skipped: 0, isComplete: false }
-  }
+  if (state.next !== null && !page.ok && page.fault.type === 'refused' && page.fault.status === 400)
+    await database.query(storeState, [account.id, JSON.stringify(FROM_THE_START)])
   const followers = followersOf(page)
-  requireProgress(state, followers)
-  const { seen, added, skipped, next } = await storePage(
-    database,
-    account,
-    state,
-    followers,
-    atMs,
-    onImported,
-  )
-  return { seen, added, skipped, isComplete: next === null }
+  if (followers.next !== null && followers.next === state.next)
+    throw new FatalError(
+      'the platform returned the same page of followers twice. Run the command again later.',
+    )
+  return storePage(database, account, state, followers, atMs, onImported)
 }
 
 const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, skipped: 0 }
@@ -88,47 +80,16 @@ export async function isImportCompleted(database: Queryable, id: AccountId): Pro
   return row?.state?.completedAt !== undefined
 }
 
-function requireProgress(state: ImportState, { next }: FollowersPage): void {
-  if (next !== null && next === state.next)
-    throw new FatalError(
-      'the platform returned the same page of followers twice. Run the command again later.',
-    )
-}
-
-type Page = PlatformResult<FollowersPage>
-
-function isStale(page: Page): boolean {
-  return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
-}
-
-function followersOf(page: Page): FollowersPage {
+function followersOf(page: PlatformResult<FollowersPage>): FollowersPage {
   if (page.ok) return page.value
   const { fault } = page
-  switch (fault.type) {
-    case 'no_credentials':
-      throw new FatalError('the account has neither an access token nor channel id and secret')
-    case 'malformed_token':
-      throw new FatalError('the stored channel access token has characters that no token has')
-    case 'refused_credentials':
-      throw new FatalError(
-        `the platform issues no access token for the channel id and secret ${statusAndReason(fault)}`,
-      )
-    case 'unavailable':
-      throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
-    case 'refused':
-      throw new FatalError(refusalText(fault))
-  }
-}
-
-function refusalText(rejection: Rejection): string {
-  switch (rejection.status) {
-    case 401:
-      return 'the platform refuses the channel access token (status 401). Issue a new one and store it.'
-    case 403:
-      return 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
-    default:
-      return `the platform refuses the list of followers ${statusAndReason(rejection)}`
-  }
+  if (fault.type === 'unavailable')
+    throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
+  if (fault.type === 'refused' && fault.status === 403)
+    throw new FatalError(
+      'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)',
+    )
+  throw new FatalError(explainRefusal(fault, 'The platform refuses the list of followers')[1])
 }
 
 /**
@@ -168,13 +129,13 @@ async function storePage(
   { userIds, next }: FollowersPage,
   atMs: number,
   onImported: OnImported,
-): Promise<ImportState> {
+): Promise<ImportProgress & { isComplete: boolean }> {
   const usable = userIds.filter((id) => id !== '' && id.length <= USER_ID_MAX_LENGTH && isStorableText(id))
   const store = async (transaction: Queryable) => {
     const stored = await addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
     const { seen, added, skipped } = stored
     if (next === null) await onImported(transaction, { seen, added, skipped })
-    return stored
+    return { seen, added, skipped, isComplete: next === null }
   }
   try {
     return await database.transaction(store)
@@ -203,7 +164,6 @@ async function addPage(
   const state: ImportState = {
     next,
     atMs,
-    isRestarted: before.isRestarted,
     seen: before.seen + userIds.length,
     added: before.added + (counts?.added ?? 0),
     skipped: before.skipped + (counts?.skipped ?? 0),
