@@ -1,4 +1,4 @@
-/** Everything that is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out. */
+/** What is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out. */
 import type { AccountId } from '../../accounts/account.ts'
 import { toJson } from '../../http/format.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
@@ -8,7 +8,6 @@ import type { Queryable, Row, Transactions } from '../../postgres/statement.ts'
 import { withoutOthers } from './others.ts'
 import {
   type PersonEventRow,
-  type SummaryRow,
   selectEdits,
   selectPersonActivity,
   selectPersonDeliveries,
@@ -16,8 +15,6 @@ import {
   selectSummary,
 } from './person-statements.ts'
 
-/** Raised when a part changes its meaning or disappears. */
-const FORMAT_VERSION = 1
 /** Rows per statement. */
 const PAGE_ROWS = 2_000
 /** Bytes of payloads, after which a page of events ends. One payload may have 1 MiB. */
@@ -28,26 +25,22 @@ export interface Person {
   userId: string
   /** null: not a member */
   memberId: bigint | null
-  summary: SummaryRow
+  /** of the object, as text */
+  beginning: string
 }
 
-/** Returns null if nothing is stored about the person. */
+/** Null: nothing is stored about the person. */
 export async function findPerson(
   database: Queryable,
   account: Person['account'],
   userId: string,
 ): Promise<Person | null> {
-  const [summary] = await database.query<SummaryRow>(selectSummary, [account.id, userId])
-  if (summary === undefined) return null
-  const { member_id: memberId, tracked_activity, erased_at, is_erasure_pending, has_events } = summary
-  const isStored = memberId !== null || tracked_activity !== null || erased_at !== null || is_erasure_pending
-  return isStored || has_events ? { account, userId, memberId, summary } : null
+  const values = [account.id, userId]
+  const [found] = await database.query<Pick<Person, 'memberId' | 'beginning'>>(selectSummary, values)
+  return found === undefined ? null : { account, userId, ...found }
 }
 
-/**
- * Yields a JSON array with the object of each account in which something is stored about the person.
- * @param record stores the entry of the activity log, before the first part of a person
- */
+/** @param record stores the entry of the activity log, before the first part of a person */
 export async function* personInAccounts(
   database: Queryable,
   accounts: Array<Person['account']>,
@@ -68,7 +61,7 @@ export async function* personInAccounts(
 
 /** Yields the object in parts, each of which is read when the one before it is used. */
 export async function* personJson(database: Queryable, person: Person): AsyncGenerator<{ text: string }> {
-  yield { text: beginningOf(person) }
+  yield { text: person.beginning }
   for (const [name, pages] of Object.entries(LISTS)) {
     let before = `,"${name}":[`
     for await (const items of pages(database, person)) {
@@ -79,23 +72,6 @@ export async function* personJson(database: Queryable, person: Person): AsyncGen
     yield { text: before === ',\n' ? ']' : `${before}]` }
   }
   yield { text: '}\n' }
-}
-
-function beginningOf({ account, userId, summary }: Person): string {
-  const { generated_at: generatedAt, erased_at: erasedAt, is_erasure_pending: isPending } = summary
-  const { id, organizationId } = account
-  const head = toJson({
-    formatVersion: FORMAT_VERSION,
-    generatedAt,
-    account: { id, name: summary.account_name, organizationId },
-    userId,
-  })
-  const erasures = [
-    ...(erasedAt === null ? [] : [{ erasedAt, status: isPending ? 'pending' : 'done' }]),
-    ...(erasedAt === null && isPending ? [{ erasedAt: null, status: 'pending' }] : []),
-  ]
-  const { member, tracked_activity: trackedActivity } = summary
-  return `${head.slice(0, -1)},\n"member":${member},\n"trackedActivity":${trackedActivity},\n"erasures":${toJson(erasures)}`
 }
 
 /** Pages of JSON texts. */

@@ -34,8 +34,19 @@ export function withoutOthers(
   if (source === 'tracking') return payload
   const event: unknown = JSON.parse(payload)
   const own = isSource ? event : pick(event, SHARED_FIELDS)
-  const kept = source === 'line' ? withoutUsers(own, userId) : withoutAgents(own)
-  return kept === event ? payload : JSON.stringify(kept)
+  let isSame = own === event
+  const { isDroppedElement, isDroppedField } = source === 'line' ? othersOf(userId) : AGENTS
+  const kept = JSON.stringify(own, function (this: Fields, name, value: unknown) {
+    if (value !== own && !Array.isArray(this) && isDroppedField(name, value, this)) {
+      isSame = false
+      return undefined
+    }
+    if (!Array.isArray(value)) return value
+    const elements = value.filter((element) => !isDroppedElement(element))
+    isSame &&= elements.length === value.length
+    return elements
+  })
+  return isSame ? payload : kept
 }
 
 const isObject = (value: unknown): value is Fields =>
@@ -47,49 +58,31 @@ function pick(value: unknown, names: string[]): Fields {
     : {}
 }
 
-function withoutUsers(event: unknown, userId: string): unknown {
-  const isOther = (value: unknown) => typeof value === 'string' && value !== userId
-  const isOtherId = (value: unknown) => isOther(value) && LINE_USER_ID.test(value as string)
-  return filterDeep(event, {
-    isDroppedElement: (element) => isOtherId(element) || (isObject(element) && isOther(element.userId)),
-    isDroppedField: (name, value) => isOtherId(value) || (name === 'userId' && isOther(value)),
-  })
-}
-
-/**
- * Chatwoot marks agents with the type `user`. An activity is a sentence such as "Assigned to Ann by Bob". Its type is a word in
- * webhooks of messages, and 2 in those of conversations.
- */
-function withoutAgents(webhook: unknown): unknown {
-  const isAgent = (value: unknown) => isObject(value) && value.type === 'user'
-  const isActivity = ({ message_type: type }: Fields) => type === 'activity' || type === 2
-  return filterDeep(webhook, {
-    isDroppedElement: isAgent,
-    isDroppedField: (name, value, of) =>
-      name === 'assignee' || isAgent(value) || (ACTIVITY_TEXTS.includes(name) && isActivity(of)),
-  })
-}
-
 interface Drops {
   isDroppedElement: (element: unknown) => boolean
   isDroppedField: (name: string, value: unknown, of: Fields) => boolean
 }
 
-/** Returns the same value if nothing is dropped. The depth of stored payloads is limited (intake/event-fields.ts). */
-function filterDeep(value: unknown, drops: Drops): unknown {
-  if (Array.isArray(value)) {
-    const kept = value.filter((element) => !drops.isDroppedElement(element))
-    const filtered = kept.map((element) => filterDeep(element, drops))
-    return filtered.length === value.length && filtered.every((element, i) => element === value[i])
-      ? value
-      : filtered
+/** Of events of LINE. */
+function othersOf(userId: string): Drops {
+  const isOther = (value: unknown) => typeof value === 'string' && value !== userId
+  const isOtherId = (value: unknown) => isOther(value) && LINE_USER_ID.test(value as string)
+  return {
+    isDroppedElement: (element) => isOtherId(element) || (isObject(element) && isOther(element.userId)),
+    isDroppedField: (name, value) => isOtherId(value) || (name === 'userId' && isOther(value)),
   }
-  if (!isObject(value)) return value
-  const entries = Object.entries(value)
-  const filtered = entries
-    .filter(([name, field]) => !drops.isDroppedField(name, field, value))
-    .map(([name, field]) => [name, filterDeep(field, drops)] as const)
-  const isSame =
-    filtered.length === entries.length && filtered.every(([name, field]) => field === value[name])
-  return isSame ? value : Object.fromEntries(filtered)
+}
+
+const isAgent = (value: unknown) => isObject(value) && value.type === 'user'
+
+/**
+ * Chatwoot marks agents with the type `user`. An activity is a sentence such as "Assigned to Ann by Bob". Its type is a word in
+ * webhooks of messages, and 2 in those of conversations.
+ */
+const AGENTS: Drops = {
+  isDroppedElement: isAgent,
+  isDroppedField: (name, value, { message_type: type }) =>
+    name === 'assignee' ||
+    isAgent(value) ||
+    (ACTIVITY_TEXTS.includes(name) && (type === 'activity' || type === 2)),
 }

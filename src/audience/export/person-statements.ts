@@ -9,27 +9,23 @@ import { memberJson, withTrackedActivity } from '../member.ts'
 const time = (sql: string) => `iso(${sql})`
 const jsonTime = (sql: string) => `coalesce(to_json(${time(sql)})::text, 'null')`
 
-export interface SummaryRow extends Row {
-  generated_at: string
-  account_name: string
-  member_id: bigint | null
-  /** JSON texts; null: there is none */
-  member: string | null
-  tracked_activity: string | null
-  erased_at: string | null
-  is_erasure_pending: boolean
-  has_events: boolean
-}
+/** Raised when a part changes its meaning or disappears. */
+const FORMAT_VERSION = 1
 
-/** $1 account id bigint; $2 user id text */
+/** $1 account id bigint; $2 user id text. The beginning of the object, with everything that is not a list. No row: nothing is stored. */
 export const selectSummary = statement('select-person-summary')`
-    select ${time('now()')} as generated_at, a.name as account_name, found.id as member_id, found.member, tracked.activity as tracked_activity,
-           ${time('erased.erased_at')} as erased_at,
-           exists (select from pending_erasure where channel_oa_id = $1 and user_id = $2) as is_erasure_pending,
-           exists (select from event where channel_oa_id = $1 and user_id = $2)
-           or exists (select from tracking_event where channel_oa_id = $1 and user_id = $2)
-           or exists (select from event where channel_oa_id = $1 and other_user_ids @> array[$2]) as has_events
+    select found.id as "memberId",
+           concat('{"formatVersion":${FORMAT_VERSION},"generatedAt":"', ${time('now()')}, '","account":',
+                  jsonb_build_object('id', a.id::text, 'name', a.name, 'organizationId', a.organization_id::text),
+                  ',"userId":', to_json($2::text), E',\n"member":', coalesce(found.member, 'null'),
+                  E',\n"trackedActivity":', coalesce(tracked.activity, 'null'), E',\n"erasures":',
+                  case when erased.erased_at is null and not pending.is_pending then '[]'
+                       else jsonb_build_array(jsonb_build_object(
+                         'erasedAt', ${time('erased.erased_at')}, 'status', case when pending.is_pending then 'pending' else 'done' end)) end
+           ) as beginning
       from official_account a
+     cross join lateral (
+        select exists (select from pending_erasure where channel_oa_id = $1 and user_id = $2) as is_pending) pending
       left join lateral (
         select m.id, concat(left(${memberJson}, -1), ',"relationshipAt":', ${jsonTime('m.relationship_at')},
                             ',"profileDueAt":', ${jsonTime('m.profile_due_at')},
@@ -43,7 +39,11 @@ export const selectSummary = statement('select-person-summary')`
       left join lateral (
         select erased_at from erased_person
          where channel_oa_id = $1 and person_hash = person_hash(a.person_key, $2) offset 0) erased on true
-     where a.id = $1`
+     where a.id = $1
+       and (found.id is not null or tracked.activity is not null or erased.erased_at is not null or pending.is_pending
+            or exists (select from event where channel_oa_id = $1 and user_id = $2)
+            or exists (select from tracking_event where channel_oa_id = $1 and user_id = $2)
+            or exists (select from event where channel_oa_id = $1 and other_user_ids @> array[$2]))`
 
 /** $1 account id bigint; $2 member id bigint; $3 after this id bigint; $4 maximum number of rows int */
 export const selectEdits = statement('select-person-edits')`
@@ -59,12 +59,6 @@ export interface PersonEventRow extends Row {
   id: bigint
   us: bigint
   source: string
-  kind: string
-  occurredAt: string
-  receivedAt: string
-  groupId: string | null
-  messageId: string | null
-  failure: string | null
   /** false: somebody else's event, in which the person joined or left */
   isSource: boolean
   payload: string | null
