@@ -18,7 +18,9 @@ import { AUDIENCE_MAX_IDS } from '../line-api/audience-groups.ts'
 import { CallBudget, type PlatformFault, type PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Statement } from '../postgres/statement.ts'
 import { beginningOf, FILE_FORMATS, memberLines } from './list.ts'
+import type { SyncFault } from './segments.ts'
 import {
   type AccountToSync,
   addAudience,
@@ -34,7 +36,6 @@ import {
   takeDueAudiences,
   takeSegmentToSync,
 } from './sync-statements.ts'
-import type { SyncFault } from './sync-texts.ts'
 
 /** Pause between passes while nothing is due. */
 const IDLE_MS = 5_000
@@ -42,6 +43,9 @@ const IDLE_MS = 5_000
 const CONCURRENCY = 2
 /** A million members take about ten seconds. */
 const READ_MAX_MS = 300_000
+const PASS_MAX_ACCOUNTS = 16
+/** Audiences of one account per pass. The calls of an account are a second apart. */
+const PASS_MAX_OF_ACCOUNT = 8
 
 export class SegmentSync {
   readonly #database: Database
@@ -59,7 +63,8 @@ export class SegmentSync {
 
   /** Works for the next accounts with something due, and returns their number. Throws DatabaseUnavailable. */
   async pass(signal = AbortSignal.any([])): Promise<number> {
-    const accounts = await selectAccountsToSync(this.#database, this.#lastAccountId)
+    const values = [this.#lastAccountId, PASS_MAX_ACCOUNTS]
+    const accounts = await this.#database.query<AccountToSync>(selectAccountsToSync, values)
     const isRoundOver = accounts.length === 0 && this.#lastAccountId !== INT64_MIN
     this.#lastAccountId = accounts.at(-1)?.id ?? INT64_MIN
     if (isRoundOver) return this.pass(signal)
@@ -79,16 +84,21 @@ export class SegmentSync {
       if (error instanceof UnreadableSecret) return null
       throw error
     })
-    for (const audience of await takeDueAudiences(this.#database, id)) {
+    const audiences = await this.#database.query<LineAudience>(takeDueAudiences, [id, PASS_MAX_OF_ACCOUNT])
+    for (const audience of audiences) {
       // The others wait for the end of their lease.
       if (account === null || !(await this.#continue(account, audience, budget))) break
     }
-    const segment = await takeSegmentToSync(this.#database, id)
-    if (segment === null || budget.signal?.aborted) return
+    const [segment] = await this.#database.query<SegmentToSync>(takeSegmentToSync, [id])
+    if (segment === undefined || budget.signal?.aborted) return
     const fault = account === null ? NO_CREDENTIALS : await this.#upload(account, segment, budget)
     if (fault === null) return
     const reason = typeof fault !== 'string' && 'reason' in fault ? fault.reason : null
-    await storeSyncFault(this.#database, segment.id, faultOf(fault, isSuspended), reason)
+    await this.#store(storeSyncFault, segment.id, faultOf(fault, isSuspended), reason)
+  }
+
+  async #store(statement: Statement, ...values: unknown[]): Promise<void> {
+    await this.#database.query(statement, values)
   }
 
   /** The next call about an audience. Returns false if LINE does not respond, or refuses every call of the account. */
@@ -98,15 +108,15 @@ export class SegmentSync {
     if (groupId === null) return this.#lookUp(account, audience, budget)
     if (status === 'deleting') {
       const result = await audienceGroups.remove(account, groupId, budget)
-      return this.#settle(audience, result, () => dropAudience(this.#database, id))
+      return this.#settle(audience, result, () => this.#store(dropAudience, id))
     }
     const result = await audienceGroups.status(account, groupId, budget)
     return this.#settle(audience, result, async (found) => {
-      if (found === 'READY') return storeReady(this.#database, id)
-      if (found !== 'FAILED' && found !== 'EXPIRED') return postponeAudience(this.#database, id)
-      await endAudience(this.#database, id)
+      if (found === 'READY') return this.#store(storeReady, id)
+      if (found !== 'FAILED' && found !== 'EXPIRED') return this.#store(postponeAudience, id)
+      await this.#store(endAudience, id)
       const fault = found === 'FAILED' ? 'failed' : 'expired'
-      if (audience.segmentId !== null) await storeSyncFault(this.#database, audience.segmentId, fault)
+      await this.#store(storeSyncFault, audience.segmentId, fault, null)
     })
   }
 
@@ -118,7 +128,7 @@ export class SegmentSync {
   ): Promise<boolean> {
     const isGone = !result.ok && result.fault.type === 'refused' && [400, 404].includes(result.fault.status)
     if (result.ok) await store(result.value)
-    else await (isGone && isOld ? dropAudience : postponeAudience)(this.#database, id)
+    else await this.#store(isGone && isOld ? dropAudience : postponeAudience, id)
     return result.ok || isGone
   }
 
@@ -126,8 +136,8 @@ export class SegmentSync {
   async #lookUp(account: Account, { id, name, isOld }: LineAudience, budget: CallBudget): Promise<boolean> {
     const found = await this.#lineApi.audienceGroups.find(account, name, budget)
     const [group] = found.ok ? found.value : []
-    if (group !== undefined) await storeUploaded(this.#database, id, group.id)
-    else await (found.ok && isOld ? dropAudience : postponeAudience)(this.#database, id)
+    if (group !== undefined) await this.#store(storeUploaded, id, group.id)
+    else await this.#store(found.ok && isOld ? dropAudience : postponeAudience, id)
     return found.ok
   }
 
@@ -141,18 +151,20 @@ export class SegmentSync {
     for (const name of namesOf(segment)) {
       const taken = await audienceGroups.find(account, name, budget)
       if (!taken.ok) return taken.fault
-      const id = taken.value.length > 0 ? null : await addAudience(this.#database, segment.id, name)
-      if (id === null) continue
+      if (taken.value.length > 0) continue
+      const [added] = await this.#database.query<{ id: bigint }>(addAudience, [segment.id, name])
+      if (added === undefined) continue
+      const { id } = added
       const ids = await this.#readIds(account, segment)
       if (typeof ids === 'string') {
-        await dropAudience(this.#database, id)
+        await this.#store(dropAudience, id)
         return ids
       }
       const result = await audienceGroups.upload(account, name, ids, budget)
-      if (result.ok) await storeUploaded(this.#database, id, result.value)
-      else if (result.fault.type === 'unavailable') await postponeAudience(this.#database, id)
+      if (result.ok) await this.#store(storeUploaded, id, result.value)
+      else if (result.fault.type === 'unavailable') await this.#store(postponeAudience, id)
       else {
-        await dropAudience(this.#database, id)
+        await this.#store(dropAudience, id)
         return result.fault
       }
       return null

@@ -1,14 +1,8 @@
 /** What is stored of the audiences at LINE: see sync-segments.ts. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
-import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+import { type Row, statement } from '../postgres/statement.ts'
 import type { Condition } from './condition.ts'
-import type { SyncFault } from './sync-texts.ts'
-
-/** Accounts per pass. */
-const PASS_MAX_ACCOUNTS = 16
-/** Audiences of one account per pass. The calls of an account are a second apart. */
-const PASS_MAX_OF_ACCOUNT = 8
 
 /**
  * SQL: the segment s is due for an upload. It never has more than three audiences. While the response of an upload is missing, there is
@@ -25,7 +19,7 @@ const LIFETIME = `interval '47 hours'`
 const IS_CALL_DUE = `is_due(l.due_at, ${LIFETIME})`
 
 /** $1 bigint: after this account; $2 int: accounts */
-const selectAccounts = statement('select-accounts-to-sync')`
+export const selectAccountsToSync = statement('select-accounts-to-sync')`
     select a.id, coalesce(a.suspended, false) as "isSuspended"
       from (select distinct s.channel_oa_id from segment s where ${IS_UPLOAD_DUE} and s.channel_oa_id > $1
              union
@@ -34,11 +28,6 @@ const selectAccounts = statement('select-accounts-to-sync')`
      order by a.id limit $2`
 
 export type AccountToSync = { id: AccountId; isSuspended: boolean }
-
-/** The next accounts after one, so that they take turns. */
-export function selectAccountsToSync(database: Queryable, after: AccountId): Promise<AccountToSync[]> {
-  return database.query<AccountToSync>(selectAccounts, [after, PASS_MAX_ACCOUNTS])
-}
 
 export interface LineAudience extends Row {
   id: bigint
@@ -51,12 +40,8 @@ export interface LineAudience extends Row {
   isOld: boolean
 }
 
-/**
- * Leases audiences for ten minutes. An audience whose lifetime is over is deleted.
- *
- * $1 bigint: account; $2 int: audiences
- */
-const takeDue = statement('take-due-line-audiences')`
+/** $1 bigint: account; $2 int: audiences. Leases them for ten minutes. An audience whose lifetime is over is deleted. */
+export const takeDueAudiences = statement('take-due-line-audiences')`
     with due as (
       select l.id from line_audience l where l.channel_oa_id = $1 and ${IS_CALL_DUE}
        order by l.due_at limit $2 for update skip locked)
@@ -68,23 +53,15 @@ const takeDue = statement('take-due-line-audiences')`
     returning l.id, l.segment_id as "segmentId", l.name, l.audience_group_id as "groupId", l.status,
               l.created_at < now() - interval '1 hour' as "isOld"`
 
-export function takeDueAudiences(database: Queryable, accountId: AccountId): Promise<LineAudience[]> {
-  return database.query<LineAudience>(takeDue, [accountId, PASS_MAX_OF_ACCOUNT])
-}
-
 /** $1 bigint: audience. The older it is, the rarer: READY takes up to hours. */
-const postpone = statement('postpone-line-audience')`
+export const postponeAudience = statement('postpone-line-audience')`
     update line_audience
        set due_at = now() + case when status = 'deleting' then interval '10 minutes'
                                  else least(greatest((now() - created_at) / 2, interval '1 minute'), interval '1 hour') end
      where id = $1`
 
-export async function postponeAudience(database: Queryable, id: bigint): Promise<void> {
-  await database.query(postpone, [id])
-}
-
 /** $1 bigint: audience; $2 bigint: LINE's id. Also of an upload whose sync was switched off meanwhile. The next upload is due a day later. */
-const storeUpload = statement('store-line-audience')`
+export const storeUploaded = statement('store-line-audience')`
     with uploaded as (
       update line_audience
          set audience_group_id = $2, status = case status when 'uploading' then 'processing' else status end,
@@ -94,12 +71,8 @@ const storeUpload = statement('store-line-audience')`
     update segment set sync_fault = null, sync_reason = null, sync_due_at = uploaded.created_at + interval '24 hours'
       from uploaded where segment.id = uploaded.segment_id and uploaded.status = 'processing'`
 
-export async function storeUploaded(database: Queryable, id: bigint, groupId: bigint): Promise<void> {
-  await database.query(storeUpload, [id, groupId])
-}
-
 /** $1 bigint: audience. The newest of the older ones stays, and all others are deleted. */
-const storeReadiness = statement('store-ready-line-audience')`
+export const storeReady = statement('store-ready-line-audience')`
     with ready as (
       update line_audience set status = 'ready', due_at = created_at + ${LIFETIME}
        where id = $1 and status = 'processing'
@@ -110,34 +83,16 @@ const storeReadiness = statement('store-ready-line-audience')`
        and l.id <> (select max(o.id) from line_audience o
                      where o.segment_id = ready.segment_id and o.id < $1 and o.status <> 'deleting')`
 
-export async function storeReady(database: Queryable, id: bigint): Promise<void> {
-  await database.query(storeReadiness, [id])
-}
+/** $1 bigint: audience. LINE does not have it. */
+export const dropAudience = statement('delete-line-audience')`delete from line_audience where id = $1`
 
 /** $1 bigint: audience */
-const deleteById = statement('delete-line-audience')`delete from line_audience where id = $1`
-
-/** LINE does not have it. */
-export async function dropAudience(database: Queryable, id: bigint): Promise<void> {
-  await database.query(deleteById, [id])
-}
-
-/** $1 bigint: audience */
-const markDeleting = statement('end-line-audience')`
+export const endAudience = statement('end-line-audience')`
     update line_audience set status = 'deleting', due_at = now() where id = $1`
 
-export async function endAudience(database: Queryable, id: bigint): Promise<void> {
-  await database.query(markDeleting, [id])
-}
-
-/** $1 bigint: segment */
-const markAllDeleting = statement('end-line-audiences-of-segment')`
+/** $1 bigint: segment. Its sync was switched off, or it is being removed. */
+export const endAudiencesOf = statement('end-line-audiences-of-segment')`
     update line_audience set status = 'deleting', due_at = now() where segment_id = $1`
-
-/** Sync was switched off, or the segment is being removed. */
-export async function endAudiencesOf(database: Queryable, segmentId: bigint): Promise<void> {
-  await database.query(markAllDeleting, [segmentId])
-}
 
 export interface SegmentToSync extends Row {
   id: bigint
@@ -148,51 +103,28 @@ export interface SegmentToSync extends Row {
 }
 
 /** $1 bigint: account. Leases a segment for 20 minutes, in which its upload ends. */
-const takeSegment = statement('take-segment-to-sync')`
+export const takeSegmentToSync = statement('take-segment-to-sync')`
     update segment set sync_due_at = now() + interval '20 minutes'
      where id = (select s.id from segment s where s.channel_oa_id = $1 and ${IS_UPLOAD_DUE}
                   order by s.sync_due_at limit 1 for no key update skip locked)
     returning id, name, condition, to_char(${LINE_TODAY}, 'YYYY-MM-DD') as day`
 
-export async function takeSegmentToSync(
-  database: Queryable,
-  accountId: AccountId,
-): Promise<SegmentToSync | null> {
-  const [segment] = await database.query<SegmentToSync>(takeSegment, [accountId])
-  return segment ?? null
-}
-
-/** $1 bigint: segment; $2 text: name. The first look for a missing response is after the upload's own limits of time. */
-const insertAudience = statement('insert-line-audience')`
+/**
+ * $1 bigint: segment; $2 text: name. The first look for a missing response is after the upload's own limits of time. Returns nothing if
+ * the name is taken, or sync was switched off.
+ */
+export const addAudience = statement('insert-line-audience')`
     insert into line_audience (channel_oa_id, segment_id, name, due_at)
     select channel_oa_id, id, $2, now() + interval '15 minutes' from segment where id = $1 and sync
         on conflict do nothing
     returning id`
 
-/** Call it before the upload. Null: the name is taken, or sync was switched off. */
-export async function addAudience(
-  database: Queryable,
-  segmentId: bigint,
-  name: string,
-): Promise<bigint | null> {
-  const [added] = await database.query<{ id: bigint }>(insertAudience, [segmentId, name])
-  return added?.id ?? null
-}
-
-/** $1 bigint: segment; $2 text: fault; $3 text: LINE's reason or null; $4 int: minutes */
-const storeFault = statement('store-sync-fault')`
-    update segment set sync_fault = $2, sync_reason = $3, sync_due_at = now() + $4 * interval '1 minute' where id = $1`
-
-const FAULT_RETRY_MINUTES = 60
-/** What is in a segment changes slowly, and reading it costs. */
-const CONTENT_RETRY_MINUTES = 24 * 60
-
-export async function storeSyncFault(
-  database: Queryable,
-  segmentId: bigint,
-  fault: SyncFault,
-  reason: string | null = null,
-): Promise<void> {
-  const minutes = ['empty', 'too_large'].includes(fault) ? CONTENT_RETRY_MINUTES : FAULT_RETRY_MINUTES
-  await database.query(storeFault, [segmentId, fault, reason, minutes])
-}
+/**
+ * $1 bigint: segment; $2 text: fault; $3 text: LINE's reason or null. What is in a segment changes slowly, and reading it costs, so the
+ * next attempt is in a day.
+ */
+export const storeSyncFault = statement('store-sync-fault')`
+    update segment
+       set sync_fault = $2, sync_reason = $3,
+           sync_due_at = now() + case when $2 in ('empty', 'too_large') then interval '1 day' else interval '1 hour' end
+     where id = $1`
