@@ -1,21 +1,16 @@
-/** The members of an audience: search, one member with its timeline, and their number. */
-import type { AccountId } from '../accounts/account.ts'
+/** The members of an audience: search, one member with its timeline, and the accounts of one person. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { OrganizationIds } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
 import { beginningOf } from './list.ts'
-import { type Member, memberJson, withTrackedActivity } from './member.ts'
+import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from './member.ts'
 import { decodeCursor, encodeCursor, readPage } from './select-list.ts'
 
-/**
- * A user id takes precedence over an equal member id.
- *
- * $1 account id bigint
- * $2 user id text
- * $3 member id bigint or null
- */
+/** $1 account id bigint; $2 user id text; $3 member id bigint or null. A user id takes precedence over an equal member id. */
 const selectMember = statement('select-member')`
     select ${memberJson} as json
       from audience_member m ${withTrackedActivity}
@@ -23,7 +18,6 @@ const selectMember = statement('select-member')`
      order by m.user_id = $2 desc
      limit 1`
 
-/** Finds a member by its user id, or else by its id. Returns null if neither matches. */
 export async function findMember(
   database: Queryable,
   accountId: AccountId,
@@ -60,53 +54,39 @@ export type MemberChanges = {
 }
 
 /** The client's name is null if the client of the key has none, or if the key no longer exists. */
-type EditAuthor =
-  | { keyId: bigint; clientId: string | null; clientName: string | null }
+export type EditAuthor =
+  | { keyId: string; clientId: string | null; clientName: string | null }
   /** an operator's address, `token`, or `user@host` of a command */
   | { actor: string }
 
-/** The entry after which a page of a timeline begins. Entries are ordered by time, then by part, then by id. */
-export type TimelinePosition = {
-  /** microseconds since 1970 */
-  atUs: bigint
-  part: number
-  id: bigint
-}
-
-interface Timeline {
-  entries: TimelineEntry[]
-  /** null: there are no older entries */
-  next: TimelinePosition | null
-}
+/** Entries are ordered by time in microseconds since 1970, then by part, then by id. */
+export type TimelinePosition = { atUs: bigint; part: number; id: bigint }
 
 /**
  * The newest follow or unfollow by its own time decides the relationship, so events are ordered by when they happened.
  * event_user and event_other_users find the person's events, which are then sorted.
  *
- * $1 account id bigint
- * $2 user id text
- * $3 member id bigint
- * $4 maximum number of rows int
- * $5 to $7 the position of the last entry of the page before: time in microseconds bigint, part int, id bigint; null: none
+ * $1 account id bigint; $2 user id text; $3 member id bigint; $4 maximum number of rows int; $5 to $7 the position of the last entry of
+ * the page before: time in microseconds bigint, part int, id bigint; null: none
  */
 const selectTimeline = statement('select-timeline')`
-    select iso(entry.at) as at,
-           iso(entry.received_at) as "receivedAt",
-           entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.changes, entry.actor, entry.key_id as "keyId",
-           c.client_id as "clientId", nullif(c.name, '') as "clientName", entry.event_id as "eventId",
+    select iso(entry.at) as at, iso(entry.received_at) as "receivedAt", entry.source, entry.kind, entry.event_id as "eventId",
+           entry.effect || case when entry.key_id is null then '{}'
+             else jsonb_build_object('by', jsonb_build_object('keyId', entry.key_id::text, 'clientId', c.client_id,
+                                                              'clientName', nullif(c.name, ''))) end as effect,
            (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
       from (
         (select occurred_at as at, received_at, source, kind,
-                case when failure is not null then 'not_applied'
-                     when user_id is distinct from $2 then 'joined_or_left'
-                     when kind = 'follow' then 'following'
-                     when kind = 'unfollow' then 'blocked'
-                     when source = 'mbox' then 'conversation'
-                     when source = 'tracking' then 'activity'
-                     else 'seen'
+                case when failure is not null then jsonb_build_object('kind', 'not_applied', 'failure', failure)
+                     else jsonb_build_object('kind', case
+                       when user_id is distinct from $2 then 'joined_or_left'
+                       when kind = 'follow' then 'following'
+                       when kind = 'unfollow' then 'blocked'
+                       when source = 'mbox' then 'conversation'
+                       when source = 'tracking' then 'activity'
+                       else 'seen' end)
                 end as effect,
-                failure, null::text[] as fields, null::jsonb as changes, null as actor, null::bigint as key_id,
-                id as event_id, 2 as part, id
+                null::bigint as key_id, id as event_id, 2 as part, id
            from stored_event
           where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
             and ($5::bigint is null
@@ -114,7 +94,10 @@ const selectTimeline = statement('select-timeline')`
           order by occurred_at desc, id desc
           limit $4)
         union all
-        (select e.edited_at, null, 'client', 'edit', 'edited', null, e.fields, e.changes, e.actor, e.api_key_id, null, 1, e.id
+        (select e.edited_at, null, 'client', 'edit',
+                jsonb_build_object('kind', 'edited', 'fields', e.fields, 'changes', e.changes,
+                                   'by', case when e.actor is not null then jsonb_build_object('actor', e.actor) end),
+                e.api_key_id, null, 1, e.id
            from member_edit e
           where e.channel_oa_id = $1 and e.member_id = $3
             and ($5::bigint is null
@@ -127,76 +110,38 @@ const selectTimeline = statement('select-timeline')`
      order by entry.at desc, entry.part desc, entry.id desc
      limit $4`
 
-/** The events and edits of a member, newest first. */
+/** The events and edits of a member, newest first. `next` null: there are no older entries. */
 export async function memberTimeline(
   database: Queryable,
   accountId: AccountId,
   { id, userId }: Pick<Member, 'id' | 'userId'>,
   limit: number,
   after: TimelinePosition | null = null,
-): Promise<Timeline> {
+): Promise<{ entries: TimelineEntry[]; next: TimelinePosition | null }> {
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
   // One extra row shows whether another page follows.
   const values = [accountId, userId, id, limit + 1, ...position]
-  const rows = await database.query<TimelineRow>(selectTimeline, values)
+  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
   const page = rows.slice(0, limit)
   const last = page.at(-1)
   return {
-    entries: page.map(entryOf),
+    entries: page.map(({ atUs, part, id, ...entry }) => entry),
     next:
       last === undefined || rows.length <= limit ? null : { atUs: last.atUs, part: last.part, id: last.id },
   }
 }
 
-type TimelineRow = Omit<TimelineEntry, 'effect'> &
-  TimelinePosition & {
-    effect: TimelineEffect['kind']
-    failure: string | null
-    fields: string[] | null
-    changes: MemberChanges | null
-    actor: string | null
-    keyId: bigint | null
-    clientId: string | null
-    clientName: string | null
-  }
-
-function entryOf(row: TimelineRow): TimelineEntry {
-  const { at, receivedAt, source, kind, eventId } = row
-  return { at, receivedAt, source, kind, effect: effectOf(row), eventId }
-}
-
-function effectOf(row: TimelineRow): TimelineEffect {
-  const { effect, failure, fields, changes } = row
-  switch (effect) {
-    case 'not_applied':
-      return { kind: effect, failure: failure ?? '' }
-    case 'edited':
-      return { kind: effect, fields: fields ?? [], changes, by: authorOf(row) }
-    default:
-      return { kind: effect }
-  }
-}
-
-function authorOf({ actor, keyId, clientId, clientName }: TimelineRow): EditAuthor | null {
-  if (keyId !== null) return { keyId, clientId, clientName }
-  return actor === null ? null : { actor }
-}
-
-interface MemberPage {
-  /** members as JSON texts, separated by commas */
-  lines: string
-  /** cursor of the next page; null at the end */
-  nextCursor: string | null
-}
-
-/** The same pages as GET /api/audience. Throws `invalid_input` for a cursor of another search. */
+/**
+ * The same pages as GET /api/audience. Throws `invalid_input` for a cursor of another search.
+ * @returns `lines`: members as JSON texts, separated by commas
+ */
 export async function searchMembers(
   database: Queryable,
   { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
   filters: Filters,
   cursor: string | null,
   limit: number,
-): Promise<MemberPage> {
+): Promise<{ lines: string; nextCursor: string | null }> {
   const scope = { keyId: null, accountId, organizationId }
   const position = cursor === null ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
   if (position === null) refuseInput('cursor', 'does not belong to this search: begin again')
@@ -214,4 +159,50 @@ export async function countMembers(database: Database, accountId: AccountId): Pr
     session.query<{ count: bigint }>(selectMemberCount, [accountId]),
   )
   return Number(row?.count ?? 0)
+}
+
+// The accounts of which one person is a member.
+
+/** The accounts of one provider of LINE. A page and a task name each of them. */
+export const MEMBERSHIPS_MAX = 1_000
+
+export type Membership = {
+  accountId: AccountId
+  accountName: string
+  organizationId: OrganizationId
+  memberId: bigint
+}
+
+/** Driven by audience_member_any_user. $1 organization ids bigint[], null: all; $2 user id text; $3 maximum number of rows int */
+export const selectMemberships = statement('select-memberships')`
+    select a.id as "accountId", a.name as "accountName", a.organization_id as "organizationId", m.id as "memberId"
+      from (select id, channel_oa_id, organization_id, user_id from audience_member
+             where hashtextextended(user_id, 0) = hashtextextended($2, 0) offset 0) m
+      join lateral (
+        select id, name, organization_id from official_account
+         where id = m.channel_oa_id and organization_id = m.organization_id
+           and visible(organization_id, $1) offset 0) a on true
+     where m.user_id = $2
+     order by a.name, a.id
+     limit $3`
+
+/** An id of another form than LINE's may belong to different people in different accounts, so it has none. */
+export async function findMemberships(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  userId: string,
+): Promise<Membership[]> {
+  if (!LINE_USER_ID.test(userId)) return []
+  return database.query<Membership>(selectMemberships, [organizationIds, userId, MEMBERSHIPS_MAX])
+}
+
+type AccountOf = { id: AccountId; organizationId: OrganizationId }
+
+/** The account, and those of which the person is a member. */
+export function accountsOf({ id, organizationId }: AccountOf, memberships: Membership[]): AccountOf[] {
+  const others = memberships.filter(({ accountId }) => accountId !== id)
+  return [
+    { id, organizationId },
+    ...others.map((other) => ({ id: other.accountId, organizationId: other.organizationId })),
+  ]
 }

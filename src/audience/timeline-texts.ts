@@ -1,5 +1,5 @@
-/** The English texts about what events and edits did to a member. Each other language of the console has a table of the same type. */
-import type { MemberChanges, TimelineEffect } from './members.ts'
+/** Texts about what events and edits did to a member. The console has a table of the same type per language. */
+import type { EditAuthor, MemberChanges, TimelineEffect } from './members.ts'
 
 type SimpleEffect = Exclude<TimelineEffect['kind'], 'not_applied' | 'edited'>
 
@@ -31,13 +31,9 @@ export const TIMELINE_TEXTS: TimelineTexts = {
   otherProgram: 'a command or another program',
 }
 
-/** Ids are bigints here and strings in the JSON of the console. */
 type Effect =
   | Exclude<TimelineEffect, { kind: 'edited' }>
-  | { kind: 'edited'; fields: string[]; by: Author | null }
-type Author =
-  | { keyId: bigint | string; clientId: string | null; clientName: string | null }
-  | { actor: string }
+  | Omit<Extract<TimelineEffect, { kind: 'edited' }>, 'changes'>
 
 /** @param failureText translates why an event was not applied */
 export function describeEffect(
@@ -58,11 +54,11 @@ export function describeEffect(
   }
 }
 
-function authorOf(texts: TimelineTexts, by: Author | null): string {
+function authorOf(texts: TimelineTexts, by: EditAuthor | null): string {
   if (by === null) return texts.otherProgram
   if ('actor' in by) return by.actor === 'token' ? 'CONSOLE_TOKEN' : by.actor
   const name = by.clientName ?? by.clientId
-  return name === null ? texts.key(String(by.keyId)) : texts.client(name)
+  return name === null ? texts.key(by.keyId) : texts.client(name)
 }
 
 const fieldName = (texts: TimelineTexts, name: string): string =>

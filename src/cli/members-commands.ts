@@ -14,8 +14,13 @@ import {
 import { readLines } from '../audience/import/text-file.ts'
 import { eraseByUserId } from '../audience/manage-members.ts'
 import { LINE_USER_ID } from '../audience/member.ts'
-import { findMember, type MemberChanges, memberTimeline } from '../audience/members.ts'
-import { accountsOf, findMemberships } from '../audience/memberships.ts'
+import {
+  accountsOf,
+  findMember,
+  findMemberships,
+  type MemberChanges,
+  memberTimeline,
+} from '../audience/members.ts'
 import { changeLine, describeChanges, describeEffect, TIMELINE_TEXTS } from '../audience/timeline-texts.ts'
 import { readConfig } from '../config/config.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'

@@ -10,8 +10,15 @@ import {
 } from '../audience/export/export-person.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
 import { eraseMember, updateMember } from '../audience/manage-members.ts'
-import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../audience/members.ts'
-import { accountsOf, findMemberships, MEMBERSHIPS_MAX } from '../audience/memberships.ts'
+import {
+  accountsOf,
+  findMember,
+  findMemberships,
+  MEMBERSHIPS_MAX,
+  memberTimeline,
+  searchMembers,
+  type TimelinePosition,
+} from '../audience/members.ts'
 import { checkUpdate } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { AppError } from '../errors.ts'

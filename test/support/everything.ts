@@ -21,8 +21,13 @@ import { findPerson, personJson } from '../../src/audience/export/export-person.
 import { importEntries } from '../../src/audience/import/import-entries.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
 import { type EventFilter, type EventPage, listAllEvents } from '../../src/audience/list-events.ts'
-import { countMembers, findMember, memberTimeline } from '../../src/audience/members.ts'
-import { type Membership, selectMemberships } from '../../src/audience/memberships.ts'
+import {
+  countMembers,
+  findMember,
+  type Membership,
+  memberTimeline,
+  selectMemberships,
+} from '../../src/audience/members.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { readIds } from '../../src/audience/select-list.ts'
 import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
