@@ -19,7 +19,7 @@
 import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
-import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
+import { erasedCsv, erasedJson, LINE_ID, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /**
  * Driven by audience_member_change and erased_member_change. The last candidate is returned even if it does not match, because the
@@ -112,6 +112,7 @@ export const listByChange: List = {
   page: feed('page', memberJson, erasedJson, `','`),
   ndjson: feed('ndjson', memberJson, erasedJson, `E'\\n'`),
   csv: feed('csv', memberCsv, erasedCsv, `E'\\r\\n'`),
+  lineIds: feed('line-ids', LINE_ID, 'null', `E'\\n'`),
 }
 
 // Checkpoints (rows of change_mark) store which changes had ended at which time, so that a delta feed can begin at a time.

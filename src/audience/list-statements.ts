@@ -13,15 +13,16 @@
  */
 import { type Statement, statement } from '../postgres/statement.ts'
 import { holdsFor } from './condition.ts'
-import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
+import { LINE_ID, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 export interface List {
   page: Statement
   ndjson: Statement
   csv: Statement
+  /** user ids of LINE's form, one per line */
+  lineIds: Statement
 }
 
-/** A list by id, which can also return only the ids. */
 export interface ListById extends List {
   /** ids, separated by commas */
   ids: Statement
@@ -38,8 +39,8 @@ export const SCAN_MAX = 2_000
 const IS_LAST = `= ${SCAN_MAX} as is_last`
 
 /** Without this condition, a key of the wrong organization scans every member of the account and returns none. */
-export const ACCOUNT_IN_SCOPE = `(select organization_id from official_account where id = $1) = $2`
-export const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2 and ${ACCOUNT_IN_SCOPE}`
+const ACCOUNT_IN_SCOPE = `(select organization_id from official_account where id = $1) = $2`
+const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2 and ${ACCOUNT_IN_SCOPE}`
 
 export const FILTERS = `($5::text is null or m.user_id = $5)
            and ($6::text is null or m.external_id = $6)
@@ -165,6 +166,7 @@ function list(name: string, rows: (member: string) => string): ListById {
     page: statement(`audience-${name}-page`)`${pageById(json, `','`)}`,
     ndjson: statement(`audience-${name}-ndjson`)`${streamById(json, `E'\\n'`)}`,
     csv: statement(`audience-${name}-csv`)`${streamById(csv, `E'\\r\\n'`)}`,
+    lineIds: statement(`audience-${name}-line-ids`)`${streamById(rows(LINE_ID), `E'\\n'`)}`,
     ids: statement(`audience-${name}-ids`)`${streamById(rows('m.id::text'), `','`)}`,
   }
 }

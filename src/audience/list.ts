@@ -9,7 +9,8 @@ import { acceptedAgeMs, checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { checkFilters, type Filters, filterParameters, readFilters } from './filters.ts'
-import { CSV_HEADER, LINE_USER_ID, type Member } from './member.ts'
+import type { List } from './list-statements.ts'
+import { CSV_HEADER } from './member.ts'
 import { listSchema } from './route-schemas.ts'
 import { type Beginning, decodeCursor, encodeCursor, type Page, readPage } from './select-list.ts'
 
@@ -97,45 +98,33 @@ const PAGE_MEMBERS = 1_000
 
 interface StreamFormat {
   mediaType: string
-  shape: 'ndjson' | 'csv'
+  form: Exclude<keyof List, 'page'>
   header: string
   /** RFC 4180 ends a line with CR LF. */
   lineEnd: string
-  /** Null: the line is left out. */
-  convert?: (line: string) => string | null
 }
 
 export const NDJSON: StreamFormat = {
   mediaType: 'application/x-ndjson',
-  shape: 'ndjson',
+  form: 'ndjson',
   header: '',
   lineEnd: '\n',
 }
 const CSV: StreamFormat = {
   mediaType: 'text/csv',
-  shape: 'csv',
+  form: 'csv',
   header: `${CSV_HEADER}\r\n`,
   lineEnd: '\r\n',
 }
-
-/** User ids of LINE's form, as the upload of LINE's manager takes them: one per line, and no tombstones. */
-const LINE_IDS: StreamFormat = {
-  mediaType: 'text/plain',
-  shape: 'ndjson',
-  header: '',
-  lineEnd: '\n',
-  convert: (line) => {
-    const { userId } = JSON.parse(line) as Partial<Member>
-    return userId !== undefined && LINE_USER_ID.test(userId) ? userId : null
-  },
-}
+/** As the upload of LINE's manager takes them. */
+const LINE_IDS: StreamFormat = { mediaType: 'text/plain', form: 'lineIds', header: '', lineEnd: '\n' }
 
 /** Of exports by operators. */
 export const FILE_FORMATS = { ndjson: NDJSON, csv: CSV, 'line-ids': LINE_IDS }
 
 const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
 
-/** Returns the format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the formats. */
+/** Null: a page of JSON, also if the header accepts none of the formats. */
 function streamFormatOf(accept: string | undefined): StreamFormat | null {
   if (accept === undefined) return null
   const [best] = new Negotiator({ headers: { accept } }).mediaTypes(['application/json', ...FORMATS.keys()])
@@ -143,17 +132,17 @@ function streamFormatOf(accept: string | undefined): StreamFormat | null {
 }
 
 /**
- * Yields all matches as text, page by page. The next page is read while this one is used. Each page is a separate statement, so a
- * slow reader holds no snapshot. Returning early waits for the statement in flight.
+ * The next page is read while this one is used. Each page is a separate statement, so a slow reader holds no snapshot. Returning early
+ * waits for the statement in flight.
  */
 export async function* memberLines(
   database: Queryable,
   scope: Scope,
   filters: Filters,
   beginning: Beginning,
-  { shape, header, lineEnd, convert }: StreamFormat,
+  { form, header, lineEnd }: StreamFormat,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, shape)
+  const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, form)
   let ahead: Promise<Page> | null = read(beginning)
   let start = header
   try {
@@ -162,16 +151,10 @@ export async function* memberLines(
       ahead = next && read(next)
       // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
       ahead?.catch(() => undefined)
-      if (convert !== undefined) yield converted(lines, convert, lineEnd)
-      else yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
+      yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
       start = ''
     }
   } finally {
     await ahead?.catch(() => undefined)
   }
-}
-
-function converted(lines: string, convert: (line: string) => string | null, lineEnd: string) {
-  const kept = lines === '' ? [] : lines.split(lineEnd).flatMap((line) => convert(line) ?? [])
-  return { text: kept.map((line) => line + lineEnd).join(''), count: kept.length }
 }

@@ -4,11 +4,10 @@ import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 import { statement } from '../postgres/statement.ts'
 
-/**
- * The form of LINE's user ids. LINE gives one person the same id at all accounts of one provider. Other programs that load members, and
- * pages that send tracking events, may use ids of another form.
- */
+/** LINE gives one person the same id at all accounts of one provider. Other programs and pages may use ids of another form. */
 export const LINE_USER_ID = /^U[0-9a-f]{32}$/
+/** SQL: the user id of the member m. Null: it is of another form. */
+export const LINE_ID = `case when m.user_id ~ '${LINE_USER_ID.source}' then m.user_id end`
 /** Characters. */
 export const EXTERNAL_ID_MAX_LENGTH = 128
 /** Characters. */
@@ -44,8 +43,8 @@ const PlainNumber = Type.Refine(
 
 export const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])
 
-/** How a value is written: `plain` text needs no escaping, `text` does, `json` is already JSON text. */
-type Kind = 'digits' | 'number' | 'plain' | 'text' | 'time' | 'json'
+/** How a value is written: `plain` needs quotes in JSON and no escaping, `text` needs both, `json` is already JSON text. */
+type Kind = 'number' | 'plain' | 'text' | 'time' | 'json'
 
 interface Field<Schema extends TSchema> {
   schema: Schema
@@ -71,7 +70,7 @@ const CONVERSATION = `case when m.conversation_id is not null then concat('{"id"
   ',"status":', ${jsonOf('text', 'm.conversation_status')}, ',"updatedAt":', ${jsonOf('time', 'm.conversation_at')}, '}') end`
 
 const FIELDS = {
-  id: field(Type.String({ description: 'int64 as decimal digits' }), 'digits', 'm.id'),
+  id: field(Type.String({ description: 'int64 as decimal digits' }), 'plain', 'm.id'),
   userId: field(Type.String(), 'text', 'm.user_id'),
   displayName: field(Nullable(Type.String()), 'text', 'm.display_name'),
   pictureUrl: field(Nullable(Type.String()), 'text', 'm.picture_url'),
@@ -117,7 +116,6 @@ const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z
 /** The value as JSON text, without the quotes of `quoteOf`. */
 function jsonOf(kind: Kind, sql: string): string {
   switch (kind) {
-    case 'digits':
     case 'plain':
     case 'number':
       return sql
@@ -130,8 +128,8 @@ function jsonOf(kind: Kind, sql: string): string {
   }
 }
 
-/** Quotes of values that need no escaping. They are part of the literals between the values. */
-const quoteOf = (kind: Kind) => (kind === 'digits' || kind === 'plain' ? '"' : '')
+/** They are part of the literals between the values. */
+const quoteOf = (kind: Kind) => (kind === 'plain' ? '"' : '')
 
 function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): string {
   let before = '{'
@@ -143,7 +141,7 @@ function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): str
   return `concat(${parts.join(',\n  ')}, '${before.slice(0, -1)}}')`
 }
 
-/** The member as JSON text, built by PostgreSQL. json_build_object would take twice as long as concat. */
+/** json_build_object would take twice as long as concat. */
 export const memberJson = jsonObjectOf(Object.entries(FIELDS))
 
 /** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
@@ -159,7 +157,6 @@ const FORMULA_CODES = [...FORMULA_STARTS].map((character) => character.charCodeA
  */
 function csvOf(kind: Kind, sql: string): string {
   switch (kind) {
-    case 'digits':
     case 'number':
     case 'plain':
       return sql
@@ -187,13 +184,11 @@ const CSV_COLUMNS = Object.entries(FIELDS).flatMap(([name, { kind, sql, csv }]: 
   })),
 )
 
-/** The first line of a CSV file. */
 export const CSV_HEADER = [...CSV_COLUMNS.map(({ column }) => column), 'deletedAt'].join(',')
 
-/** The member as a line of CSV (RFC 4180) without its line end. Only tombstones have a deletedAt. */
+/** A line of CSV (RFC 4180) without its line end. */
 export const memberCsv = `concat(${CSV_COLUMNS.map(({ sql }) => sql).join(",\n  ',', ")}, ',')`
 
-/** A tombstone in the delta feed, with only id and deletedAt. */
 export const erasedCsv = `concat(c.id, repeat(',', ${CSV_COLUMNS.length}), ${timeText('c.at')})`
 
 /** Tracked activity, added to that of the member. `offset 0` makes it one lookup per member instead of a scan of the account. */

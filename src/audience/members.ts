@@ -3,7 +3,6 @@ import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
-import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
 import { beginningOf } from './list.ts'
@@ -147,18 +146,6 @@ export async function searchMembers(
   if (position === null) refuseInput('cursor', 'does not belong to this search: begin again')
   const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
   return { lines, nextCursor: next && encodeCursor({ scope, filters }, next) }
-}
-
-/** $1 account id bigint */
-const selectMemberCount = statement('select-member-count')`
-    select count(*) from audience_member where channel_oa_id = $1`
-
-/** A count of millions may exceed a request's time limit, so it runs in its own session. */
-export async function countMembers(database: Database, accountId: AccountId): Promise<number> {
-  const [row] = await database.session((session) =>
-    session.query<{ count: bigint }>(selectMemberCount, [accountId]),
-  )
-  return Number(row?.count ?? 0)
 }
 
 // The accounts of which one person is a member.

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import type { Scope } from '../accounts/scope.ts'
 import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
-import { INT64_MAX } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
 import { listByChange } from './feed-statement.ts'
 import { type Filters, withRequired } from './filters.ts'
@@ -18,38 +18,33 @@ import {
   listByTag,
   listByUserId,
   listById as listWithoutIndex,
+  SCAN_MAX,
 } from './list-statements.ts'
 
 /** The last candidate of a page, after which the next page begins. */
-type Position =
-  | IdPosition
-  /** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
-  | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
+type Position = IdPosition | FeedPosition
 
-/** Walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
-export interface IdPosition {
-  kind: 'id'
+/** `isCommonName`: too many names contain `q`, so the index of names is not used. */
+export type IdPosition = { kind: 'id'; id: bigint; isCommonName: boolean }
+
+/** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
+type FeedPosition = {
+  kind: 'change'
+  change: bigint
   id: bigint
-  isCommonName: boolean
-}
-
-interface FeedWalk {
-  untilChange: bigint
-  horizon: bigint
-  beganUs: bigint
+  walk: { untilChange: bigint; horizon: bigint; beganUs: bigint }
 }
 
 /** Where the first page begins. In a delta feed, this is a time. */
 export type Beginning = Position | { kind: 'time'; ms: number }
 
-/** A page as one row. */
 interface PageRow extends Row {
   /** The members as text, with the separator of the format. Null: there are none. */
   lines: string | null
   members: number
-  /** Position after which the next page begins. Null: the walk is over. */
+  /** null: the walk is over */
   id: bigint | null
-  /** The following fields are set only by the delta feed. */
+  // The delta feed alone has these.
   change?: bigint | null
   until_change?: bigint | null
   horizon?: bigint | null
@@ -57,14 +52,14 @@ interface PageRow extends Row {
   is_lost?: boolean
 }
 
-/** Characters. Shorter texts are not indexed, because most names contain them. */
+/** Shorter texts are not indexed, because most names contain them. */
 const INDEXED_PART_MIN_LENGTH = 2
 
-/** Members as text. A page may be empty although another one follows. */
+/** A page may be empty although another one follows. */
 export interface Page {
   lines: string
   members: number
-  /** Null: the walk is over. */
+  /** null: the walk is over */
   next: Position | null
 }
 
@@ -87,19 +82,38 @@ export async function readPage(
   }
 }
 
-/** Reads the ids of up to `limit` members after a position. */
+type Ids = { ids: bigint[]; next: IdPosition | null }
+
 export async function readIds(
   database: Queryable,
   scope: Scope,
   filters: Filters,
   position: IdPosition,
   limit: number,
-): Promise<{ ids: bigint[]; next: IdPosition | null }> {
+): Promise<Ids> {
   const list = listById(withRequired(filters), position)
   const [row] = await database.query<PageRow>(list.ids, valuesOf(list, scope, filters, position, limit))
   const next = row ? nextOf(list, position, limit, row) : null
   const ids = row?.lines ? row.lines.split(',').map(BigInt) : []
   return { ids, next: next?.kind === 'id' ? next : null }
+}
+
+/** A million members are 500 statements of some milliseconds. A proxy in front of the console waits at least 30 s. */
+const COUNT_MAX_MS = 20_000
+
+/** Throws `unavailable` if it takes longer than COUNT_MAX_MS. */
+export async function countMatching(database: Queryable, scope: Scope, filters: Filters): Promise<number> {
+  const deadline = performance.now() + COUNT_MAX_MS
+  let total = 0
+  let position: IdPosition | null = { kind: 'id', id: INT64_MIN, isCommonName: false }
+  while (position !== null) {
+    if (performance.now() > deadline)
+      throw new AppError('unavailable', { message: 'Counting takes too long. Narrow the filter.' })
+    const page: Ids = await readIds(database, scope, filters, position, SCAN_MAX)
+    total += page.ids.length
+    position = page.next
+  }
+  return total
 }
 
 function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Position | null {
@@ -128,7 +142,7 @@ function listById(
 }
 
 /** The parameters $5 to $10. */
-export function conditionsOf(filters: Filters): unknown[] {
+function conditionsOf(filters: Filters): unknown[] {
   const { userId, externalId, relationship, tag, q, segment } = withRequired(filters)
   const condition = segment && JSON.stringify(segment.condition)
   return [userId, externalId, relationship, tag, q, condition].map((value) => value ?? null)
@@ -141,9 +155,9 @@ function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginnin
     case 'id':
       return list === listAll ? [...of, position.id, limit] : [...of, position.id, limit, ...conditions]
     case 'change': {
-      const { untilChange, horizon, beganUs } = position.walk
-      const walk = [position.change, untilChange, horizon, beganUs, null]
-      return [...of, position.id, limit, ...conditions, ...walk]
+      const { change, id, walk } = position
+      const { untilChange, horizon, beganUs } = walk
+      return [...of, id, limit, ...conditions, change, untilChange, horizon, beganUs, null]
     }
     case 'time':
       // FEED_START is the number before the first change. The greatest id skips all members with that number.
@@ -151,7 +165,7 @@ function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginnin
   }
 }
 
-// The cursor of a walk over an audience: opaque to clients, bound to the scope and filters of the first page.
+// The cursor of a walk: opaque to clients, bound to the scope and filters of the first page.
 
 /** 72 bits, so that the cursor of another walk does not match by accident. */
 const FINGERPRINT_BYTES = 9
@@ -159,11 +173,7 @@ const NUMBER_BYTES = 8
 /** Microseconds since 1970 until the end of the year 9999, within PostgreSQL's range. */
 const TIME_MAX_US = 253_402_300_799_999_999n
 
-/** A cursor of another tenant or another query is rejected. */
-interface Walk {
-  scope: Scope
-  filters: Filters
-}
+type Walk = { scope: Scope; filters: Filters }
 
 export function encodeCursor(walk: Walk, position: Position): string {
   const numbers = numbersOf(position)
@@ -182,7 +192,7 @@ function numbersOf(position: Position): bigint[] {
   return [position.id, position.change, untilChange, horizon, beganUs]
 }
 
-/** Returns the position after which the page begins, or null if the text is not a cursor of this walk. */
+/** Null: the text is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
   const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES

@@ -1,11 +1,9 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { type Command, Option } from 'commander'
 import type { Account } from '../accounts/account.ts'
-import type { Scope } from '../accounts/scope.ts'
 import { checkFilters, type Filters, readFilters } from '../audience/filters.ts'
 import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
-import { countMembers } from '../audience/members.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'
 import type { JobSummary } from '../jobs/job.ts'
@@ -125,8 +123,7 @@ async function exportMembers(
 ): Promise<number> {
   const filters = await filtersOf(database, account, filterOptions)
   const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
-  const members = await countMatching(database, scope, filters)
-  const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
+  const changes = { format, filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
   await recordExport(database, commandActor(), account, changes)
   const lines = memberLines(
@@ -138,7 +135,7 @@ async function exportMembers(
   )
   // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY
-  const progress = isShared ? null : new Progress('members', members)
+  const progress = isShared ? null : new Progress('members', null)
   let count = 0
   const texts = async function* () {
     for await (const { text, count: added } of lines) {
@@ -166,9 +163,4 @@ function filtersOf(
 ): Promise<Filters> {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
   return readFilters(database, id, checkFilters(Object.fromEntries(given)))
-}
-
-/** Returns null with filters, because counting the matches would take as long as the export. */
-async function countMatching(database: Database, scope: Scope, filters: Filters): Promise<number | null> {
-  return Object.keys(filters).length > 0 ? null : countMembers(database, scope.accountId)
 }

@@ -1,7 +1,7 @@
 /** `oa-audience endpoints replay|resend`: sends again what a receiver has missed. */
 import type { Command } from 'commander'
-import { countMatching } from '../audience/count-members.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
+import { countMatching } from '../audience/select-list.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
 import { FatalError } from '../errors.ts'
 import { age } from '../http/format.ts'

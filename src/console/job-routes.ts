@@ -1,11 +1,11 @@
 /** Long work over members: how many match, start, progress, cancel. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { countMatching } from '../audience/count-members.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
 import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
+import { countMatching } from '../audience/select-list.ts'
 import { TAGS_MAX } from '../audience/update.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'

@@ -170,7 +170,7 @@ describe('one operator does not use up what all share:', () => {
       await new Promise<void>((resolve) => held.push(resolve))
       return run()
     }
-    const own = await startConsole(withHook('count-matching-members', hold))
+    const own = await startConsole(withHook('audience-all-ids', hold))
     const { accountId } = await addTenant(database)
     const [greedy, other] = await Promise.all(
       [0, 1].map(async () => {

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findAccount } from '../../src/accounts/account.ts'
 import { findAccountContents } from '../../src/accounts/remove-account.ts'
-import { countMatching } from '../../src/audience/count-members.ts'
 import { readLedgerStatus, requireLedgerErasures } from '../../src/audience/erasure/compare-ledger.ts'
 import { eraseUser } from '../../src/audience/erasure/erase.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
@@ -20,16 +19,11 @@ import { eventLines } from '../../src/audience/export/export-events.ts'
 import { findPerson, personJson } from '../../src/audience/export/export-person.ts'
 import { importEntries } from '../../src/audience/import/import-entries.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
+import { beginningOf, FILE_FORMATS, memberLines } from '../../src/audience/list.ts'
 import { type EventFilter, type EventPage, listAllEvents } from '../../src/audience/list-events.ts'
-import {
-  countMembers,
-  findMember,
-  type Membership,
-  memberTimeline,
-  selectMemberships,
-} from '../../src/audience/members.ts'
+import { findMember, type Membership, memberTimeline, selectMemberships } from '../../src/audience/members.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
-import { readIds } from '../../src/audience/select-list.ts'
+import { countMatching, readIds } from '../../src/audience/select-list.ts'
 import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
 import { rehearse } from '../../src/endpoints/repliers.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
@@ -179,6 +173,14 @@ async function useJobs({ database, tenant }: Users): Promise<string[]> {
   await rehearse(database, { id: 0n, accountId: scope.accountId }, noEndpoint)
   const beginning = { kind: 'id', id: -1n, isCommonName: false } as const
   const pages = await Promise.all(FILTERS.map((filters) => readIds(database, scope, filters, beginning, 10)))
+  for (const filters of [...FILTERS, { updatedSince: '2020-01-01T00:00:00.000Z' }])
+    for await (const _ of memberLines(
+      database,
+      scope,
+      filters,
+      beginningOf(filters),
+      FILE_FORMATS['line-ids'],
+    ));
   const change = { filters: { tag: ['vip'] }, add: ['tagged'], remove: [] }
   const [, , , , vip = 0] = counts
   await database.transaction((transaction) =>
@@ -302,7 +304,6 @@ async function useCommands(users: Users): Promise<string[]> {
     ...listed,
     `${reasons.length} reasons`,
     JSON.stringify(member),
-    `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
 }
