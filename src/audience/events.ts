@@ -41,10 +41,8 @@ const selectReasons = statement('select-failure-reasons')`
      order by count(*) desc, failure`
 
 /**
- * Each account reads its own range of event_failure, so failures of other organizations cost nothing. Not by visible(), which allows null
- * for all organizations: then PostgreSQL reads all accounts.
- *
- * $1 account id bigint, null: all accounts of the organizations; $2 maximum number of events int; $3 organization ids bigint[]
+ * $1 account id bigint, null: all accounts of the organizations; $2 maximum number of events int; $3 organization ids bigint[]. Each account
+ * reads its own range of event_failure. With visible(), which allows null for all organizations, PostgreSQL would read all accounts.
  */
 const selectReasonsOfOrganizations = statement('select-failure-reasons-of-organizations')`
     select failure, count(*)::int as count
@@ -117,10 +115,7 @@ export async function countUnapplied(
 }
 
 /** In the order of event_failure. */
-export type RetryPosition = {
-  accountId: AccountId
-  id: bigint
-}
+export type RetryPosition = { accountId: AccountId; id: bigint }
 
 /**
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 and $4 after this account and id bigint;
@@ -135,20 +130,14 @@ const selectNextUnapplied = statement('select-next-unapplied')`
      order by channel_oa_id, id
      limit $5`
 
-interface FailedBatch {
-  ids: bigint[]
-  /** after which the next batch begins; null: this is the last one */
-  next: RetryPosition | null
-}
-
-/** The next failed events of a filter. Events that fail again keep their ids, so the position moves past them. */
+/** Events that fail again keep their ids, so the position moves past them. `next` null: this is the last batch. */
 export async function nextFailedEvents(
   database: Queryable,
   organizationIds: OrganizationIds,
   { accountId, failure }: UnappliedFilter,
   after: RetryPosition | null,
   limit: number,
-): Promise<FailedBatch> {
+): Promise<{ ids: bigint[]; next: RetryPosition | null }> {
   const from = [after?.accountId ?? INT64_MIN, after?.id ?? INT64_MIN]
   const values = [accountId, failure, ...from, limit, organizationIds]
   const batch = await database.query<RetryPosition>(selectNextUnapplied, values)

@@ -2,9 +2,9 @@
 
 import type { AccountId } from '../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
-import { isoMs, unescaped } from '../http/read-time.ts'
+import { readTime } from '../http/read-time.ts'
 import { type Static, Type } from '../http/typebox.ts'
-import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import { checker, StorableText } from '../http/validate.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Condition } from './condition.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
@@ -66,19 +66,10 @@ export function toFilters({
   return {
     ...rest,
     ...(tag === undefined ? {} : { tag: [...new Set([tag].flat())].sort() }),
-    ...(updatedSince === undefined ? {} : { updatedSince: readTime(updatedSince) }),
+    ...(updatedSince === undefined
+      ? {}
+      : { updatedSince: new Date(readTime('updatedSince', updatedSince)).toISOString() }),
   }
-}
-
-function readTime(text: string): string {
-  const ms = isoMs(unescaped(text))
-  if (Number.isNaN(ms)) {
-    refuseInput(
-      'updatedSince',
-      'must be a time such as 2026-11-21T09:00:00.000Z: use the updatedAt of a member',
-    )
-  }
-  return new Date(ms).toISOString()
 }
 
 /** Validates filters for streams and the command line. */

@@ -1,6 +1,4 @@
-/**
- * The statements of the list of all events. Each follows an index, examines a bounded number of events, and then applies the filter.
- */
+/** The statements of list-events.ts. */
 import { statement } from '../postgres/statement.ts'
 
 const at = (parameter: string) => `timestamptz 'epoch' + ${parameter}::bigint * interval '1 microsecond'`

@@ -1,6 +1,6 @@
 /**
- * All stored events that an operator may see, the newest first. A statement examines a bounded number of events and then applies the
- * filter, so a page may be empty although another one follows. Which statement reads depends on the filter: each follows an index.
+ * All stored events that an operator may see, the newest first. A statement follows an index, examines a bounded number of events, and
+ * then applies the filter, so a page may be empty although another one follows.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
@@ -54,24 +54,14 @@ export interface EventFilter {
   key?: string
 }
 
-export interface EventPage {
-  events: ListedEvent[]
-  /** after which the next page begins; null: it is the last one */
-  next: string | null
-}
+/** `next`: after which the next page begins; null: it is the last one. */
+export type EventPage = { events: ListedEvent[]; next: string | null }
 
-/** Events are read from the newest one to the oldest one. */
-interface Position {
-  /** microseconds since 1970 */
-  us: bigint
-  id: bigint
-}
+/** The time is in microseconds since 1970. */
+type Position = { us: bigint; id: bigint }
 
-interface Read {
-  events: ListedEvent[]
-  /** null: nothing older follows */
-  next: Position | null
-}
+/** `next` null: nothing older follows. */
+type Read = { events: ListedEvent[]; next: Position | null }
 
 /** No event was received later than in the year 9999. */
 const BEGINNING: Position = { us: 253_402_300_799_999_999n, id: INT64_MAX }

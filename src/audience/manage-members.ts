@@ -17,7 +17,7 @@ const scopeOf = ({ id, organizationId }: Account, { name }: Actor): Scope => ({
   organizationId,
 })
 
-/** Returns the member as JSON. Throws `unknown_member`, `stale_version` and `external_id_taken`. */
+/** Throws `unknown_member`, `stale_version` and `external_id_taken`. */
 export function updateMember(
   database: Transactions,
   actor: Actor,

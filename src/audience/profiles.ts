@@ -1,8 +1,5 @@
-/**
- * Requests names, pictures and languages of members from the platform in the background. The time at which a profile is due is
- * stored with the member, so instances share the work, and none is lost with an instance.
- */
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+/** Requests names, pictures and languages of members from LINE. The time at which a profile is due is stored, so instances share the work. */
+import { type AccountId, findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
@@ -47,17 +44,11 @@ export class ProfileFiller {
     const pausing = new Set([...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id))
     const { members, lastAccountId } = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
     this.#countRound(members.length, lastAccountId)
-    const accounts = new Map<AccountId, Promise<Account | null>>()
-    const accountOf = (id: AccountId) => {
-      const account = accounts.get(id) ?? findAccount(this.#database, id)
-      accounts.set(id, account)
-      return account
-    }
     const queue = members.values()
     const work = async () => {
       for (const member of queue) {
         // If the result cannot be stored, the profile is due again after its lease.
-        await this.#request(member, accountOf, signal).catch(() => undefined)
+        await this.#request(member, signal).catch(() => undefined)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, work))
@@ -72,13 +63,9 @@ export class ProfileFiller {
     this.#foundInRound = 0
   }
 
-  async #request(
-    member: DueMember,
-    accountOf: (id: AccountId) => Promise<Account | null>,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #request(member: DueMember, signal: AbortSignal): Promise<void> {
     if (signal.aborted || this.#isBackingOff(member.channel_oa_id)) return
-    const account = await accountOf(member.channel_oa_id).catch((error) => {
+    const account = await findAccount(this.#database, member.channel_oa_id).catch((error) => {
       // Otherwise each pass would lease the next members of the account.
       if (error instanceof UnreadableSecret) this.#backOff(member.channel_oa_id, { type: 'no_credentials' })
       throw error
@@ -124,7 +111,7 @@ export class ProfileFiller {
   }
 }
 
-/** The person blocked the account, was deleted or was never a friend (404), or the id is not valid (400). */
+/** 404: the person blocked the account, was deleted or was never a friend. 400: the id is not valid. */
 function isUnknown(fault: PlatformFault): boolean {
   return fault.type === 'refused' && (fault.status === 404 || fault.status === 400)
 }
@@ -132,9 +119,8 @@ function isUnknown(fault: PlatformFault): boolean {
 const PASS_MAX = 64
 /** Members of one account per pass, so that accounts take turns. */
 const PASS_MAX_OF_ACCOUNT = 16
-/** Accounts per pass, with one index lookup each: about 3 ms. */
+/** Per pass, with one index lookup each: about 3 ms. So the cost of a pass does not depend on the number of accounts. */
 const PASS_MAX_ACCOUNTS = 1_000
-/** Members counted per account. */
 const COUNTED_MAX = 10_000
 
 interface DueMember extends Row {
@@ -148,12 +134,7 @@ const selectNextAccounts = statement('select-next-accounts')`
     select id, can_call_platform(account)
       from official_account account where id > $1 order by id limit $2`
 
-/**
- * $1 bigint[]: accounts, in the order of their turns; $2 int: members per account; $3 int: members.
- *
- * Leases members for 10 minutes. If the instance dies, their profiles are due again. Rows that another transaction has locked are
- * skipped.
- */
+/** $1 bigint[]: accounts, in the order of their turns; $2 int: members per account; $3 int: members. Leases them for 10 minutes. */
 const takeDue = statement('take-due-profiles')`
     with due as (
       select m.channel_oa_id, m.id
@@ -170,10 +151,7 @@ const takeDue = statement('take-due-profiles')`
       from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
     returning m.channel_oa_id, m.id, m.user_id`
 
-/**
- * Takes members of up to PASS_MAX_ACCOUNTS accounts after `after`, so the cost does not depend on the number of accounts.
- * @returns `lastAccountId`: the next pass begins after it; INT64_MIN: all accounts have had their turn
- */
+/** @returns `lastAccountId`: the next pass begins after it; INT64_MIN: all accounts have had their turn */
 export async function takeDueMembers(
   database: Queryable,
   except: ReadonlySet<AccountId>,
@@ -203,7 +181,6 @@ const countDue = statement('count-due-profiles')`
        select from audience_member
         where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`
 
-/** Counts members whose profile is due, at most COUNTED_MAX of each account. */
 export async function countDueProfiles(database: Queryable): Promise<number> {
   const [row] = await database.query<{ count: number }>(countDue, [COUNTED_MAX])
   return row?.count ?? 0

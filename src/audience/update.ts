@@ -137,14 +137,13 @@ const applyUpdate = statement('member-update')`
     )
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
 
-/** Converts a database error to `external_id_taken` if it is one. */
 export function updateError(error: unknown): unknown {
   return violatedConstraint(error) === 'audience_member_external_id'
     ? new AppError('external_id_taken')
     : error
 }
 
-/** Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`. */
+/** Throws `unknown_member`, `stale_version`, `external_id_taken`. */
 export async function updateMember(
   tenant: Queryable,
   scope: Scope,

@@ -27,7 +27,7 @@ export function readFutureExpiry(text: string | null): string | null {
 const DAY_LENGTH = '2026-11-21'.length
 
 /** A plus sign that a client did not escape arrives as a space. */
-export const unescaped = (time: string): string => time.replace(' ', '+')
+const unescaped = (time: string): string => time.replace(' ', '+')
 
 /** Milliseconds since 1970 of a time in ISO 8601 with a time zone. NaN: it is none. */
 export function isoMs(text: string): number {

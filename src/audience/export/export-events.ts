@@ -1,10 +1,8 @@
 /**
- * The events of an account in the order of receipt, as lines of JSON.
+ * The events of an account in the order of receipt, as lines of JSON. Planner idioms: docs/planner.md.
  *
  * The time of receipt is the beginning of the transaction that stores the event. So an event may become visible after events with
- * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd). What it
- * contains never changes afterwards, except that contents are erased, events are retried, and partitions are dropped.
- * Planner idioms: docs/planner.md.
+ * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd).
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
@@ -18,37 +16,23 @@ import { type Queryable, type Row, statement, type Transactions } from '../../po
 const PAGE_EVENTS = 2_000
 /** Bytes of payloads, after which a page ends. One payload may have 1 MiB. */
 const PAGE_BYTES = 4 * 1024 * 1024
-/**
- * A transaction of the service has written something within this time, or has failed: its statements are limited to 5 s, and few of
- * them precede its first write. Also tolerates a clock that steps back by less when another server takes over.
- */
+/** A transaction of the service has written something within this time, or has failed: a few statements of at most 5 s precede its first write. */
 const EXPORT_LAG_SECONDS = 60
 
 export const EXPORT_SOURCES = ['line', 'mbox', 'tracking'] as const
 
-/**
- * Sessions of other roles are only visible to members of pg_read_all_stats. The instances of the service and its commands use one
- * role.
- *
- * $1 seconds int
- */
+/** $1 seconds int. Sessions of other roles are only visible to members of pg_read_all_stats, but the service and its commands use one role. */
 const selectExportEnd = statement('select-export-end')`
     select (extract(epoch from least(now() - $1::int * interval '1 second', min(xact_start))) * 1000000)::bigint as us
       from pg_stat_activity
      where datname = current_database() and backend_xid is not null`
 
-/**
- * Returns the time before which every event that was received is visible. Send it to the primary: replicas do not know its
- * transactions. Pages that begin afterwards include every commit before it, also on a replica.
- */
+/** Send it to the primary: replicas do not know its transactions. Pages that begin afterwards include every commit before it, also on a replica. */
 export async function findExportEnd(primary: Queryable, lagSeconds = EXPORT_LAG_SECONDS): Promise<bigint> {
   const [row] = await primary.query<{ us: bigint }>(selectExportEnd, [lagSeconds])
-  if (row === undefined) throw new Error('an aggregate returned no row')
   // In milliseconds, so that the end can be printed, and the next export begins there.
-  return (row.us / 1_000n) * 1_000n
+  return ((row as { us: bigint }).us / 1_000n) * 1_000n
 }
-
-const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'`
 
 /**
  * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
@@ -64,8 +48,8 @@ const selectEventPage = statement('select-event-page')`
       from (
         select source, us, id,
                concat('{"position":"', us, '.', id, '","id":"', id, '","accountId":"', $1::bigint, '","source":"', source,
-                      '","kind":', to_json(kind), ',"occurredAt":"', to_char(occurred_at, ${TIME}), '","receivedAt":"',
-                      to_char(received_at, ${TIME}), '","userId":', coalesce(to_json(user_id), 'null'), ',"payload":',
+                      '","kind":', to_json(kind), ',"occurredAt":"', iso(occurred_at), '","receivedAt":"',
+                      iso(received_at), '","userId":', coalesce(to_json(user_id), 'null'), ',"payload":',
                       case when payload is null then 'null'
                            when strpos(payload, E'\\n') > 0 or strpos(payload, E'\\r') > 0
                            then translate(payload, E'\\n\\r', '  ') else payload end,
@@ -85,9 +69,7 @@ const selectEventPage = statement('select-event-page')`
      where bytes_before < $7::int`
 
 interface PageRow extends Row {
-  /** null: no event of the source */
   lines: string | null
-  /** in `lines` */
   events: number
   /** microseconds and id of the last event that was read, of any source; null: none */
   last: [string, string] | null
@@ -97,11 +79,11 @@ interface EventPage {
   /** NDJSON; may be empty */
   text: string
   events: number
-  /** of the last event that was read, after which an export may continue */
+  /** after which an export may continue */
   position: string
 }
 
-/** Yields the events of a range, page by page. Returning early waits for the statement in flight. */
+/** Returning early waits for the statement in flight. */
 export async function* eventLines(
   database: Queryable,
   accountId: AccountId,
@@ -113,7 +95,9 @@ export async function* eventLines(
     const [row] = await database.query<PageRow>(selectEventPage, values)
     return row
   }
-  let ahead: ReturnType<typeof read> | null = read(beginningAt(fromUs, after))
+  let ahead: ReturnType<typeof read> | null = read(
+    after !== null && after.us >= fromUs ? after : { us: fromUs, id: INT64_MIN },
+  )
   try {
     while (ahead !== null) {
       const row: PageRow | undefined = await ahead
@@ -123,7 +107,7 @@ export async function* eventLines(
       ahead = read({ us, id })
       // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
       ahead.catch(() => undefined)
-      yield { text: row.lines ?? '', events: row.events, position: positionText({ us, id }) }
+      yield { text: row.lines ?? '', events: row.events, position: `${us}.${id}` }
     }
   } finally {
     await ahead?.catch(() => undefined)
@@ -148,19 +132,16 @@ export function recordEventExport(
 
 export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toISOString()
 
-// A range of receipt times, and a position in it.
-
-/** An event in the order of receipt. Events that one transaction stored have the same time. */
+/** An event in the order of receipt: microseconds since 1970, and id. Events that one transaction stored have the same time. */
 interface Position {
-  /** microseconds since 1970 */
   us: bigint
   id: bigint
 }
 
-/** Events by the time at which they were received, which begins inclusively and ends exclusively. */
+/** Times of receipt in microseconds since 1970. */
 export interface EventRange {
-  /** microseconds since 1970 */
   fromUs: bigint
+  /** exclusive */
   toUs: bigint
   /** null: from the beginning */
   after: Position | null
@@ -168,10 +149,7 @@ export interface EventRange {
   source: string | null
 }
 
-/**
- * Throws `invalid_input`.
- * @param endUs of exports that begin now
- */
+/** Throws `invalid_input`. */
 export function readRange(
   given: { from: string; to?: string; after?: string; source?: string },
   endUs: bigint,
@@ -189,17 +167,9 @@ const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(fiel
 /** 16 digits reach the year 2286. */
 const POSITION = /^(\d{1,16})\.(\d{1,19})$/
 
-/** Throws `invalid_input`. */
 function readPosition(text: string): Position {
   const [, us, id] = POSITION.exec(text) ?? []
   if (us === undefined || id === undefined || BigInt(id) > INT64_MAX)
     refuseInput('after', 'must be the position of an exported line')
   return { us: BigInt(us), id: BigInt(id) }
-}
-
-const positionText = ({ us, id }: Position): string => `${us}.${id}`
-
-/** Where an export begins: after the position, and not before `fromUs`. */
-function beginningAt(fromUs: bigint, after: Position | null): Position {
-  return after !== null && after.us >= fromUs ? after : { us: fromUs, id: INT64_MIN }
 }
