@@ -1,21 +1,23 @@
 /** The day of an operator: everything with a browser, nothing with a shell. */
-import type { Browser, Page } from 'playwright-core'
-import { beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Page } from 'playwright-core'
+import { describe, expect, it, vi } from 'vitest'
 import { LineApi } from '../../src/line-api/client.ts'
 import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from '../support/at-end.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
-import { openConsole, visitConsole } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { load } from '../support/load.ts'
-import { type Service, startApp } from '../support/service.ts'
 
 /** Some hundred clicks, which take a multiple of 20 s on a busy machine. */
 vi.setConfig({ testTimeout: 180_000 })
+
+const platform = await simulatePlatform()
+atEnd(() => platform.close())
 
 const publicUrl = 'https://oa.example.com'
 const OWNER = 'naomi@example.com'
@@ -23,29 +25,19 @@ const COLLEAGUE = 'krit@example.com'
 const REISSUED_SECRET = 'e'.repeat(32)
 
 describe.runIf(canRunChromium('the day of an operator is'))('an operator without a shell', () => {
-  let browser: Browser
-  let database: TextDatabase
-  let service: Service
-  let platform: SimulatedPlatform
-  let url: string
-  beforeAll(async () => {
-    platform = await simulatePlatform()
-    const lineApi = new LineApi(platform.url)
-    const verifier = { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-    const opened = await openConsole(async () => null, {
-      ...{ lineApiUrl: platform.url, verifier },
-      config: { logLevel: 'silent', trustProxy: [], publicUrl },
-    })
-    ;({ browser, url, database } = opened)
-    service = await startApp(database)
-    return async () => {
-      await Promise.all([service.app.close(), platform.close()])
-      await opened.close()
-    }
+  const opened = setUpConsole(async () => null, {
+    lineApiUrl: platform.url,
+    verifier: {
+      lineApi: new LineApi(platform.url),
+      publicUrl,
+      webhookPaths: deliveryPaths,
+      now: Date.now,
+    },
+    config: { logLevel: 'silent', trustProxy: [], publicUrl },
   })
 
   it('gets through a day with the console alone, and the activity log shows all of it with names', async () => {
-    const page = await visitConsole(browser, url, { isSignedOut: true })
+    const page = await opened.visit({ isSignedOut: true })
     await signInWithToken(page)
     await addOrganization(page, 'Bakeries')
     await addOrganization(page, 'Hotels')
@@ -63,12 +55,12 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
 
     const link = await invite(page, { email: COLLEAGUE, role: 'manager', organization: 'Bakeries' })
     await load(
-      database,
+      opened.database,
       `insert into official_account (organization_id, name, oa_hash, tracking_key)
        select id, 'Hotel Aurora', 'aurora', 'aurora' from organization where name = 'Hotels'`,
       [],
     )
-    const colleague = await visitConsole(browser, url, {
+    const colleague = await opened.visit({
       path: new URL(link).pathname + new URL(link).hash,
       isSignedOut: true,
       expected: /403|404/,
@@ -122,7 +114,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
       await dialog.getByLabel(organization).check()
     }
     await dialog.getByRole('button', { name: 'Add and create the invitation link' }).click()
-    const shown = await dialog.getByText(`${url}/invitation#`).textContent()
+    const shown = await dialog.getByText(`${opened.url}/invitation#`).textContent()
     await button(page, 'I have stored it').click()
     return shown ?? ''
   }
@@ -141,7 +133,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
 
   function addShop(name: string) {
     const state = platform.addAccount(randomAccount(name))
-    state.settings.testOrigin = service.url
+    state.settings.testOrigin = opened.service.url
     state.settings.webhook = { endpoint: 'https://chat.example.com/line', active: true }
     addPeople(state, 3)
     return state
@@ -160,7 +152,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     })
     await page.getByText('20 to add, 0 to update, 0 unchanged').waitFor()
     await page.getByRole('row', { name: /Shop 20/ }).waitFor()
-    expect(await load(database, 'select from official_account', [])).toEqual([])
+    expect(await load(opened.database, 'select from official_account', [])).toEqual([])
     await button(page, 'Apply the file').click()
     await page.getByText('Verified accounts: 20. Imported followers: 60.').waitFor({ timeout: 60_000 })
   }
@@ -208,7 +200,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
   /** Imported followers have no names before their profiles are fetched. */
   async function nameSomebody(name: string): Promise<string> {
     await load(
-      database,
+      opened.database,
       'update audience_member set display_name = $1 where id = (select min(id) from audience_member)',
       [name],
     )
@@ -225,7 +217,9 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     await dialog.getByLabel(`Type ${name} to confirm`).fill(name)
     await dialog.getByRole('button', { name: 'Erase permanently' }).click()
     await page.getByRole('heading', { name: /^The person was erased from ./ }).waitFor()
-    expect(await load(database, 'select from audience_member where display_name = $1', [name])).toEqual([])
+    expect(
+      await load(opened.database, 'select from audience_member where display_name = $1', [name]),
+    ).toEqual([])
   }
 
   async function seesOnlyBakeries(page: Page): Promise<void> {
@@ -236,7 +230,7 @@ describe.runIf(canRunChromium('the day of an operator is'))('an operator without
     await page.getByText('Manager').first().waitFor()
     await page.getByText('Bakeries').first().waitFor()
     expect(await link(page, 'Operators').count()).toBe(0)
-    await page.goto(`${url}/activity`)
+    await page.goto(`${opened.url}/activity`)
     await page.getByText('This page needs at least the role Owner.').waitFor()
     expect(await page.locator('ol.activity li').count()).toBe(0)
   }
