@@ -1,4 +1,4 @@
-/** Every page and dialog of the console at 1,000 accounts: in every language, in both schemes, on a desk and on a phone. */
+/** Every page and dialog of the console at 10,000 accounts: in every language, in both schemes, on a desk and on a phone. */
 import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
 import {
@@ -13,23 +13,11 @@ import {
 } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 
-const ACCOUNTS = 1_000
+const ACCOUNTS = 10_000
 const MEMBERS = 5_000
 
 describe.runIf(canRunChromium('the pages of the console are'))('every page', () => {
   const opened = setUpConsole((database) => loadFleet(database, { accounts: ACCOUNTS, members: MEMBERS }))
-
-  it('has no fault for assistive technology, and fits a phone', async () => {
-    const page = await opened.visit({ hasAxe: true })
-    for (const { path, text } of pagesOf(opened.loaded)) {
-      await goTo(page, path)
-      await page.getByText(text).first().waitFor({ state: 'attached' })
-      expect([path, await violationsOf(page)]).toEqual([path, []])
-      await page.setViewportSize(PHONE)
-      expect([path, await overflowOf(page)]).toEqual([path, 0])
-      await page.setViewportSize(DESKTOP)
-    }
-  })
 
   it('shows at every width what is wrong, with which account, and how an endpoint answered', async () => {
     const page = await opened.visit()
@@ -59,7 +47,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     expect(await overflowOf(page)).toBe(0)
   })
 
-  it('of 1,000 accounts renders only the rows in sight, and every row while it scrolls', async () => {
+  it('of 10,000 accounts renders only the rows in sight, and every row while it scrolls', async () => {
     const page = await opened.visit()
     const rows = page.locator('tbody tr[aria-rowindex]')
     await rows.first().waitFor()
@@ -70,26 +58,39 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       .locator(`tr[aria-rowindex="${ACCOUNTS + 2}"] svg.spark`)
       .first()
       .waitFor()
-    await page.getByLabel('Search accounts').fill('Hotel 999')
+    await page.getByLabel('Search accounts').fill('Hotel 9999')
     await rows.nth(1).waitFor({ state: 'detached' })
-    await page.getByRole('link', { name: 'Hotel 999' }).waitFor()
+    await page.getByRole('link', { name: 'Hotel 9999' }).waitFor()
   })
 
-  // Contrast depends on the scheme, and overflow on width and language, so half of the combinations shows both.
-  describe.each(['en-US', 'ja-JP', 'th-TH', 'zh-TW'])('in %s', (locale) => {
-    it.each([
-      { colorScheme: 'light' as const, viewport: DESKTOP },
-      { colorScheme: 'dark' as const, viewport: PHONE },
-    ])('has no fault for assistive technology, $colorScheme at $viewport.width px', async (options) => {
-      const page = await opened.visit({ ...options, locale, hasAxe: true })
+  // Contrast depends on the scheme, overflow on width and language, and the other faults on neither.
+  it.each([
+    { locale: 'en-US', colorScheme: 'light' as const, viewport: DESKTOP },
+    { locale: 'th-TH', colorScheme: 'dark' as const, viewport: PHONE },
+  ])(
+    'has no fault for assistive technology in $locale, $colorScheme at $viewport.width px',
+    async (options) => {
+      const page = await opened.visit({ ...options, hasAxe: true })
+      for (const { path, text } of pagesOf(opened.loaded)) {
+        await goTo(page, path)
+        if (options.locale === 'en-US') await page.getByText(text).first().waitFor({ state: 'attached' })
+        await expectSound(page, path)
+      }
+    },
+  )
+
+  it.each(['en-US', 'ja-JP', 'th-TH', 'zh-TW'])(
+    'fits a phone in %s, and shows no missing value',
+    async (locale) => {
+      const page = await opened.visit({ locale, viewport: PHONE })
       for (const { path } of pagesOf(opened.loaded)) {
         await goTo(page, path)
-        await expectSound(page, path)
+        expect([path, await overflowOf(page)]).toEqual([path, 0])
         const text = await page.locator('body').innerText()
         expect([path, /undefined|\[object|NaN|Invalid Date/.exec(text)?.[0]]).toEqual([path, undefined])
       }
-    })
-  })
+    },
+  )
 
   it.each([DESKTOP, PHONE])('has dialogs without a fault at $width px', async (viewport) => {
     const page = await opened.visit({ viewport, hasAxe: true })

@@ -3,28 +3,13 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, textMessage, ulid } from '../../tools/simulator/events.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { signedIn, startConsole } from '../support/console.ts'
 import { DESKTOP, expectSound, isReady, PHONE, setUpConsole } from '../support/console-browser.ts'
-import { addTenant, createTestDatabase } from '../support/database.ts'
+import { addTenant } from '../support/database.ts'
 import { loadFleet } from '../support/fleet.ts'
-import { load, loadMembers } from '../support/load.ts'
+import { load } from '../support/load.ts'
 import { startApp } from '../support/service.ts'
 
 const eventId = ulid(Date.now())
-
-it('a search still shows what it has found if the names of an account take too long', async () => {
-  const { database } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, 1, { display_name: `'slow one'`, external_id: `'slow one'` })
-  await load(
-    database,
-    `create or replace function part_ngrams(account bigint, part text) returns bigint[] language plpgsql immutable as
-       $$ begin perform pg_sleep(60); return '{}'; end $$`,
-  )
-  const operator = await signedIn((await startConsole(database)).url)
-  const { json } = await operator.get('/api/search?q=slow+one')
-  expect(json).toMatchObject({ people: [{ userId: 'U1' }], isComplete: false })
-})
 
 describe.runIf(canRunChromium('the search of the console is'))('an operator who searches', () => {
   const opened = setUpConsole(async (empty) => {
@@ -89,7 +74,7 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByText('webhookEventId').waitFor()
   })
 
-  it('sees one match on the page, and markup and right-to-left text as text', async () => {
+  it('sees one match on the page, and goes on to the account', async () => {
     const page = await opened.visit({ path: `/search?q=${encodeURIComponent('Hotel 3')}` })
     await page.getByRole('table').getByRole('link', { name: 'Hotel 3' }).waitFor()
     await page.getByRole('table').getByRole('link', { name: 'Audience' }).first().click()
@@ -97,12 +82,6 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByRole('searchbox', { name: 'Search members' }).waitFor()
     await page.getByRole('link', { name: 'Overview' }).press('Enter')
     await page.getByRole('region', { name: 'Figures' }).waitFor()
-    for (const text of ['<img src=x onerror=alert(1)>', 'שלום‮ abc', '%00%', '"><b>']) {
-      await field(page).fill(text)
-      await field(page).press('Enter')
-      await page.getByText('Nothing was found').waitFor()
-      expect(await page.locator('main .lead').textContent()).toBe(text)
-    }
   })
 
   it('reads what to do without a text, with a short one, and with too much found', async () => {
@@ -134,23 +113,21 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByRole('alert').waitFor()
   })
 
-  describe.each(['en-US', 'ja-JP', 'th-TH'])('in %s', (locale) => {
-    it.each([
-      { colorScheme: 'light' as const, viewport: DESKTOP },
-      { colorScheme: 'dark' as const, viewport: PHONE },
-    ])(
-      'has a page without a fault for assistive technology, $colorScheme at $viewport.width px',
-      async (options) => {
-        const page = await opened.visit({ ...options, locale, hasAxe: true, path: '/search' })
-        for (const q of ['', '!', 'nobody at all', 'U1', 'ann', 'Hotel', eventId]) {
-          const box = page.getByRole('searchbox').first()
-          await box.fill(q)
-          await box.press('Enter')
-          await page.waitForURL((address) => (address.searchParams.get('q') ?? '') === q)
-          await page.locator('main').locator('table, .empty').first().waitFor()
-          await expectSound(page, q)
-        }
-      },
-    )
-  })
+  it.each([
+    { locale: 'en-US', colorScheme: 'light' as const, viewport: DESKTOP },
+    { locale: 'th-TH', colorScheme: 'dark' as const, viewport: PHONE },
+  ])(
+    'has a page without a fault for assistive technology in $locale, $colorScheme at $viewport.width px',
+    async (options) => {
+      const page = await opened.visit({ ...options, hasAxe: true, path: '/search' })
+      for (const q of ['', '!', 'nobody at all', 'U1', 'ann', 'Hotel', eventId]) {
+        const box = page.getByRole('searchbox').first()
+        await box.fill(q)
+        await box.press('Enter')
+        await page.waitForURL((address) => (address.searchParams.get('q') ?? '') === q)
+        await page.locator('main').locator('table, .empty').first().waitFor()
+        await expectSound(page, q)
+      }
+    },
+  )
 })
