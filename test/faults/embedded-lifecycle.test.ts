@@ -17,10 +17,7 @@ import {
 
 const createDataDirectory = setUpDataDirectories()
 
-async function startService(dataDir: string) {
-  const service = await startHealthy({ DATA_DIR: dataDir })
-  return service
-}
+const startService = (dataDir: string) => startHealthy({ DATA_DIR: dataDir })
 
 const addOrganization = (dataDir: string, name: string) =>
   withServer(dataDir, (database) => database.query('insert into organization (name) values ($1)', [name]))

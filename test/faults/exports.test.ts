@@ -7,7 +7,7 @@ import { type Service, setUpService, startObserved } from '../support/service.ts
 import { addLargeTenant, busySessions, openStream, sendHead } from '../support/stream.ts'
 import { listPage } from '../support/walk.ts'
 
-const SECONDS = 10
+const SECONDS = 4
 
 /** Runs `attack` again and again in `parallel` loops, while `meanwhile` runs in another one. */
 async function attackWhile(parallel: number, attack: () => Promise<void>, meanwhile: () => Promise<void>) {

@@ -86,39 +86,7 @@ async function routesOf(tenant: Tenant) {
   return routes
 }
 
-it(`sends an event as an oracle says, for random endpoints and people (seed ${SEED})`, async () => {
-  for (let round = 0; round < 40; round += 1) {
-    const tenant = await addTenant(database)
-    const tagsOf = new Map<string, string[]>()
-    await service.deliver(tenant, PEOPLE.map(message))
-    for (const user of PEOPLE) {
-      const tags = someTags()
-      tagsOf.set(user, tags)
-      await setTags(tenant, user, tags)
-    }
-    const tools: Tool[] = []
-    for (let no = 0; no < 4; no += 1) tools.push(await addTool(tenant, randomSettings()))
-    const before = (await routesOf(tenant)).length
-    await service.deliver(tenant, PEOPLE.map(message))
-    const holds = ({ condition }: Tool, user: string) => {
-      const tags = tagsOf.get(user) as string[]
-      const has = (tag: string) => tags.includes(tag)
-      return (condition?.tagsAny?.some(has) ?? true) && !(condition?.tagsNone?.some(has) ?? false)
-    }
-    const routes = (await routesOf(tenant)).slice(before)
-    expect(routes).toHaveLength(PEOPLE.length)
-    for (const { user_id, receivers, repliers } of routes) {
-      const matching = tools.filter((tool) => holds(tool, user_id))
-      const [first] = matching
-        .filter(({ replies }) => replies)
-        .sort((a, b) => a.priority - b.priority || Number(a.id - b.id))
-      expect(receivers).toEqual(matching.map(({ id }) => id))
-      expect(repliers).toEqual(first === undefined ? [] : [first.id])
-    }
-  }
-})
-
-it('gives 100,000 reply tokens once each, while people, endpoints and sessions change and deliveries repeat', async () => {
+it('gives 40,000 reply tokens once each, while people, endpoints and sessions change and deliveries repeat', async () => {
   const tenants = await Promise.all(Array.from({ length: 4 }, () => addTenant(database)))
   const tools = new Map<Tenant, Tool[]>()
   for (const tenant of tenants) {
@@ -133,7 +101,7 @@ it('gives 100,000 reply tokens once each, while people, endpoints and sessions c
   }
   const sender = async (tenant: Tenant) => {
     let last: object[] = []
-    while (sent < 100_000) {
+    while (sent < 40_000) {
       const events = Array.from({ length: 1 + Math.floor(random() * 100) }, () => message(pick(PEOPLE)))
       sent += events.length
       await Promise.all([deliver(tenant, events), deliver(tenant, random() < 0.3 ? last : events)])
@@ -154,7 +122,7 @@ it('gives 100,000 reply tokens once each, while people, endpoints and sessions c
   }
   const kill = async () => {
     for (let killed = 0; !isOver; ) {
-      if (sent < (killed + 1) * 10_000) await new Promise((resolve) => setTimeout(resolve, 10))
+      if (sent < (killed + 1) * 4_000) await new Promise((resolve) => setTimeout(resolve, 10))
       else {
         killed += 1
         await database.query(`select pg_terminate_backend(pid) from pg_stat_activity
@@ -168,7 +136,7 @@ it('gives 100,000 reply tokens once each, while people, endpoints and sessions c
   await changes
   for (const tenant of tenants) {
     const routes = await routesOf(tenant)
-    expect(routes.length).toBeGreaterThan(10_000)
+    expect(routes.length).toBeGreaterThan(4_000)
     expect(routes.filter(({ repliers }) => repliers.length !== 1)).toEqual([])
   }
 })
