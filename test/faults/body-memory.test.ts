@@ -2,10 +2,10 @@
 import { execFileSync, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
-import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
-import { measureDeliveries } from '../support/delivery-latency.ts'
+import { addTenant } from '../support/database.ts'
+import { measureDeliveries, measureIdle } from '../support/delivery-latency.ts'
 import { MEASURED } from '../support/measured.ts'
-import { becomesWell, spawnService } from '../support/process.ts'
+import { setUpProcess } from '../support/process.ts'
 
 const CONNECTIONS = 3_000
 /** All together 1.5 GiB, half more than the service may take. */
@@ -37,16 +37,10 @@ it(
   `${CONNECTIONS} bodies that never end refuse no delivery of LINE, and take no more memory than stated`,
   MEASURED,
   async () => {
-    const { database, connection } = await createTestDatabase()
-    const [tenant, stranger] = [await addTenant(database), await addTenant(database)]
-    const service = await spawnService({
-      DATABASE_URL: urlOf(connection),
-      RATE_LIMIT_MAX: '0',
-      NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}`,
-    })
-    await becomesWell(service.url)
-    await measureDeliveries(service.url, tenant)
-    const idleMs = await measureDeliveries(service.url, tenant)
+    const heap = { NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}` }
+    const { database, tenant, service } = await setUpProcess(heap)
+    const stranger = await addTenant(database)
+    const idleMs = await measureIdle(service.url, tenant)
     let peakMiB = 0
     const sampling = setInterval(() => {
       peakMiB = Math.max(peakMiB, residentMiB(service.child.pid as number))

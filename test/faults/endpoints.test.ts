@@ -3,18 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { Receiver } from '../../tools/load/receiver.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
-import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import { addTenant, createTestDatabase } from '../support/database.ts'
 import { startSending } from '../support/endpoints.ts'
-import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
+import { FailoverLoad } from '../support/failover-load.ts'
 import { serveForTest } from '../support/http-server.ts'
-import { becomesWell, spawnService } from '../support/process.ts'
+import { NO_LIMITS, startHealthy } from '../support/process.ts'
 
 /** Ten senders with a delivery of up to three events each. */
 const IN_FLIGHT_MAX = 30
 
 /** Instances under load, with an endpoint that receives all events. */
 async function startUnderLoad(instances: number) {
-  const { database, connection } = await createTestDatabase()
+  const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)
   const faults: Error[] = []
   const receiver = new Receiver((error) => faults.push(error))
@@ -25,9 +25,8 @@ async function startUnderLoad(instances: number) {
       url,
     ])
   await addEndpoint(`${await receiver.start()}/line/0`)
-  const start = () => spawnService({ ...NO_LIMITS, DATABASE_URL: urlOf(connection) })
+  const start = () => startHealthy({ ...NO_LIMITS, ...env })
   const services = await Promise.all(Array.from({ length: instances }, start))
-  await Promise.all(services.map(({ url }) => becomesWell(url)))
   const urls = services.map(({ url }) => url)
   const load = new FailoverLoad(urls, tenant, database, { lineEvents: [] })
   onTestFinished(() => load.client.close())

@@ -9,11 +9,10 @@ import { addTenant, createTestDatabase, type Tenant } from '../support/database.
 import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'
 import {
-  becomesWell,
   eventually,
   type ServiceProcess,
-  spawnService,
   startCommand,
+  startHealthy,
   temporaryDirectory,
 } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
@@ -53,9 +52,7 @@ it('the ledger has each confirmed erasure of two processes, one of which is kill
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, MEMBERS)
   const variables = { ...env, ERASURE_LEDGER: directory, RATE_LIMIT_MAX: '0' }
-  const killed = await spawnService(variables)
-  const other = await spawnService(variables)
-  for (const { url } of [killed, other]) await becomesWell(url)
+  const [killed, other] = [await startHealthy(variables), await startHealthy(variables)]
   const ids = await memberIds(database)
   const confirmed = new Set<string>()
   await Promise.all(

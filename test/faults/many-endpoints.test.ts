@@ -6,15 +6,14 @@ import { Worker } from 'node:worker_threads'
 import { expect, it, onTestFinished } from 'vitest'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
-import { measureDeliveries } from '../support/delivery-latency.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { measureDeliveries, measureIdle } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { acceptForTest } from '../support/http-server.ts'
 import { MEASURED } from '../support/measured.ts'
-import { startHealthy } from '../support/process.ts'
+import { setUpProcess } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
-const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 /** Nothing listens there. */
 const REFUSING_URL = 'http://127.0.0.1:9/'
 /** The most that an account can have. */
@@ -79,18 +78,16 @@ it(
   'sends to a healthy endpoint, and acknowledges LINE, beside 1,900 endpoints that refuse or say nothing with 190,000 due deliveries',
   MEASURED,
   async () => {
-    const { database, connection } = await createTestDatabase()
+    const { database, service, tenant: healthy } = await setUpProcess()
     const tenants = await addTenants(database, 95)
-    const [healthy, other] = [await addTenant(database), await addTenant(database)]
+    const other = await addTenant(database)
     const receiver = await startReceiver()
     const silentUrl = await startSilent(true)
     for (const [no, tenant] of tenants.entries())
       await addEndpoints(database, tenant, no % 2 === 0 ? silentUrl : REFUSING_URL, PER_ACCOUNT)
     await addEndpoints(database, healthy, receiver.url, 1)
-    const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
     await storeBacklog({ database, serviceUrl: service.url }, tenants, { text: 'hello', copies: 99 })
-    await measureDeliveries(service.url, other)
-    const idleMs = await measureDeliveries(service.url, other)
+    const idleMs = await measureIdle(service.url, other)
     await resumeAll(database)
     // In these seconds, each endpoint fails for the first time.
     const [failingMs, latenciesMs] = await Promise.all([
@@ -137,14 +134,12 @@ it(
   "acknowledges LINE's deliveries to others while 1,000 endpoints of 50 accounts receive a delivery each second",
   MEASURED,
   async () => {
-    const { database, connection } = await createTestDatabase()
-    const [large, other] = [await addTenants(database, 50), await addTenant(database)]
+    const { database, service, tenant: other } = await setUpProcess()
+    const large = await addTenants(database, 50)
     const counter = await startCounter()
     for (const tenant of large) await addEndpoints(database, tenant, counter.url, PER_ACCOUNT)
     await resumeAll(database)
-    const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
-    await measureDeliveries(service.url, other, 50)
-    const idleMs = await measureDeliveries(service.url, other, 50)
+    const idleMs = await measureIdle(service.url, other, 50)
     const deliveries: Array<Promise<void>> = []
     const deliverToAll = () =>
       deliveries.push(...large.map((tenant) => deliver(service.url, tenant, 'hello')))
@@ -159,13 +154,12 @@ it(
 )
 
 it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 20 deliveries of 1 MiB each', async () => {
-  const { database, connection } = await createTestDatabase()
-  const [large, healthy] = [await addTenants(database, 5), await addTenant(database)]
+  const { database, service, tenant: healthy } = await setUpProcess()
+  const large = await addTenants(database, 5)
   const receiver = await startReceiver()
   const silentUrl = await startSilent(false)
   for (const tenant of large) await addEndpoints(database, tenant, silentUrl, PER_ACCOUNT)
   await addEndpoints(database, healthy, receiver.url, 1)
-  const service = await startHealthy({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
   const text = 'x'.repeat(1_000_000)
   await storeBacklog({ database, serviceUrl: service.url }, large, { text, copies: 19 })
   await resumeAll(database)

@@ -3,14 +3,11 @@ import { execFileSync } from 'node:child_process'
 import { connect, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
-import { startHealthy } from '../support/process.ts'
+import { setUpProcess } from '../support/process.ts'
 import { setUpService, signedDelivery } from '../support/service.ts'
 
 it('refuses with 503 and Retry-After what would wait too long, with bounded memory, and recovers', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const service = await startHealthy({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
+  const { tenant, service } = await setUpProcess()
   const post = ({ path, init }: ReturnType<typeof signedDelivery>) => fetch(service.url + path, init)
   const large = Array.from({ length: 12 }, () =>
     signedDelivery(

@@ -1,11 +1,11 @@
 /** PgBouncer between the service and PostgreSQL: it must keep sessions. */
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { isPgBouncerInstalled, type PgBouncerSettings, startPgBouncer } from '../support/pgbouncer.ts'
-import { becomesWell, runProgramAsync, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { NO_LIMITS, runProgramAsync, startHealthy } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 
 if (!isPgBouncerInstalled) {
   console.warn('PGBOUNCER IS NOT INSTALLED: its tests are skipped. Install the package pgbouncer.')
@@ -54,14 +54,11 @@ it.skipIf(!isPgBouncerInstalled)(
   async () => {
     const url = await startPgBouncer(connection, { pool_mode: 'session' })
     const tenant = await addTenant(database)
-    const service = await spawnService({ DATABASE_URL: url, RATE_LIMIT_MAX: '0' })
-    onTestFinished(() => void service.child.kill('SIGINT'))
-    await becomesWell(service.url)
+    const service = await startHealthy({ DATABASE_URL: url, ...NO_LIMITS })
     const answers = await Promise.all(
       Array.from({ length: 40 }, async (_, no) => {
-        const { path, init } = signedDelivery(tenant, [lineEvent('message', `U${no}`)])
         const requests = [
-          fetch(service.url + path, init),
+          sendDelivery(service.url, tenant, [lineEvent('message', `U${no}`)]),
           fetch(`${service.url}/api/audience`, { headers: tenant.headers }),
         ]
         return (await Promise.all(requests)).map(({ status }) => status)

@@ -4,16 +4,15 @@ import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { holdTransaction, waitForBlocked } from '../support/locks.ts'
-import { becomesWell, eventually, spawnService, startHealthy } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { becomesWell, eventually, setUpProcess, spawnService, startHealthy } from '../support/process.ts'
+import { sendDelivery } from '../support/service.ts'
 import { startProxy } from '../support/tcp-proxy.ts'
 
 const statusOf = (url: string, path: string, init?: RequestInit) =>
   fetch(url + path, init).then(({ status }) => status)
 
 function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number> {
-  const { path, init } = signedDelivery(tenant, events)
-  return statusOf(url, path, init)
+  return sendDelivery(url, tenant, events).then(({ status }) => status)
 }
 
 it('answers 503 or 500 before its database responds and during outages, migrates, and answers 200 otherwise', async () => {
@@ -51,9 +50,7 @@ it('answers 503 or 500 before its database responds and during outages, migrates
 })
 
 it('after SIGTERM answers health with 503, then the accepted requests, and exits with 0', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const service = await startHealthy({ DATABASE_URL: urlOf(connection) })
+  const { database, tenant, service } = await setUpProcess()
   await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
   const release = await holdTransaction(
     database,

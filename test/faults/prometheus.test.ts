@@ -8,7 +8,7 @@ import { freePort } from '../../tools/prove/service.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { ALERTS, RULES_FILE } from '../support/alerts.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { becomesWell, eventually, spawnService, temporaryDirectory } from '../support/process.ts'
+import { eventually, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { RULE_TESTS, ruleTestFile } from '../support/rule-tests.ts'
 import { createEncrypted } from '../support/secret-keys.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -150,11 +150,10 @@ async function startScraped() {
   const tenant = await addTenant(database)
   await addProblems(plain, tenant)
   const [metricsPort, port] = [await freePort(), await freePort()]
-  const service = await spawnService({
+  const service = await startHealthy({
     ...{ ...env, METRICS_PORT: String(metricsPort), LINE_API_URL: 'http://127.0.0.1:9' },
     ERASURE_LEDGER: temporaryDirectory(),
   })
-  await becomesWell(service.url)
   const directory = temporaryDirectory()
   copyFileSync(RULES_FILE, join(directory, 'alerts.yaml'))
   writeFileSync(

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { serveForTest } from '../support/http-server.ts'
 import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { sendDelivery } from '../support/service.ts'
 import { startProxy } from '../support/tcp-proxy.ts'
 
 it('exits with 0 within 10 s of SIGTERM while its database is silent', async () => {
@@ -13,8 +13,7 @@ it('exits with 0 within 10 s of SIGTERM while its database is silent', async () 
   proxy.open()
   const service = await startHealthy({ DATABASE_URL: url })
   // A refused delivery is counted in memory first and written later.
-  const forged = signedDelivery({ ...tenant, channelSecret: 'another secret' }, [])
-  await fetch(service.url + forged.path, forged.init)
+  await sendDelivery(service.url, { ...tenant, channelSecret: 'another secret' }, [])
   proxy.silence()
   const pending = fetch(`${service.url}/api/audience`, { headers: tenant.headers }).catch(() => null)
   expect((await fetch(`${service.url}/api/health`)).status).toBe(503)

@@ -1,13 +1,15 @@
 /** Anybody can send tracking events: a flood of them neither delays LINE's deliveries nor fills the disk. */
 import { randomBytes } from 'node:crypto'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
-import { measureDeliveries } from '../support/delivery-latency.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { measureDeliveries, measureIdle } from '../support/delivery-latency.ts'
 import { MEASURED } from '../support/measured.ts'
-import { becomesWell, spawnService } from '../support/process.ts'
+import { startPlatform } from '../support/platform.ts'
+import { setUpProcess } from '../support/process.ts'
 
+/** The default, per minute and address. */
+const RATE_LIMIT = 6_000
 /** Requests per second of 500 events: half of what the rate limit lets one address send. */
 const FLOOD_PER_SECOND = 49
 /** The account's budget in an hour: 60 minutes × 6,000 events. */
@@ -60,23 +62,13 @@ function flood(
 }
 
 async function measureFlood({ hasTokens = false, addresses = 'one' } = {}) {
-  const { database, connection } = await createTestDatabase()
-  const platform = await simulatePlatform()
-  onTestFinished(() => platform.close())
+  const platform = await startPlatform()
   const { loginChannelId } = platform.account
-  const [tenant, victim] = [
-    await addTenant(database, { loginChannelIds: [loginChannelId] }),
-    await addTenant(database),
-  ]
+  const limits = { TRUST_PROXY: 'loopback', RATE_LIMIT_MAX: String(RATE_LIMIT) }
+  const { database, service, tenant: victim } = await setUpProcess({ LINE_API_URL: platform.url, ...limits })
+  const tenant = await addTenant(database, { loginChannelIds: [loginChannelId] })
   const idToken = hasTokens ? await platform.login.idToken({ userId: 'U1', loginChannelId }) : null
-  const service = await spawnService({
-    DATABASE_URL: urlOf(connection),
-    LINE_API_URL: platform.url,
-    TRUST_PROXY: 'loopback',
-  })
-  await becomesWell(service.url)
-  await measureDeliveries(service.url, victim)
-  const idleMs = await measureDeliveries(service.url, victim)
+  const idleMs = await measureIdle(service.url, victim)
   const flooding = flood(service.url, tenant, idToken, addresses === 'many')
   const floodedMs = await measureDeliveries(service.url, victim)
   const statuses = await flooding.stop()
@@ -117,10 +109,7 @@ it(
 )
 
 it('costs less than 1 GiB of disk an hour for each address', async () => {
-  const { database, env } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const service = await spawnService(env)
-  await becomesWell(service.url)
+  const { database, tenant, service } = await setUpProcess()
   const sizeOf = async () => {
     const [row] = await database.query<{ bytes: bigint }>(
       'select pg_database_size(current_database()) as bytes',

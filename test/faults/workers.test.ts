@@ -4,15 +4,18 @@ import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
+import { RetryingClient } from '../../tools/load/client.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import { createTestDatabase, urlOf } from '../support/database.ts'
+import { acceptForTest } from '../support/http-server.ts'
 import {
-  becomesWell,
   eventually,
   runProgramAsync,
+  setUpProcess,
   spawnService,
   startCommand,
+  startHealthy,
   temporaryDirectory,
 } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -34,18 +37,13 @@ const ask = (url: string) =>
   })
 
 it('shares the port, serves one metrics page, and replaces workers that are killed, and loses or repeats nothing', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
   const metricsPort = await freePort()
-  const service = await spawnService({
+  const { database, tenant, service } = await setUpProcess({
     WEB_CONCURRENCY: '3',
     // With PORT=0, the port would change if all workers died.
     PORT: String(await freePort()),
     METRICS_PORT: String(metricsPort),
-    RATE_LIMIT_MAX: '0',
-    DATABASE_URL: urlOf(connection),
   })
-  await becomesWell(service.url)
   await expect
     .poll(() =>
       ask(`${service.url}/api/health`)
@@ -56,23 +54,13 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   const people = Array.from({ length: 8 }, randomUserId)
   let isFinished = false
   let acknowledged = 0
-  /** 0: no answer, because the worker was killed. */
-  const statuses = new Set<number>()
+  // A connection that was just handed to a worker when the worker was killed is never answered. Senders time out.
+  const client = new RetryingClient([service.url], ATTEMPT_TIMEOUT_MS)
   const send = async (userId: string) => {
-    while (!isFinished) {
+    for (; !isFinished; await sleep(5)) {
       const { path, init } = signedDelivery(tenant, [lineEvent('message', userId)])
-      // A connection that was just handed to a worker when the worker was killed is never answered. Senders time out.
-      const deliver = () =>
-        fetch(service.url + path, { ...init, signal: AbortSignal.timeout(ATTEMPT_TIMEOUT_MS) }).then(
-          (answer) => answer.status,
-          () => 0,
-        )
-      for (let status = await deliver(); status !== 200; status = await deliver()) {
-        statuses.add(status)
-        await sleep(20)
-      }
+      await client.until('delivery', path, init, [200])
       acknowledged += 1
-      await sleep(5)
     }
   }
   const senders = Promise.all(people.map(send))
@@ -85,8 +73,8 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   await sleep(RUNS_MS / 4)
   isFinished = true
   await senders
-  // A worker that starts takes no delivery that it would refuse.
-  expect([...statuses].filter((status) => status !== 0)).toEqual([])
+  // No response at most: a worker that starts takes no delivery that it would refuse.
+  expect(Object.keys(client.statuses).filter((status) => status !== '0')).toEqual(['200'])
   const counts = await database.query<{ count: bigint }>(
     'select sum(event_count)::bigint as count from audience_member where channel_oa_id = $1',
     [tenant.accountId],
@@ -134,14 +122,12 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
   // Too long for a unix socket.
   const DATA_DIR = join(temporaryDirectory(), 'x'.repeat(100))
   const env = { WEB_CONCURRENCY: '2', DATA_DIR }
-  const first = await spawnService(env)
-  await becomesWell(first.url)
+  const first = await startHealthy(env)
   const { stderr } = await runProgramAsync(['organizations', 'add', '--name', 'kept'], { DATA_DIR })
   expect(stderr).toBe('')
   first.child.kill('SIGKILL')
   await first.exited
-  const second = await spawnService(env)
-  await becomesWell(second.url)
+  const second = await startHealthy(env)
   await expect
     .poll(() =>
       ask(first.url).then(
@@ -171,9 +157,9 @@ it.each([
   ['METRICS_PORT', 'cannot be used: address already in use (EADDRINUSE). Set another port.'],
 ])('ends with one line if %s is already in use', async (name, reason) => {
   const { connection } = await createTestDatabase()
-  const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }
-  const { port } = new URL((await spawnService(env)).url)
-  const { status, stderr } = await runProgramAsync(['serve'], { ...env, PORT: '0', [name]: port })
+  const port = String(await acceptForTest(() => undefined))
+  const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection), [name]: port }
+  const { status, stderr } = await runProgramAsync(['serve'], env)
   expect([status, stderr]).toEqual([1, `oa-audience: ${name} ${port} on 127.0.0.1 ${reason}\n`])
 })
 

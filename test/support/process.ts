@@ -1,12 +1,15 @@
 /** The built service and its commands as processes, as users run them. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import { onTestFinished } from 'vitest'
 import { atEnd } from './at-end.ts'
+import { addTenant, createTestDatabase } from './database.ts'
 
 export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
@@ -74,6 +77,16 @@ export function spawnService(
   })
 }
 
+/** Environment of an instance without the rate limit of requests. */
+export const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
+
+/** A database of the test's own with a tenant, and the built service on it. */
+export async function setUpProcess(variables: Record<string, string> = {}) {
+  const created = await createTestDatabase()
+  const env = { ...created.env, ...NO_LIMITS, ...variables }
+  return { ...created, env, tenant: await addTenant(created.database), service: await startHealthy(env) }
+}
+
 /** Starts the service and waits until it is healthy. */
 export async function startHealthy(...parameters: Parameters<typeof spawnService>): Promise<ServiceProcess> {
   const service = await spawnService(...parameters)
@@ -114,7 +127,7 @@ export async function eventually<T>(
 }
 
 /** Runs a command without blocking this process, so that the command can call a server in it. */
-export function runProgramAsync(
+export async function runProgramAsync(
   args: string[],
   env: Record<string, string> = {},
   main = MAIN,
@@ -123,13 +136,10 @@ export function runProgramAsync(
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
-  const output = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].on('data', (chunk: Buffer) => {
-      output[name] += chunk.toString()
-    })
-  }
-  return new Promise((resolve) => child.once('close', (status) => resolve({ status, ...output })))
+  const closed = once(child, 'close')
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
+  const [status] = await closed
+  return { status, stdout, stderr }
 }
 
 /** Starts a command that runs until it is stopped. `lines` are those of its standard output so far. */
