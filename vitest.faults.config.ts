@@ -3,7 +3,7 @@ import base from './vitest.config.ts'
 
 /** They measure, or take most of the machine, so each runs alone. The results of all others do not depend on what else runs. */
 const ALONE = `
-  body-memory console-load endpoints endpoints-names image jobs many-endpoints overload shares
+  body-memory console-load endpoints endpoints-names image many-endpoints overload shares
   tracking-flood
 `
   .trim()

@@ -1,24 +1,17 @@
-/** Long work of operators while processes are killed, and beside deliveries. */
+/** Long work of operators while processes are killed. console-load.test.ts has it beside deliveries. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
 import { signedIn, startConsole } from '../support/console.ts'
-import { addTenant } from '../support/database.ts'
-import { measureDeliveries } from '../support/delivery-latency.ts'
-import { endOf, startJobRunner, uploadFile } from '../support/jobs.ts'
+import { endOf, uploadFile } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { MEASURED } from '../support/measured.ts'
 import { environment, eventually, MAIN, runProgramAsync, spawnService } from '../support/process.ts'
-import { setUpService, startApp } from '../support/service.ts'
+import { setUpService } from '../support/service.ts'
 
 const MEMBERS = 20_000
 const KILLS = 3
 const ACCOUNTS = 2_000
-/** Changing them takes longer than the deliveries that are measured. */
-const MANY_MEMBERS = 50_000
-/** The 95th percentile is 12 ms on a quiet machine, with and without the job. */
-const BESIDE_MAX_MS = 500
 
 /** Two processes work on the job. One of them is killed again and again, wherever it is, and replaced. */
 async function killWhileRunning(env: Record<string, string>, readDone: () => Promise<number>, total: number) {
@@ -131,21 +124,4 @@ it('finishes an import of which several processes are killed, and applies each l
     { version: 2n, members: MEMBERS - refused },
   ])
   expect(await load(database, 'select from job_file')).toEqual([])
-})
-
-it('does not delay deliveries of the same or of another account', MEASURED, async () => {
-  const { database, tenant, operator } = await setUp()
-  const other = await addTenant(database)
-  await loadMembers(database, tenant, MANY_MEMBERS)
-  await load(database, 'vacuum analyze audience_member')
-  const app = await startApp(database)
-  const measure = (of: typeof tenant) => measureDeliveries(app.url, of)
-  const { json } = await operator.post(`/api/accounts/${tenant.accountId}/audience/tag`, {
-    ...{ filters: {}, addTags: ['spring'], removeTags: [], expectedCount: MANY_MEMBERS },
-  })
-  const runner = startJobRunner(database)
-  const beside = [await measure(tenant), await measure(other)]
-  await endOf(operator, json.job)
-  await runner.stop()
-  for (const ms of beside) expect(ms).toBeLessThan(BESIDE_MAX_MS)
 })
