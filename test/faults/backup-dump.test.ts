@@ -1,32 +1,18 @@
 /** Backups of a PostgreSQL of DATABASE_URL with its pg_dump, and their restore into another server. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant, openDatabase } from '../support/database.ts'
+import { DEBIAN_POSTGRES, hasDebianPostgres, startCluster } from '../support/debian-postgres.ts'
 import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
-const tools = findDebianPostgres()
-if (tools === null) {
-  console.warn('\n!!! Debian’s PostgreSQL is not installed: backups with pg_dump are NOT tested\n')
-}
-
-async function startServer(): Promise<ReplicatedPostgres> {
-  const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), {
-    standbys: 0,
-    settings: '',
-  })
-  onTestFinished(() => cluster.stop())
-  return cluster
-}
-
-it.runIf(tools !== null)(
+it.runIf(hasDebianPostgres('backups with pg_dump are'))(
   'a dump is restored into another server, whose change numbers continue beyond those of the lost one',
   async () => {
-    const [lost, fresh] = [await startServer(), await startServer()]
-    const PATH = `${tools}:${process.env.PATH}`
+    const [lost, fresh] = [await startCluster(), await startCluster()]
+    const PATH = `${DEBIAN_POSTGRES}:${process.env.PATH}`
     const env = { DATABASE_URL: lost.url.replace('postgres@', 'postgres:a%2Fsecret%26@'), PATH }
     const service = await startHealthy(env)
     const database = openDatabase(lost.url)

@@ -2,25 +2,19 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant } from '../support/database.ts'
-import { temporaryDirectory } from '../support/process.ts'
+import { hasDebianPostgres, startCluster } from '../support/debian-postgres.ts'
 import { startApp } from '../support/service.ts'
 
 /** Characters: too many for one row without compression. */
 const LONG = 5_000
 
-const tools = findDebianPostgres()
-if (tools === null) {
-  console.warn('\n!!! no PostgreSQL of Debian is installed: COMPRESSION WITH LZ4 IS NOT TESTED.\n')
-}
+const test = it.runIf(hasDebianPostgres('compression with lz4 is'))
 
-it.runIf(tools !== null)('a large payload is compressed with lz4, and comes back as it was', async () => {
-  const options = { standbys: 0, settings: '' }
-  const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), options)
-  onTestFinished(() => cluster.stop())
-  const database = new TextDatabase(cluster.url, () => undefined)
+test('a large payload is compressed with lz4, and comes back as it was', async () => {
+  const { url } = await startCluster()
+  const database = new TextDatabase(url, () => undefined)
   onTestFinished(() => database.close())
   await migrate(database)
   database.markReady()
