@@ -1,16 +1,15 @@
 /** `npm run site` makes pages that a browser reads from the disk, without any server. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { canRunChromium, launchChromium } from '../support/chromium.ts'
+import { temporaryDirectory } from '../support/process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const site = mkdtempSync(join(tmpdir(), 'oa-audience-test-site-'))
-afterAll(() => rmSync(site, { recursive: true, force: true }))
+const site = temporaryDirectory()
 
 beforeAll(() => {
   const { status, stderr } = spawnSync(process.execPath, ['scripts/site.mjs', site], {

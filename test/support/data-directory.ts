@@ -1,9 +1,8 @@
 /** Data directories of an embedded PostgreSQL. */
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll } from 'vitest'
+import { beforeAll } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { migrateDatabase } from '../../src/postgres/pool/open.ts'
@@ -15,8 +14,7 @@ import { temporaryDirectory } from './process.ts'
  * run once per file, because they take more than a second.
  */
 export function setUpDataDirectories(): (name?: string) => string {
-  const template = mkdtempSync(join(tmpdir(), 'oa-audience-template-'))
-  afterAll(() => rmSync(template, { recursive: true, force: true }))
+  const template = temporaryDirectory()
   beforeAll(() => migrateDatabase({ kind: 'embedded', dataDir: template }))
   return (name = 'data') => {
     const directory = join(temporaryDirectory(), name)
