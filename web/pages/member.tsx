@@ -212,7 +212,7 @@ function EndpointsOf({ account, userId }: { account: string; userId: string }) {
     <Panel title={t.member.endpoints}>
       <Loaded query={query}>
         {({ endpoints }) => (
-          <ul class="plain-list">
+          <ul>
             {endpoints.length === 0 && <li class="muted">{t.member.noEndpoint}</li>}
             {endpoints.map(({ id, name, mayReply }) => (
               <li key={id}>

@@ -68,7 +68,7 @@ export function ChannelState({ channel: { status, pending, failed } }: { channel
   const { t, number } = useLocalized()
   return (
     <span class="response">
-      <span class={`tag ${status === 'active' ? 'good' : 'warn'}`}>
+      <span class={`tag ${status === 'active' ? 'good' : 'warning'}`}>
         {stateIn(t.endpoints.states, status)}
       </span>
       {pending > 0 && <span class="muted"> {fill(t.notifications.pending, { count: number(pending) })}</span>}

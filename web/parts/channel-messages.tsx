@@ -96,7 +96,7 @@ function MessageState({ message, channel }: { message: Message; channel: Channel
         : fill(t.notifications.waits, { time: dateTime(dueAt) })
   return (
     <>
-      <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}
+      <span class="tag warning">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}
       {[attempts > 0 ? response : '', waiting].filter(Boolean).join(' · ')}
     </>
   )

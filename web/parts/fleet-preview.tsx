@@ -90,7 +90,7 @@ export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; nam
               <>
                 <span class={`tag ${change === 'unchanged' ? '' : 'good'}`}>{t.file.changes[change]}</span>
                 {change === 'updated' && <ChangeList changes={changes} />}
-                {isUnusualSecret && <p class="warning-text small-text">{t.manage.unusualSecret}</p>}
+                {isUnusualSecret && <p class="small-text">{t.manage.unusualSecret}</p>}
               </>
             ),
           ],

@@ -37,7 +37,7 @@ export function Memberships({ memberships }: { memberships: Membership[] }) {
   const { t, number } = useLocalized()
   const more = memberships.length - LINKS_MAX
   return (
-    <ul class="memberships">
+    <ul>
       {memberships.slice(0, LINKS_MAX).map(({ accountId, accountName, memberId }) => (
         <li key={accountId}>
           <Link href={`/accounts/${accountId}/audience/${memberId}`}>{accountName}</Link>
@@ -150,7 +150,7 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
         <fieldset class="choices">
           <legend>{t.member.scope}</legend>
           {[false, true].map((value) => (
-            <label key={String(value)} class="choice">
+            <label key={String(value)}>
               <input
                 type="radio"
                 name="scope"

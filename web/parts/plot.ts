@@ -34,8 +34,11 @@ export function createChart(
   { height, ...drawing }: Drawing & { height: number },
 ): uPlot {
   const { times, series, unit, locale } = drawing
-  const style = getComputedStyle(document.documentElement)
-  const colour = (name: string) => style.getPropertyValue(name).trim()
+  // The value of the property depends on the colour scheme, which a canvas does not know.
+  const colour = (name: string) => {
+    element.style.color = `var(${name})`
+    return getComputedStyle(element).color
+  }
   const axis: uPlot.Axis = {
     stroke: colour('--muted'),
     font: FONT,

@@ -13,7 +13,7 @@ export type Task = Item<'job.list'>
 
 const REFRESH_MS = 1_000
 const RUNNING_REFRESH_MS = 5_000
-const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warn' }
+const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warning' }
 
 export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
 
