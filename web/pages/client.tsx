@@ -3,7 +3,8 @@ import { perform, type Result, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Keys } from '../parts/client-keys.tsx'
 import { CredentialStatus, EditExpiry, Revoke } from '../parts/credentials.tsx'
-import { Confirm, DialogButton } from '../parts/dialog.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
+import { FormDialog } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsActions } from '../parts/rotation.tsx'
 import { Loaded } from '../parts/states.tsx'
@@ -118,13 +119,15 @@ function RemoveClient({ id, onClose }: { id: string; onClose: () => void }) {
     navigate('/clients')
   }
   return (
-    <Confirm
+    <FormDialog
       title={t.clients.removeClient}
-      text={fill(t.clients.removeClientText, { keys: String(data?.apiKeys ?? '…') })}
       submit={t.clients.removeClient}
-      isAllowed={data !== undefined}
+      isComplete={data !== undefined}
       onClose={onClose}
-      onConfirm={remove}
-    />
+      onSubmit={remove}
+      isDangerous
+    >
+      <p>{fill(t.clients.removeClientText, { keys: String(data?.apiKeys ?? '…') })}</p>
+    </FormDialog>
   )
 }

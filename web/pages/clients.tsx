@@ -9,7 +9,7 @@ import { Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { toIso } from '../parts/time-range.tsx'
 import { Time } from '../parts/values.tsx'
-import { Link } from '../router.tsx'
+import { Link, navigate } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
@@ -64,13 +64,9 @@ function AddClient({ onClose }: { onClose: () => void }) {
       { label: t.clients.clientSecret, secret: added.clientSecret },
       ...(added.key ? [{ label: t.clients.key, secret: added.key }] : []),
     ]
-    // The list is in the order of ids, so a new client may be on a page that is not loaded.
-    const next = (
-      <Link class="button" href={`/clients/${added.id}`}>
-        {t.clients.addKey}
-      </Link>
-    )
-    return <SecretDialog title={t.clients.added} secrets={secrets} onClose={onClose} next={next} />
+    // Its page has its keys. The list is in the order of ids, so the client may be on a page that is not loaded.
+    const open = () => navigate(`/clients/${added.id}`)
+    return <SecretDialog title={t.clients.added} secrets={secrets} onClose={open} />
   }
   const add = async () => {
     const given = { name: name.trim() || null, account: account?.id ?? null, expiresAt: toIso(expires) }

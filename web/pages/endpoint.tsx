@@ -6,11 +6,11 @@ import { perform, type Result, startTask, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
-import { Confirm, DialogButton } from '../parts/dialog.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
-import { TextField } from '../parts/form.tsx'
+import { FormDialog, TextField } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsActions } from '../parts/rotation.tsx'
 import { SendAgain } from '../parts/send-again.tsx'
@@ -214,14 +214,15 @@ function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: ()
     navigate('/endpoints')
   }
   return (
-    <Confirm
+    <FormDialog
       title={t.endpoints.removeTitle}
-      text={t.endpoints.removeText}
       submit={t.endpoints.removeSubmit}
-      isAllowed={lost === 0 || [expected, id].includes(typed.trim())}
+      isComplete={lost === 0 || [expected, id].includes(typed.trim())}
       onClose={onClose}
-      onConfirm={remove}
+      onSubmit={remove}
+      isDangerous
     >
+      <p>{t.endpoints.removeText}</p>
       {lost > 0 && (
         <>
           <p class="notice warning">{fill(t.endpoints.removeLost, { count: number(lost) })}</p>
@@ -235,6 +236,6 @@ function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: ()
         </>
       )}
       <p role="status">{deleted > 0 ? fill(t.endpoints.working, { count: number(deleted) }) : ''}</p>
-    </Confirm>
+    </FormDialog>
   )
 }

@@ -4,14 +4,14 @@ import type { FailureReason } from '../../src/audience/events.ts'
 import type { ListedEvent } from '../../src/audience/list-events.ts'
 import { type Json, post, queryOf } from '../api.ts'
 import { useInterval, useList, useQuery } from '../hooks.ts'
-import { Dialog, DialogButton } from '../parts/dialog.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
 import { AccountFilter, ChoiceFilter, DaysFilter, daysOf, TextFilter } from '../parts/filters.tsx'
-import { Form, TextField, useFields } from '../parts/form.tsx'
+import { TextField, useFields } from '../parts/form.tsx'
 import { Page } from '../parts/page.tsx'
 import { PersonLink } from '../parts/person.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { type Task, TaskProgress } from '../parts/task.tsx'
+import { type Task, TaskDialog } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -207,11 +207,12 @@ function AllFailed({ filter, onClosed }: { filter: Selection; onClosed: () => vo
         {(close) => (
           <TaskDialog
             title={t.events.retryAll}
-            text={t.events.retryText}
             submit={t.events.retryRun}
             onClose={close}
             onSubmit={() => start('/api/events/retry-all')}
-          />
+          >
+            <p>{t.events.retryText}</p>
+          </TaskDialog>
         )}
       </DialogButton>
     </>
@@ -231,12 +232,12 @@ export function SetAside({
   return (
     <TaskDialog
       title={t.events.setAside}
-      text={t.events.setAsideText}
       submit={t.events.setAsideRun}
       isComplete={values.reason.trim() !== ''}
       onClose={onClose}
       onSubmit={() => onSubmit(values.reason.trim())}
     >
+      <p>{t.events.setAsideText}</p>
       <TextField
         {...field('reason')}
         label={t.events.setAsideReason}
@@ -245,50 +246,5 @@ export function SetAside({
         autocomplete="off"
       />
     </TaskDialog>
-  )
-}
-
-/** A form that starts a job, and then its progress. */
-function TaskDialog({
-  title,
-  text,
-  onClose,
-  onSubmit,
-  children,
-  ...form
-}: {
-  title: string
-  text: string
-  submit: string
-  isComplete?: boolean
-  onClose: () => void
-  onSubmit: () => Promise<Task | undefined>
-  children?: preact.ComponentChildren
-}) {
-  const { t } = useLocalized()
-  const [task, setTask] = useState<Task>()
-  const submit = async () => {
-    const started = await onSubmit()
-    if (started === undefined) onClose()
-    else setTask(started)
-  }
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <p>{text}</p>
-      {task === undefined ? (
-        <Form {...form} onSubmit={submit} onCancel={onClose}>
-          {children}
-        </Form>
-      ) : (
-        <>
-          <TaskProgress started={task} />
-          <footer class="actions">
-            <button type="button" onClick={onClose}>
-              {t.common.close}
-            </button>
-          </footer>
-        </>
-      )}
-    </Dialog>
   )
 }

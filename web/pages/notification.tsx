@@ -6,7 +6,8 @@ import { ActivityLink } from '../parts/activity.tsx'
 import { EditChannel, MESSAGE_LANGUAGES } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
-import { Confirm, DialogButton } from '../parts/dialog.tsx'
+import { DialogButton } from '../parts/dialog.tsx'
+import { FormDialog } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { Payload, Time } from '../parts/values.tsx'
@@ -90,13 +91,15 @@ function Actions({ channel: { id, status }, onChange }: { channel: Channel; onCh
       </button>
       <DialogButton class="danger quiet-danger" label={t.endpoints.remove}>
         {(close) => (
-          <Confirm
+          <FormDialog
             title={t.notifications.removeTitle}
-            text={t.notifications.removeText}
             submit={t.endpoints.removeSubmit}
+            onSubmit={remove}
             onClose={close}
-            onConfirm={remove}
-          />
+            isDangerous
+          >
+            <p>{t.notifications.removeText}</p>
+          </FormDialog>
         )}
       </DialogButton>
     </>

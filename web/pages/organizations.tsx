@@ -117,9 +117,8 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
 function RemoveOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
   const { t } = useLocalized()
   const contents = useRead('organization.contents', organization.id)
-  const remove = async (name: string) => {
+  const remove = async (name: string): Promise<undefined> => {
     await perform('organization.remove', organization.id, { name })
-    onClose()
   }
   return (
     <Removal

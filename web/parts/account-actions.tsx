@@ -158,15 +158,6 @@ export function RemoveAccount(account: { id: string; name: string }) {
 function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
   const { t } = useLocalized()
   const { data, error } = useRead('account.contents', id)
-  const [task, setTask] = useState<Task>()
-  if (task) {
-    return (
-      <Dialog title={fill(t.manage.removing, { name })} onClose={onClose}>
-        <TaskProgress started={task} />
-      </Dialog>
-    )
-  }
-  const remove = async (typed: string) => setTask(await startTask('account.remove', id, { name: typed }))
   return (
     <Removal
       title={fill(t.manage.removeTitle, { name })}
@@ -182,7 +173,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
         ]
       }
       error={error}
-      onRemove={remove}
+      onRemove={(typed) => startTask('account.remove', id, { name: typed })}
       onClose={onClose}
     />
   )

@@ -1,16 +1,15 @@
 /** What an operator can do with all members that match a filter, not only with those of the page. */
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
 import { ApiError, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
-import { Form, listOf, TextField, useFields } from './form.tsx'
+import { listOf, TextField, useFields } from './form.tsx'
 import { SaveSegment } from './segments.tsx'
 import { Loaded } from './states.tsx'
-import { type Task, TaskProgress } from './task.tsx'
+import { type Task, TaskDialog } from './task.tsx'
 
 /** Members: tags of more are changed only if the operator types the number. */
 const TYPED_ABOVE = 1_000
@@ -109,46 +108,41 @@ function ChangeDialog(props: ChangeProps) {
   const { t, number } = useLocalized()
   const query = useCount({ account, filters })
   const { values, field } = useFields({ expectedCount: '' })
-  const [task, setTask] = useState<Task>()
-  const start = async (expectedCount: number) => {
+  const start = async () => {
     try {
-      const body = { filters, ...given, expectedCount }
-      setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/${verb}`, body)).job)
+      const body = { filters, ...given, expectedCount: query.data?.count }
+      return (await post<{ job: Task }>(`/api/accounts/${account}/audience/${verb}`, body)).job
     } catch (failure) {
       if (failure instanceof ApiError && failure.status === 409) query.reload()
       throw failure
     }
   }
-  const isConfirmed = (count: number) => count <= typedAbove || values.expectedCount.trim() === String(count)
+  const { count = 0 } = query.data ?? {}
+  const isConfirmed = count <= typedAbove || values.expectedCount.trim() === String(count)
   return (
-    <Dialog title={title} onClose={onClose}>
-      {task ? (
-        <TaskProgress started={task} />
-      ) : (
-        <Loaded query={query}>
-          {({ count }) => (
-            <>
-              <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
-              <Form
-                submit={submit(number(count))}
-                onSubmit={() => start(count)}
-                onCancel={onClose}
-                isComplete={count > 0 && isComplete && isConfirmed(count)}
-              >
-                {props.children}
-                {count > typedAbove && (
-                  <TextField
-                    {...field('expectedCount')}
-                    label={fill(t.bulk.confirm, { count: String(count) })}
-                    autocomplete="off"
-                  />
-                )}
-              </Form>
-            </>
-          )}
-        </Loaded>
-      )}
-    </Dialog>
+    <TaskDialog
+      title={title}
+      submit={submit(number(count))}
+      onSubmit={start}
+      onClose={onClose}
+      isComplete={count > 0 && isComplete && isConfirmed}
+    >
+      <Loaded query={query}>
+        {() => (
+          <>
+            <p role="status">{fill(t.bulk.matching, { count: number(count) })}</p>
+            {props.children}
+            {count > typedAbove && (
+              <TextField
+                {...field('expectedCount')}
+                label={fill(t.bulk.confirm, { count: String(count) })}
+                autocomplete="off"
+              />
+            )}
+          </>
+        )}
+      </Loaded>
+    </TaskDialog>
   )
 }
 

@@ -3,7 +3,8 @@ import { useState } from 'preact/hooks'
 import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Language } from '../../src/watch/problem-languages.ts'
 import type { Json } from '../api.ts'
-import { perform, type Result, useRead } from '../operations.ts'
+import { perform, useRead } from '../operations.ts'
+import { navigate } from '../router.tsx'
 import { useOperator } from '../session.ts'
 import { LANGUAGE_NAMES } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
@@ -60,21 +61,17 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   const [format, setFormat] = useState<ChannelFormat>('slack')
   const [organization, setOrganization] = useState<string | null>(null)
   const { values, field } = useFields(NEW)
-  const [added, setAdded] = useState<Result<'channel.add'> | null>(null)
+  const [added, setAdded] = useState<{ href: string; secret: string } | null>(null)
   const seesAll = useOperator().organizationIds === null
   const { data } = useRead('organization.list', null)
-  if (added !== null)
-    return (
-      <AddedDestination
-        texts={t.notifications}
-        secret={added.secret}
-        href={`/settings/notifications/${added.id}`}
-        onClose={onClose}
-      />
-    )
+  if (added !== null) return <AddedDestination texts={t.notifications} {...added} />
   const add = async () => {
     const language = format === 'webhook' ? 'en' : values.language
-    setAdded(await perform('channel.add', null, { ...values, format, organization, language }))
+    const given = { ...values, format, organization, language }
+    const { id, secret } = await perform('channel.add', null, given)
+    const href = `/settings/notifications/${id}`
+    if (secret === null) navigate(href)
+    else setAdded({ href, secret })
   }
   return (
     <FormDialog

@@ -3,7 +3,6 @@ import { useState } from 'preact/hooks'
 import { serverNowMs } from '../clock.ts'
 import { perform } from '../operations.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
-import { Confirm } from './dialog.tsx'
 import { FormDialog, TextField } from './form.tsx'
 import { toField, toIso } from './time-range.tsx'
 
@@ -81,6 +80,7 @@ export function EditExpiry({
 export function Revoke({
   of,
   id,
+  text,
   onDone,
   ...dialog
 }: {
@@ -93,10 +93,13 @@ export function Revoke({
 }) {
   const { t } = useLocalized()
   return (
-    <Confirm
+    <FormDialog
       {...dialog}
       submit={t.clients.revoke}
-      onConfirm={() => perform(`${of}.revoke`, id).then(onDone)}
-    />
+      onSubmit={() => perform(`${of}.revoke`, id).then(onDone)}
+      isDangerous
+    >
+      <p>{text}</p>
+    </FormDialog>
   )
 }

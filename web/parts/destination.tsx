@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
-import { Link } from '../router.tsx'
+import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, SecretDialog } from './dialog.tsx'
 import { CheckField, type FieldProps, TextField } from './form.tsx'
@@ -44,40 +44,25 @@ export function DestinationFields({
   )
 }
 
-/** @param texts of the kind of destination */
+/** Shows the secret of an added destination, and then its page. */
 export function AddedDestination({
   texts,
   secret,
   href,
-  onClose,
 }: {
-  texts: { added: string; addedText: string; open: string }
-  secret: string | null
+  texts: { added: string; addedText: string }
+  secret: string
   href: string
-  onClose: () => void
 }) {
   const { t } = useLocalized()
-  const next = (
-    <Link class={secret === null ? 'button primary' : 'button'} href={href}>
-      {texts.open}
-    </Link>
-  )
-  if (secret !== null)
-    return (
-      <SecretDialog
-        title={texts.added}
-        secrets={[{ label: t.endpoints.secret, secret }]}
-        onClose={onClose}
-        next={next}
-      >
-        <p>{texts.addedText}</p>
-      </SecretDialog>
-    )
   return (
-    <Dialog title={texts.added} onClose={onClose}>
+    <SecretDialog
+      title={texts.added}
+      secrets={[{ label: t.endpoints.secret, secret }]}
+      onClose={() => navigate(href)}
+    >
       <p>{texts.addedText}</p>
-      <CloseFooter onClose={onClose} next={next} />
-    </Dialog>
+    </SecretDialog>
   )
 }
 

@@ -1,11 +1,8 @@
-/** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. One with a secret asks before it closes. */
+/** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { useAction } from '../hooks.ts'
-import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
-import { ActionFailure } from './states.tsx'
 import { Copyable } from './values.tsx'
 
 export function Dialog({
@@ -13,32 +10,24 @@ export function Dialog({
   onClose,
   children,
   isWide = false,
-  question,
+  isKept = false,
 }: {
   title: string
   onClose: () => void
   children: ComponentChildren
   isWide?: boolean
-  /** asked before the dialog closes in any way but by onClose */
-  question?: string
+  /** only its own buttons close it */
+  isKept?: boolean
 }) {
   const { t } = useLocalized()
   const dialog = useRef<HTMLDialogElement>(null)
   const heading = useRef<HTMLHeadingElement>(null)
   const id = useId()
-  /** What follows if the question is answered by yes. Null: it is not asked. */
-  const [leave, setLeave] = useState<(() => void) | null>(null)
-  const ask = (action: () => void) => setLeave(() => action)
-  const isConfirmed = useRef(false)
-  const close = () => {
-    isConfirmed.current = true
-    dialog.current?.close()
-  }
   useEffect(() => {
     dialog.current?.showModal()
   }, [])
-  // The browser would focus the close button, so that a space discards a secret that is shown once. The focus is set again if the
-  // title changes, because the focused element may be gone.
+  // The browser would focus the close button, so that a space closes the dialog. The focus is set again if the title changes,
+  // because the focused element may be gone.
   useEffect(() => {
     const field = dialog.current?.querySelector<HTMLElement>('input, select, textarea')
     const target = field ?? heading.current
@@ -49,63 +38,27 @@ export function Dialog({
       ref={dialog}
       class={isWide ? 'wide' : ''}
       aria-labelledby={id}
-      onCancel={(event) => {
-        if (question === undefined) return
-        event.preventDefault()
-        ask(close)
-      }}
-      onClose={() => {
-        if (question === undefined || isConfirmed.current) return onClose()
-        // Browsers do not let a page prevent a second Escape.
-        dialog.current?.showModal()
-        ask(close)
-      }}
-      onClickCapture={(event) => {
-        const href = (event.target as Element).closest('a')?.getAttribute('href')
-        if (question === undefined || !href) return
-        event.preventDefault()
-        event.stopPropagation()
-        ask(() => navigate(href))
-      }}
+      onCancel={(event) => isKept && event.preventDefault()}
+      // Browsers do not let a page prevent a second Escape.
+      onClose={() => (isKept ? dialog.current?.showModal() : onClose())}
     >
       <header>
         <h2 id={id} ref={heading} tabIndex={-1}>
           {title}
         </h2>
-        <button
-          type="button"
-          class="plain"
-          aria-label={t.common.close}
-          onClick={() => (question === undefined ? close() : ask(close))}
-        >
-          <Icon name="cross" />
-        </button>
+        {!isKept && (
+          <button
+            type="button"
+            class="plain"
+            aria-label={t.common.close}
+            onClick={() => dialog.current?.close()}
+          >
+            <Icon name="cross" />
+          </button>
+        )}
       </header>
       {children}
-      {leave !== null && question !== undefined && (
-        <Question text={question} onYes={leave} onNo={() => setLeave(null)} />
-      )}
     </dialog>
-  )
-}
-
-/** The focus is on the answer that loses nothing. */
-function Question({ text, onYes, onNo }: { text: string; onYes: () => void; onNo: () => void }) {
-  const { t } = useLocalized()
-  const no = useRef<HTMLButtonElement>(null)
-  useEffect(() => no.current?.focus(), [])
-  return (
-    <div class="notice danger question" role="alert">
-      <p>{text}</p>
-      <footer class="actions">
-        <button type="button" ref={no} onClick={onNo}>
-          {t.common.keepOpen}
-        </button>
-        <button type="button" class="danger" onClick={onYes}>
-          {t.common.closeAnyway}
-        </button>
-      </footer>
-    </div>
   )
 }
 
@@ -168,68 +121,21 @@ export function DialogButton({
   )
 }
 
-/** Asks for confirmation of an action that cannot be undone. */
-export function Confirm({
-  title,
-  text,
-  submit,
-  onConfirm,
-  onClose,
-  children,
-  isAllowed = true,
-}: {
-  title: string
-  text: string
-  submit: string
-  onConfirm: () => Promise<void>
-  onClose: () => void
-  children?: ComponentChildren
-  isAllowed?: boolean
-}) {
-  const { t } = useLocalized()
-  const { isRunning, error, run } = useAction()
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (isAllowed) run(onConfirm)
-        }}
-      >
-        <p>{text}</p>
-        {children}
-        <ActionFailure error={error} />
-        <footer class="actions">
-          <button type="button" onClick={onClose}>
-            {t.common.cancel}
-          </button>
-          <button type="submit" class="danger" disabled={isRunning || !isAllowed}>
-            {submit}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
-  )
-}
-
-/** Asks before it closes, unless the operator says that the secret is stored. */
+/** Shows secrets once. Only an operator who says that they are stored closes it. */
 export function SecretDialog({
   title,
   secrets,
   onClose,
   children,
-  next,
 }: {
   title: string
   secrets: Array<{ label: string; secret: string }>
   onClose: () => void
   children?: ComponentChildren
-  /** a link to what was added */
-  next?: ComponentChildren
 }) {
   const { t } = useLocalized()
   return (
-    <Dialog title={title} onClose={onClose} question={t.common.closeUnstored}>
+    <Dialog title={title} onClose={onClose} isKept>
       <p class="notice warning">{t.clients.secretOnce}</p>
       {secrets.map(({ label, secret }) => (
         <section key={label}>
@@ -239,7 +145,6 @@ export function SecretDialog({
       ))}
       {children}
       <footer class="actions">
-        {next}
         <button type="button" class="primary" onClick={onClose}>
           {t.common.stored}
         </button>

@@ -5,6 +5,7 @@ import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { EndpointFormat } from '../../src/endpoints/settings.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { pathOf, perform, type Result } from '../operations.ts'
+import { navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
@@ -112,21 +113,16 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
   const [chosen, setChosen] = useState<{ id: string; name: string } | null>(null)
   const [format, setFormat] = useState<EndpointFormat>('line')
   const { values, field } = useFields(EMPTY_ENDPOINT)
-  const [added, setAdded] = useState<Result<'endpoint.add'> | null>(null)
+  const [added, setAdded] = useState<{ href: string; secret: string } | null>(null)
   const accountId = account ?? chosen?.id ?? null
-  if (added !== null)
-    return (
-      <AddedDestination
-        texts={t.endpoints}
-        secret={added.secret}
-        href={`/endpoints/${added.id}`}
-        onClose={onClose}
-      />
-    )
+  if (added !== null) return <AddedDestination texts={t.endpoints} {...added} />
   const add = async () => {
     if (accountId === null) return
     const given = newEndpointOf(values, format, t.member.notAnObject)
-    setAdded(await perform('endpoint.add', null, { ...given, account: accountId }))
+    const { id, secret } = await perform('endpoint.add', null, { ...given, account: accountId })
+    const href = `/endpoints/${id}`
+    if (secret === null) navigate(href)
+    else setAdded({ href, secret })
   }
   const { add: title } = t.endpoints
   return (

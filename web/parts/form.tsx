@@ -22,7 +22,7 @@ const FieldsContext = createContext<Fields>({ error: undefined, names: new Set()
 /** The field of an error, such as `events` for `events/3`. */
 const fieldOf = (path: string): string => path.split('/')[0] ?? ''
 
-interface FormProps {
+export interface FormProps {
   submit: string
   /** Rejects with an ApiError. Its details appear beside the fields with their names, all others above the buttons. */
   onSubmit: () => Promise<void>

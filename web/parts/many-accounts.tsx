@@ -6,11 +6,11 @@ import { type Json, post } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ExpiryField } from './credentials.tsx'
-import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
+import { DialogButton } from './dialog.tsx'
 import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
-import { Form, SelectField, useFields } from './form.tsx'
+import { SelectField, useFields } from './form.tsx'
 import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
-import { type Task, TaskProgress } from './task.tsx'
+import { type Task, TaskDialog } from './task.tsx'
 import { toIso } from './time-range.tsx'
 
 /** Ids of accounts, or the filter of the fleet that all of them match. */
@@ -58,7 +58,6 @@ function ChangeDialog({
 }) {
   const { t, number } = useLocalized()
   const [change, setChange] = useState<Change>('mute-accounts')
-  const [task, setTask] = useState<Task>()
   const [format, setFormat] = useState<EndpointFormat>('line')
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
@@ -71,48 +70,39 @@ function ChangeDialog({
   }
   const submit = async () => {
     const body = { ...selection, ...settings[change]() }
-    setTask((await post<{ job: Task }>(`/api/jobs/${change}`, body)).job)
+    return (await post<{ job: Task }>(`/api/jobs/${change}`, body)).job
   }
-  const title = fill(t.many.title, { count: number(count) })
-  if (task)
-    return (
-      <Dialog {...{ title, onClose }}>
-        <TaskProgress started={task} />
-        <CloseFooter onClose={onClose} />
-      </Dialog>
-    )
   return (
-    <Dialog {...{ title, onClose }}>
-      <Form
-        submit={t.many.submit}
-        onSubmit={submit}
-        onCancel={onClose}
-        isComplete={change !== 'add-keys' || access.values.client !== ''}
-      >
-        <SelectField
-          name="change"
-          label={t.many.action}
-          value={change}
-          options={CHANGES.map((name) => [name, t.many.changes[name]])}
-          onChange={setChange}
-        />
-        {change === 'mute-accounts' && <MuteFields field={mute.field} />}
-        {change === 'verify-accounts' && <p>{t.many.verifyText}</p>}
-        {change === 'add-endpoints' && (
-          <>
-            <FormatField value={format} onChange={setFormat} />
-            <EndpointFields field={endpoint.field} format={format} />
-          </>
-        )}
-        {change === 'add-keys' && (
-          <>
-            <p>{t.many.accessText}</p>
-            <ClientField {...access.field('client')} />
-            <ExpiryField {...access.field('expiresAt')} />
-          </>
-        )}
-      </Form>
-    </Dialog>
+    <TaskDialog
+      title={fill(t.many.title, { count: number(count) })}
+      submit={t.many.submit}
+      onSubmit={submit}
+      onClose={onClose}
+      isComplete={change !== 'add-keys' || access.values.client !== ''}
+    >
+      <SelectField
+        name="change"
+        label={t.many.action}
+        value={change}
+        options={CHANGES.map((name) => [name, t.many.changes[name]])}
+        onChange={setChange}
+      />
+      {change === 'mute-accounts' && <MuteFields field={mute.field} />}
+      {change === 'verify-accounts' && <p>{t.many.verifyText}</p>}
+      {change === 'add-endpoints' && (
+        <>
+          <FormatField value={format} onChange={setFormat} />
+          <EndpointFields field={endpoint.field} format={format} />
+        </>
+      )}
+      {change === 'add-keys' && (
+        <>
+          <p>{t.many.accessText}</p>
+          <ClientField {...access.field('client')} />
+          <ExpiryField {...access.field('expiresAt')} />
+        </>
+      )}
+    </TaskDialog>
   )
 }
 

@@ -6,7 +6,8 @@ import { type Json, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
-import { Confirm, Dialog, DialogButton } from './dialog.tsx'
+import { Dialog, DialogButton } from './dialog.tsx'
+import { FormDialog, TextField } from './form.tsx'
 import { Loaded } from './states.tsx'
 import type { Task } from './task.tsx'
 
@@ -136,16 +137,19 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
     onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
   }
   return (
-    <Confirm
+    <FormDialog
       title={t.member.eraseTitle}
-      text={fill(t.member.eraseText, {
-        from: isEverywhere ? fill(t.member.theseAccounts, { count }) : account.name,
-      })}
       submit={t.member.eraseSubmit}
-      isAllowed={[expected, member.userId].includes(typed.trim())}
+      isComplete={[expected, member.userId].includes(typed.trim())}
       onClose={onClose}
-      onConfirm={erase}
+      onSubmit={erase}
+      isDangerous
     >
+      <p>
+        {fill(t.member.eraseText, {
+          from: isEverywhere ? fill(t.member.theseAccounts, { count }) : account.name,
+        })}
+      </p>
       {others.length > 0 && (
         <fieldset class="choices">
           <legend>{t.member.scope}</legend>
@@ -167,16 +171,13 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
           <AllAccounts accounts={accounts} />
         </fieldset>
       )}
-      <label class="field">
-        <span>{fill(t.member.eraseConfirm, { text: expected })}</span>
-        <input
-          type="text"
-          autocomplete="off"
-          spellcheck={false}
-          value={typed}
-          onInput={(event) => setTyped(event.currentTarget.value)}
-        />
-      </label>
-    </Confirm>
+      <TextField
+        name="confirmation"
+        label={fill(t.member.eraseConfirm, { text: expected })}
+        autocomplete="off"
+        value={typed}
+        onChange={setTyped}
+      />
+    </FormDialog>
   )
 }

@@ -2,10 +2,10 @@
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
 import { fill, useLocalized } from '../texts.ts'
-import { Dialog } from './dialog.tsx'
-import { Form, TextField } from './form.tsx'
+import { TextField } from './form.tsx'
 import { Facts } from './page.tsx'
 import { Failure, Loading } from './states.tsx'
+import { type Task, TaskDialog } from './task.tsx'
 
 export function Removal({
   title,
@@ -23,32 +23,31 @@ export function Removal({
   /** what would be deleted; undefined until it is counted */
   contents: Array<[label: string, count: number]> | undefined
   error: ApiError | undefined
-  onRemove: (typed: string) => Promise<void>
+  onRemove: (typed: string) => Promise<Task | undefined>
   onClose: () => void
 }) {
   const { t, number } = useLocalized()
   const [typed, setTyped] = useState('')
   return (
-    <Dialog title={title} onClose={onClose}>
+    <TaskDialog
+      title={title}
+      submit={t.manage.removeSubmit}
+      onSubmit={() => onRemove(typed.trim())}
+      onClose={onClose}
+      isComplete={typed.trim() === name.trim()}
+      isDangerous
+    >
       <p>{text}</p>
       {error && <Failure error={error} />}
       {contents === undefined && !error && <Loading />}
       {contents && <Facts items={contents.map(([label, count]) => [label, number(count)])} />}
-      <Form
-        submit={t.manage.removeSubmit}
-        onSubmit={() => onRemove(typed.trim())}
-        onCancel={onClose}
-        isComplete={typed.trim() === name.trim()}
-        isDangerous
-      >
-        <TextField
-          name="name"
-          label={fill(t.manage.typeName, { name })}
-          value={typed}
-          onChange={setTyped}
-          autocomplete="off"
-        />
-      </Form>
-    </Dialog>
+      <TextField
+        name="name"
+        label={fill(t.manage.typeName, { name })}
+        value={typed}
+        onChange={setTyped}
+        autocomplete="off"
+      />
+    </TaskDialog>
   )
 }

@@ -6,7 +6,7 @@ import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
-import { Confirm, Dialog, DialogButton } from './dialog.tsx'
+import { Dialog, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
@@ -75,13 +75,15 @@ function RemovalDialog({ segment: { id, name }, onClose }: { segment: Segment; o
     onClose()
   }
   return (
-    <Confirm
+    <FormDialog
       title={fill(t.segments.removeTitle, { name })}
-      text={t.segments.removeText}
       submit={t.segments.remove}
-      onConfirm={remove}
+      onSubmit={remove}
       onClose={onClose}
-    />
+      isDangerous
+    >
+      <p>{t.segments.removeText}</p>
+    </FormDialog>
   )
 }
 

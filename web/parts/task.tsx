@@ -1,11 +1,13 @@
 /** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
 import type { ComponentChildren } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
 import { type Item, perform, useRead } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
+import { CloseFooter, Dialog } from './dialog.tsx'
+import { Form, type FormProps } from './form.tsx'
 import { Icon } from './icons.tsx'
 import { ActionFailure, Failure } from './states.tsx'
 
@@ -64,6 +66,38 @@ export function TaskProgress({
         </button>
       )}
     </div>
+  )
+}
+
+/** A form that starts a task, and then the progress of the task. */
+export function TaskDialog({
+  title,
+  onSubmit,
+  onClose,
+  ...form
+}: Omit<FormProps, 'onCancel' | 'onSubmit'> & {
+  title: string
+  /** Undefined: it is done without a task. */
+  onSubmit: () => Promise<Task | undefined>
+  onClose: () => void
+}) {
+  const [task, setTask] = useState<Task>()
+  const submit = async () => {
+    const started = await onSubmit()
+    if (started === undefined) onClose()
+    else setTask(started)
+  }
+  return (
+    <Dialog title={title} onClose={onClose}>
+      {task === undefined ? (
+        <Form {...form} onSubmit={submit} onCancel={onClose} />
+      ) : (
+        <>
+          <TaskProgress started={task} />
+          <CloseFooter onClose={onClose} />
+        </>
+      )}
+    </Dialog>
   )
 }
 
