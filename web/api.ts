@@ -13,26 +13,16 @@ export type Json<T> = T extends bigint
       : T
 
 export class ApiError extends Error {
-  readonly status: number
+  /** 0: the service did not respond */
+  status = 0
   /** the invalid fields of the request */
-  readonly details: ErrorDetail[]
-  readonly requestId: string | null
-  readonly retryAfterSeconds: number | null
+  details: ErrorDetail[] = []
+  requestId: string | null = null
+  retryAfterSeconds = 0
 
-  constructor(
-    message: string,
-    {
-      status,
-      details = [],
-      requestId,
-      retryAfter,
-    }: { status: number; details?: ErrorDetail[]; requestId?: string; retryAfter: string | null },
-  ) {
+  constructor(message: string, given: Partial<Omit<ApiError, keyof Error>>) {
     super(message)
-    this.status = status
-    this.details = details
-    this.requestId = requestId ?? null
-    this.retryAfterSeconds = retryAfter === null ? null : Number(retryAfter)
+    Object.assign(this, given)
   }
 }
 
@@ -71,20 +61,17 @@ async function request<T>(
   // An error response may come from a proxy, with any body. If the body of a successful one is missing, the connection was cut off
   // or the request was aborted.
   const content = response.json().catch(response.ok ? rejectAsUnreachable : () => ({}))
-  const json = (await content) as { message?: string; details?: ErrorDetail[]; requestId?: string }
+  const json = await content
   if (response.ok) return json as T
   if (response.status === 401 && path.startsWith('/api/')) onSignedOut()
-  throw new ApiError(json.message ?? '', {
-    status: response.status,
-    ...(json.details === undefined ? {} : { details: json.details }),
-    ...(json.requestId === undefined ? {} : { requestId: json.requestId }),
-    retryAfter: response.headers.get('retry-after'),
-  })
+  const { message = '', details = [], requestId = null } = json as Partial<ApiError>
+  const retryAfterSeconds = Number(response.headers.get('retry-after'))
+  throw new ApiError(message, { status: response.status, details, requestId, retryAfterSeconds })
 }
 
 function rejectAsUnreachable(error: Error): never {
   if (error.name === 'AbortError') throw error
-  throw new ApiError('', { status: 0, retryAfter: null })
+  throw new ApiError('', {})
 }
 
 /** Builds `?a=1&b=2` from the values that are set. */

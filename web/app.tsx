@@ -25,21 +25,14 @@ import { SearchPage } from './pages/search.tsx'
 import { OwnPage, SystemPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { TaskPage, TasksPage } from './pages/tasks.tsx'
-import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { Icon, Mark } from './parts/icons.tsx'
 import { OperatorsPage } from './parts/operators.tsx'
 import { NotAllowedPage, NotFoundPage } from './parts/page.tsx'
 import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
 import { RunningTasks } from './parts/task.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
-import {
-  OperatorContext,
-  rememberedSession,
-  rememberSession,
-  type Session,
-  useOperator,
-  useRole,
-} from './session.ts'
+import { OperatorContext, type Session, useOperator, useRole } from './session.ts'
 import { LANGUAGE_NAMES, type Language, type Localized, loadLanguage } from './texts/languages.ts'
 import { LocalizedContext, rememberLanguage, useLocalized } from './texts.ts'
 
@@ -49,10 +42,7 @@ type State = { session: Session } | 'unknown' | 'none' | 'ended'
 export function App({ initial }: { initial: Localized }) {
   const [localized, setLocalized] = useState(initial)
   const { language } = localized
-  const [state, setState] = useState<State>(() => {
-    const session = rememberedSession()
-    return session === null ? 'unknown' : { session }
-  })
+  const [state, setState] = useState<State>('unknown')
   const [accepts, setAccepts] = useState({ token: false, password: true })
   const [error, setError] = useState<ApiError>()
   const place = usePlace()
@@ -62,20 +52,17 @@ export function App({ initial }: { initial: Localized }) {
   useEffect(() => {
     // A page sends several requests, and each of them is refused after the session has ended.
     listenForSignOut(() => {
-      rememberSession(null)
       clearCache()
       setState((before) => (typeof before === 'object' ? 'ended' : before))
       // An operator may have chosen the first password since, so the sign-in page may ask for another secret.
       findSession()
     })
-    // Also for a remembered session: an owner may have changed the role.
     findSession()
   }, [])
   const findSession = () => {
     setError(undefined)
     get<{ session: Session | null; acceptsToken: boolean; acceptsPassword: boolean }>('/api/session').then(
       (found) => {
-        rememberSession(found.session)
         setAccepts({ token: found.acceptsToken, password: found.acceptsPassword })
         setState((before) => {
           if (found.session !== null) return { session: found.session }
@@ -88,7 +75,6 @@ export function App({ initial }: { initial: Localized }) {
   const signOut = async () => {
     await post('/sign-out')
     clearCache()
-    rememberSession(null)
     setState('none')
     findSession()
   }
@@ -98,16 +84,10 @@ export function App({ initial }: { initial: Localized }) {
     await loadLanguage(chosen).then(setLocalized, () => setLocalized((before) => ({ ...before })))
   }
   const languages = <Languages onChoose={chooseLanguage} />
-  if (place.path === '/invitation') {
-    return (
-      <LocalizedContext.Provider value={localized}>
-        <InvitationPage onSignIn={findSession} languages={languages} />
-      </LocalizedContext.Provider>
-    )
-  }
-  return (
-    <LocalizedContext.Provider value={localized}>
-      {typeof state === 'object' && (
+  const shown = () => {
+    if (place.path === '/invitation') return <InvitationPage onSignIn={findSession} languages={languages} />
+    if (typeof state === 'object')
+      return (
         <OperatorContext.Provider value={state.session.operator}>
           <Frame
             languages={languages}
@@ -115,36 +95,36 @@ export function App({ initial }: { initial: Localized }) {
             onSignOut={state.session.endsAt === null ? null : signOut}
           />
         </OperatorContext.Provider>
-      )}
-      {state === 'unknown' && error && (
-        <main class="sign-in">
-          <Failure error={error} retry={findSession} />
-        </main>
-      )}
-      {(state === 'none' || state === 'ended') && (
-        <SignInPage
-          key={String(accepts.password)}
-          hasEnded={state === 'ended'}
-          accepts={accepts}
-          onSignIn={findSession}
-          languages={languages}
-        />
-      )}
-    </LocalizedContext.Provider>
-  )
+      )
+    if (state === 'unknown')
+      return (
+        error && (
+          <main class="sign-in">
+            <Failure error={error} retry={findSession} />
+          </main>
+        )
+      )
+    return (
+      <SignInPage
+        key={String(accepts.password)}
+        hasEnded={state === 'ended'}
+        accepts={accepts}
+        onSignIn={findSession}
+        languages={languages}
+      />
+    )
+  }
+  return <LocalizedContext.Provider value={localized}>{shown()}</LocalizedContext.Provider>
 }
 
-const NAVIGATION: Array<{
-  page: IconName & keyof ReturnType<typeof useLocalized>['t']['nav']
-  href: string
-}> = [
-  { page: 'fleet', href: '/' },
-  { page: 'events', href: '/events' },
-  { page: 'endpoints', href: '/endpoints' },
-  { page: 'clients', href: '/clients' },
-  { page: 'activity', href: '/activity' },
-  { page: 'settings', href: '/settings' },
-]
+const NAVIGATION = [
+  ['fleet', '/'],
+  ['events', '/events'],
+  ['endpoints', '/endpoints'],
+  ['clients', '/clients'],
+  ['activity', '/activity'],
+  ['settings', '/settings'],
+] as const
 
 function Frame({
   languages,
@@ -173,7 +153,7 @@ function Frame({
         </div>
         <SearchBox place={place} />
         <nav aria-label={t.navigation}>
-          {NAVIGATION.filter(({ page }) => isOwner || page !== 'activity').map(({ page, href }) => (
+          {NAVIGATION.filter(([page]) => isOwner || page !== 'activity').map(([page, href]) => (
             <Link key={page} href={href} aria-current={isCurrent(href) ? 'page' : undefined}>
               <Icon name={page} />
               <span>{t.nav[page]}</span>

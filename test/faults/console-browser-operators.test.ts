@@ -49,7 +49,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
   it('signs in with address and password by the keyboard alone, or with the token', async () => {
     const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: REFUSED }
     const page = await opened.visit({ path: '/clients', ...options })
-    await page.locator('#email:focus').waitFor()
+    await page.locator('[name=email]:focus').waitFor()
     expect(await violationsOf(page)).toEqual([])
     expect(await overflowOf(page)).toBe(0)
     await page.keyboard.type(OWNER)
@@ -57,7 +57,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await page.keyboard.type('not this one')
     await page.keyboard.press('Enter')
     await page.getByText('The email address or the password is wrong.').waitFor()
-    await page.locator('#secret:focus').waitFor()
+    await page.locator('[name=secret]:focus').waitFor()
     expect(await page.getByLabel('Email address').inputValue()).toBe(OWNER)
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press('Enter')
@@ -79,8 +79,8 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     expect(await violationsOf(page)).toEqual([])
     expect(await overflowOf(page)).toBe(0)
     const choose = async (password: string, repeated: string) => {
-      await page.locator('#password').fill(password)
-      await page.locator('#repeated').fill(repeated)
+      await page.locator('[name=password]').fill(password)
+      await page.locator('[name=repeated]').fill(repeated)
       await page.keyboard.press('Enter')
     }
     await choose(PASSWORD, 'another')

@@ -48,7 +48,7 @@ export function FleetFilePage() {
     setError(undefined)
     if (file.size > FILE_MAX_BYTES) {
       setState({ step: 'choose' })
-      setError(new ApiError(t.file.tooLarge, { status: 413, retryAfter: null }))
+      setError(new ApiError(t.file.tooLarge, { status: 413 }))
       return
     }
     setState({ step: 'reading' })
@@ -58,11 +58,7 @@ export function FleetFilePage() {
       setState({ step: 'preview', file, content, preview })
     } catch (failure) {
       setState({ step: 'choose' })
-      setError(
-        failure instanceof ApiError
-          ? failure
-          : new ApiError(t.file.unreadable, { status: 400, retryAfter: null }),
-      )
+      setError(failure instanceof ApiError ? failure : new ApiError(t.file.unreadable, { status: 400 }))
     }
   }
   return (

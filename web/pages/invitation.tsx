@@ -1,9 +1,10 @@
 /** The page of an invitation link, where an operator chooses a password. */
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
+import { Form, refuse, TextField, useFields } from '../parts/form.tsx'
 import { navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
-import { explain, SignInForm, useSignIn } from './sign-in.tsx'
+import { explain, SignInFrame } from './sign-in.tsx'
 
 const PASSWORD_MIN_LENGTH = 12
 
@@ -19,82 +20,57 @@ export function InvitationPage({
   const invitation = location.hash.slice(1)
   const [email, setEmail] = useState('')
   const [refusal, setRefusal] = useState<ApiError | null>(null)
-  const [password, setPassword] = useState('')
-  const [repeated, setRepeated] = useState('')
+  const { values, field } = useFields({ password: '', repeated: '' })
   useEffect(() => {
     post<{ email: string }>('/invitation', { invitation }).then((found) => setEmail(found.email), setRefusal)
   }, [invitation])
-  const request = useSignIn(() =>
-    post('/invitation/accept', { invitation, password }).then(() => {
-      onSignIn()
-      navigate('/')
-    }),
-  )
-  const isRepeated = password === repeated
+  const accept = async () => {
+    const { password, repeated } = values
+    if (password !== repeated) refuse('repeated', t.invitation.different)
+    await post('/invitation/accept', { invitation, password }).catch((error: ApiError) =>
+      refuse(
+        'password',
+        error.status === 400 ? t.invitation.weak : explain(error, t.invitation.invalidHelp, t),
+      ),
+    )
+    onSignIn()
+    navigate('/')
+  }
   if (refusal !== null) {
     return (
-      <main class="sign-in">
-        <div class="panel">
-          <h1>{t.invitation.invalid}</h1>
-          <p>{refusal.status === 404 ? t.invitation.invalidHelp : refusal.message || t.failure.offline}</p>
-          <a class="button" href="/">
-            {t.signIn.title}
-          </a>
-        </div>
-        {languages}
-      </main>
+      <SignInFrame
+        title={t.invitation.invalid}
+        lead={explain(refusal, t.invitation.invalidHelp, t)}
+        languages={languages}
+      >
+        <a class="button" href="/">
+          {t.signIn.title}
+        </a>
+      </SignInFrame>
     )
   }
   return (
-    <SignInForm
-      title={t.invitation.title}
-      lead={fill(t.invitation.lead, { email })}
-      submit={t.invitation.submit}
-      problem={
-        request.error?.status === 400
-          ? t.invitation.weak
-          : isRepeated || repeated === ''
-            ? explain(request, t.invitation.invalidHelp, t)
-            : t.invitation.different
-      }
-      request={{
-        ...request,
-        run: () => {
-          if (isRepeated) request.run()
-        },
-      }}
-      languages={languages}
-    >
-      <input type="text" autocomplete="username" value={email} readOnly hidden />
-      <label for="password">{t.invitation.password}</label>
-      <input
-        id="password"
-        type="password"
-        autocomplete="new-password"
-        minLength={PASSWORD_MIN_LENGTH}
-        required
-        autofocus
-        aria-describedby="password-hint sign-in-error"
-        value={password}
-        onInput={(event) => {
-          setPassword(event.currentTarget.value)
-          request.forget()
-        }}
-      />
-      <p id="password-hint" class="muted">
-        {fill(t.invitation.hint, { characters: String(PASSWORD_MIN_LENGTH) })}
-      </p>
-      <label for="repeated">{t.invitation.repeat}</label>
-      <input
-        id="repeated"
-        type="password"
-        autocomplete="new-password"
-        required
-        aria-invalid={!isRepeated && repeated !== ''}
-        aria-describedby="sign-in-error"
-        value={repeated}
-        onInput={(event) => setRepeated(event.currentTarget.value)}
-      />
-    </SignInForm>
+    <SignInFrame title={t.invitation.title} lead={fill(t.invitation.lead, { email })} languages={languages}>
+      <Form submit={t.invitation.submit} onSubmit={accept}>
+        <input type="text" autocomplete="username" value={email} readOnly hidden />
+        <TextField
+          {...field('password')}
+          label={t.invitation.password}
+          hint={fill(t.invitation.hint, { characters: String(PASSWORD_MIN_LENGTH) })}
+          type="password"
+          autocomplete="new-password"
+          minLength={PASSWORD_MIN_LENGTH}
+          required
+          autofocus
+        />
+        <TextField
+          {...field('repeated')}
+          label={t.invitation.repeat}
+          type="password"
+          autocomplete="new-password"
+          required
+        />
+      </Form>
+    </SignInFrame>
   )
 }

@@ -1,10 +1,10 @@
 /** Adds an account, then shows what to enter where. */
 import { useState } from 'preact/hooks'
-import { ApiError, post } from '../api.ts'
+import { type ApiError, post } from '../api.ts'
 import { type Item, perform, useRead } from '../operations.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
 import { type AddedAccount, NextSteps } from '../parts/account-setup.tsx'
-import { Form, SelectField, TextField } from '../parts/form.tsx'
+import { Form, refuse, SelectField, TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { Loaded } from '../parts/states.tsx'
 import { Link } from '../router.tsx'
@@ -109,8 +109,8 @@ function NewAccount({
 /** The form has another field named `name`. */
 function addOrganization(name: string): Promise<{ id: string }> {
   return perform('organization.add', null, { name }).catch((error: ApiError) => {
-    const { message, status } = error
-    const details = error.details.map((detail) => ({ ...detail, path: 'organizationName' }))
-    throw new ApiError(message, { status, details, retryAfter: null })
+    const [detail] = error.details
+    if (detail === undefined) throw error
+    return refuse('organizationName', detail.message)
   })
 }

@@ -4,7 +4,7 @@
  */
 import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
-import type { ApiError } from '../api.ts'
+import { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { describeFieldMessage } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
@@ -69,7 +69,10 @@ export function Form({
   const form = useRef<HTMLFormElement>(null)
   const { current: names } = useRef(new Set<string>())
   useEffect(() => {
-    if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+    if (!error) return
+    const field = form.current?.querySelector<HTMLInputElement>('[aria-invalid="true"]')
+    field?.focus()
+    if (field?.type === 'password') field.select()
   }, [error])
   const inLanguage = (message: string) => describeFieldMessage(t, message)
   const others = error?.details.filter(({ path }) => !names.has(fieldOf(path))) ?? []
@@ -159,7 +162,9 @@ export function Field({
 interface InputAttributes {
   type?: 'text' | 'url' | 'email' | 'password' | 'time' | 'datetime-local' | 'number'
   placeholder?: string
-  autocomplete?: 'off' | 'email' | 'current-password' | 'new-password'
+  autocomplete?: 'off' | 'username' | 'current-password' | 'new-password'
+  autofocus?: boolean
+  minLength?: number
   maxLength?: number
   min?: number
   max?: number
@@ -233,6 +238,11 @@ export function SelectField<Value extends string>({
       )}
     </Field>
   )
+}
+
+/** Refuses a submission with a message beside a field. */
+export function refuse(path: string, message: string): never {
+  throw new ApiError(message, { status: 400, details: [{ path, message }] })
 }
 
 /** The items of a text that separates them with commas. Null if there is none. */

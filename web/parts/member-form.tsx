@@ -1,8 +1,8 @@
 /** Changes the fields of a member that clients set: external id, tags and attributes. */
 import type { Member } from '../../src/audience/member.ts'
-import { ApiError, post } from '../api.ts'
+import { post } from '../api.ts'
 import { useLocalized } from '../texts.ts'
-import { Field, type FieldProps, FormDialog, TextField, useFields } from './form.tsx'
+import { Field, type FieldProps, FormDialog, refuse, TextField, useFields } from './form.tsx'
 
 export function MemberDialog({
   account,
@@ -84,6 +84,5 @@ export function readObject(path: string, text: string, message: string): object 
   } catch {
     // Refused below.
   }
-  const details = [{ path, message }]
-  throw new ApiError(message, { status: 400, retryAfter: null, details })
+  return refuse(path, message)
 }
