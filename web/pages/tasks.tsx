@@ -1,9 +1,8 @@
 /** Long work of operators: what runs, and how it ended. */
-import type { ComponentChildren } from 'preact'
 import { useInterval } from '../hooks.ts'
 import { useItems, useRead } from '../operations.ts'
 import { AccountResults } from '../parts/account-results.tsx'
-import { Facts, Page, Panel } from '../parts/page.tsx'
+import { type Fact, Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
@@ -80,59 +79,31 @@ interface Refusal {
   reason: string
 }
 
-/** What a replay or a resend sends, and where. */
-function parametersOf({ parameters }: Task, t: Texts): Array<[string, ComponentChildren]> {
-  const { endpointId, from, to, events, rate } = parameters as Partial<Record<string, string>> & {
-    events?: string[] | null
-  }
-  if (rate === undefined) return []
-  return [
-    [
-      t.endpoints.endpoint,
-      <Link key="e" href={`/endpoints/${endpointId}`}>
-        {endpointId}
-      </Link>,
-    ],
-    ...(from === undefined || to === undefined
-      ? []
-      : ([
-          [t.again.from, <Time key="f" at={from} />],
-          [t.again.to, <Time key="t" at={to} />],
-          [t.endpoints.events, events?.join(', ') ?? t.common.all],
-        ] as Array<[string, ComponentChildren]>)),
-    [t.again.perSecond, String(rate)],
-  ]
-}
+const linkTo = (href: string, text: string) => <Link href={href}>{text}</Link>
 
-/** What is done with each account. */
-function changeOf({ parameters }: Task, t: Texts): Array<[string, ComponentChildren]> {
-  const { change, url, client, until, reason } = parameters as Partial<Record<string, string>>
-  if (change === undefined) return []
+/** What the operator asked for: a change of tags, a replay or a resend, or a change of many accounts. */
+function parametersOf({ parameters }: Task, t: Texts): Fact[] {
+  type Parameters = Partial<Record<string, string>>
+  const { endpointId, from, to, rate, change, url, client, until, reason } = parameters as Parameters
+  const { add, remove, events } = parameters as Partial<Record<string, string[]>>
   return [
-    [t.many.action, stateIn(t.many.parameters, change)],
-    ...(url === undefined ? [] : ([[t.endpoints.url, url]] as Array<[string, string]>)),
-    ...(client === undefined
-      ? []
-      : ([
-          [
-            t.clients.client,
-            <Link key="c" href={`/clients/${client}`}>
-              {client}
-            </Link>,
-          ],
-        ] as Array<[string, ComponentChildren]>)),
-    ...(until === undefined || reason === undefined
-      ? []
-      : ([
-          [t.mute.until, <Time key="u" at={until} />],
-          [t.mute.reason, reason],
-        ] as Array<[string, ComponentChildren]>)),
+    !!add?.length && [t.bulk.add, add.join(', ')],
+    !!remove?.length && [t.bulk.remove, remove.join(', ')],
+    !!endpointId && [t.endpoints.endpoint, linkTo(`/endpoints/${endpointId}`, endpointId)],
+    !!from && [t.again.from, <Time key="f" at={from} />],
+    !!to && [t.again.to, <Time key="t" at={to} />],
+    !!from && [t.endpoints.events, events?.join(', ') ?? t.common.all],
+    !!rate && [t.again.perSecond, rate],
+    !!change && [t.many.action, stateIn(t.many.parameters, change)],
+    !!url && [t.endpoints.url, url],
+    !!client && [t.clients.client, linkTo(`/clients/${client}`, client)],
+    !!until && [t.mute.until, <Time key="u" at={until} />],
+    !!reason && [t.mute.reason, reason],
   ]
 }
 
 function Details({ task, reload }: { task: Task; reload: () => void }) {
   const { t, number } = useLocalized()
-  const { add = [], remove = [] } = task.parameters as { add?: string[]; remove?: string[] }
   const { refusals = [], refused = 0 } = task.tally as { refusals?: Refusal[]; refused?: number }
   return (
     <>
@@ -148,10 +119,7 @@ function Details({ task, reload }: { task: Task; reload: () => void }) {
                 <Link href={`/accounts/${task.accountId}`}>{task.accountName ?? task.accountId}</Link>
               ),
             ],
-            ...(add.length > 0 ? [[t.bulk.add, add.join(', ')] as [string, string]] : []),
-            ...(remove.length > 0 ? [[t.bulk.remove, remove.join(', ')] as [string, string]] : []),
             ...parametersOf(task, t),
-            ...changeOf(task, t),
             [t.tasks.by, task.actor],
             [t.tasks.started, <Time key="started" at={task.createdAt} />],
             [t.tasks.ended, <Time key="ended" at={task.finishedAt} />],

@@ -82,15 +82,21 @@ export function Panel({
   )
 }
 
-export function Facts({ items }: { items: Array<[name: string, value: ComponentChildren]> }) {
+export type Fact = [name: string, value: ComponentChildren] | false
+
+/** @param items false: nothing is shown */
+export function Facts({ items }: { items: Fact[] }) {
   return (
     <dl class="facts">
-      {items.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value ?? '–'}</dd>
-        </div>
-      ))}
+      {items.map(
+        (item) =>
+          item && (
+            <div key={item[0]}>
+              <dt>{item[0]}</dt>
+              <dd>{item[1] ?? '–'}</dd>
+            </div>
+          ),
+      )}
     </dl>
   )
 }

@@ -55,50 +55,23 @@ export function languageOf(tags: readonly string[]): Language {
   return 'en'
 }
 
-export interface Localized {
-  language: Language
-  /** for Intl: Gregorian years and Western digits, as in the service's output */
-  locale: string
-  t: Texts
-  /** `1,234` */
-  number: (value: number) => string
-  /** `1.2K`, for narrow cells */
-  short: (value: number) => string
-  /** `+12` */
-  signed: (value: number) => string
-  percent: (share: number) => string
-  /** `4 minutes`, rounded up */
-  duration: (seconds: number) => string
-  /** `3 minutes ago`, `in 2 days` */
-  relative: (iso: string, now?: number) => string
-  /** date and time in the zone of the browser */
-  dateTime: (iso: string) => string
-  /** the UTC date of the time, because a day of LINE has the same date in every time zone */
-  date: (iso: string) => string
-  clock: (iso: string) => string
-}
+export type Localized = ReturnType<typeof localize>
 
-const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
+const UNITS = [
   ['year', 365 * 86_400],
   ['month', 30 * 86_400],
   ['day', 86_400],
   ['hour', 3_600],
   ['minute', 60],
   ['second', 1],
-]
-
-const DURATIONS: Array<[unit: 'hour' | 'minute' | 'second', seconds: number]> = [
-  ['hour', 3_600],
-  ['minute', 60],
-  ['second', 1],
-]
+] as const
 
 /** Rejects if the table cannot be loaded, such as after an upgrade, which renames the files. */
 export const loadLanguage = async (language: Language): Promise<Localized> =>
   localize(language, await TABLES[language]())
 
-export function localize(language: Language, t: Texts): Localized {
-  // The default for Thai is Buddhist years.
+export function localize(language: Language, t: Texts) {
+  // For Intl: Gregorian years and Western digits, as in the service's output. The default for Thai is Buddhist years.
   const locale = `${language}-u-ca-gregory-nu-latn`
   const number = new Intl.NumberFormat(locale)
   const short = new Intl.NumberFormat(locale, { notation: 'compact', maximumFractionDigits: 1 })
@@ -112,24 +85,30 @@ export function localize(language: Language, t: Texts): Localized {
     language,
     locale,
     t,
-    number: (value) => number.format(value),
-    short: (value) => short.format(value),
-    signed: (value) => signed.format(value),
-    duration: (seconds) => {
-      // Below two hours, minutes say more.
-      const [unit, size] = DURATIONS.find(([, length]) => seconds >= 2 * length) ?? ['second', 1]
+    /** `1,234` */
+    number: (value: number) => number.format(value),
+    /** `1.2K`, for narrow cells */
+    short: (value: number) => short.format(value),
+    /** `+12` */
+    signed: (value: number) => signed.format(value),
+    percent: (share: number) => percent.format(share),
+    /** `4 minutes`, rounded up. Below two hours, minutes say more. */
+    duration: (seconds: number) => {
+      const [unit, size] = UNITS.find(([, length]) => seconds >= 2 * length) ?? ['second', 1]
       const format = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' })
       return format.format(Math.max(1, Math.ceil(seconds / size)))
     },
-    percent: (share) => percent.format(share),
-    relative: (iso, now = serverNowMs()) => {
+    /** `3 minutes ago`, `in 2 days` */
+    relative: (iso: string, now = serverNowMs()) => {
       const seconds = (Date.parse(iso) - now) / 1000
       const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ['second', 1]
       // The service's clock is read to the second, so what just happened is up to a second ahead: `-0` is "0 seconds ago".
       return relative.format(Math.trunc(seconds / size) || -0, unit)
     },
-    dateTime: (iso) => dateTime.format(new Date(iso)),
-    date: (iso) => date.format(new Date(iso)),
-    clock: (iso) => clock.format(new Date(iso)),
+    /** date and time in the zone of the browser */
+    dateTime: (iso: string) => dateTime.format(new Date(iso)),
+    /** the UTC date of the time, because a day of LINE has the same date in every time zone */
+    date: (iso: string) => date.format(new Date(iso)),
+    clock: (iso: string) => clock.format(new Date(iso)),
   }
 }
