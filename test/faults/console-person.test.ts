@@ -37,7 +37,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
       [userId],
     )
 
-  it('is erased from the account that the dialog names, and the memberships that remain are listed', async () => {
+  it('is erased from the account that the dialog names, and stays a member of the others', async () => {
     const userId = await addPerson()
     const page = await opened.visit({ path: path(userId) })
     await page.getByRole('link', { name: 'Tokyo Ramen' }).waitFor()
@@ -46,11 +46,8 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
     await dialog.getByText('This deletes from Corner Coffee:').waitFor()
     await dialog.getByLabel('Type Ann to confirm').fill('Ann')
     await page.keyboard.press('Enter')
-    await page.getByRole('heading', { name: 'The person was erased from Corner Coffee.' }).waitFor()
-    await page.getByText('The person is still a member of:').waitFor()
+    await page.waitForURL(/\/audience$/)
     expect(await accountsOf(userId)).toEqual([{ name: 'Nara Bakery' }, { name: 'Tokyo Ramen' }])
-    await page.getByRole('link', { name: 'Nara Bakery' }).click()
-    await page.getByRole('heading', { name: 'Ann' }).waitFor()
   })
 
   it('is erased from all of them as one task, on a phone', async () => {
@@ -63,7 +60,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
     await expectSound(page, 'dialog')
     await dialog.getByLabel('Type Ann to confirm').fill('Ann')
     await page.keyboard.press('Enter')
-    await page.getByRole('heading', { name: 'Erase the person from 3 accounts' }).waitFor()
+    await page.waitForURL(/\/settings\/tasks\/\d+$/)
     await page.getByText('3 of 3 · 3 erased').waitFor()
     expect(await accountsOf(userId)).toEqual([])
   })

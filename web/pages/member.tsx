@@ -1,6 +1,4 @@
 /** One member: profile, fields set by clients, and timeline. */
-import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts'
 import { describeChanges, describeEffect } from '../../src/audience/timeline-texts.ts'
@@ -19,7 +17,6 @@ import {
   usePersonAccounts,
 } from '../parts/person.tsx'
 import { Failure, ListView, Loaded } from '../parts/states.tsx'
-import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -36,7 +33,6 @@ export function MemberPage({ account, user }: MemberProps) {
   const { t } = useLocalized()
   const path = `/api/accounts/${account}/members/${encodeURIComponent(user)}`
   const query = useQuery<{ member: Member }>(path)
-  const [erased, setErased] = useState<{ task: Task | null }>()
   const isManager = useRole('manager')
   const member = query.data?.member
   const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
@@ -46,9 +42,6 @@ export function MemberPage({ account, user }: MemberProps) {
       {name === undefined ? t.audience.title : fill(t.audience.of, { account: name })}
     </Link>
   )
-  if (erased && accounts)
-    // A separate page, so that its title takes the focus of the closed dialog.
-    return <Erased key="erased" {...erased} accounts={accounts} trail={trail} />
   if (member === undefined) {
     return (
       <Page title={user} trail={trail}>
@@ -90,16 +83,7 @@ export function MemberPage({ account, user }: MemberProps) {
                 label={t.member.erase}
                 isDisabled={accounts === undefined}
               >
-                {(close) =>
-                  accounts && (
-                    <ErasePerson
-                      accounts={accounts}
-                      member={member}
-                      onClose={close}
-                      onErased={(task) => setErased({ task })}
-                    />
-                  )
-                }
+                {(close) => accounts && <ErasePerson accounts={accounts} member={member} onClose={close} />}
               </DialogButton>
             </>
           )}
@@ -118,37 +102,6 @@ export function MemberPage({ account, user }: MemberProps) {
   )
 }
 
-/** After an erasure: from which accounts, and which memberships remain. */
-function Erased({
-  task,
-  accounts: { account, others },
-  trail,
-}: {
-  task: Task | null
-  accounts: PersonAccounts
-  trail: ComponentChildren
-}) {
-  const { t, number } = useLocalized()
-  const title =
-    task === null
-      ? fill(t.member.erased, { account: account.name })
-      : fill(t.member.eraseFromAll, { count: number(Number(task.total)) })
-  return (
-    <Page title={title} trail={trail}>
-      {task && <TaskProgress started={task} />}
-      {task === null && others.length > 0 && (
-        <>
-          <p>{t.member.erasedStill}</p>
-          <Memberships memberships={others} />
-        </>
-      )}
-      <p>
-        <Link href={`/accounts/${account.id}/audience`}>{t.member.backToAudience}</Link>
-      </p>
-    </Page>
-  )
-}
-
 function Profile({ member, accounts }: { member: Member; accounts: PersonAccounts | undefined }) {
   const { t, relative } = useLocalized()
   const { conversation } = member
@@ -160,7 +113,11 @@ function Profile({ member, accounts }: { member: Member; accounts: PersonAccount
             t.common.account,
             accounts && <Link href={`/accounts/${accounts.account.id}`}>{accounts.account.name}</Link>,
           ],
-          ...(accounts && accounts.others.length > 0 ? [others(t.member.otherAccounts, accounts)] : []),
+          accounts !== undefined &&
+            accounts.others.length > 0 && [
+              t.member.otherAccounts,
+              <Memberships key="o" memberships={accounts.others} />,
+            ],
           [t.member.relationship, <Relationship key="r" value={member.relationship} />],
           [t.member.followedAt, <Time key="f" at={member.followedAt} />],
           [t.member.blockedAt, <Time key="b" at={member.blockedAt} />],
@@ -168,24 +125,15 @@ function Profile({ member, accounts }: { member: Member; accounts: PersonAccount
           [t.member.lastSeen, <Time key="l" at={member.lastSeenAt} />],
           [t.member.events, <Count key="e" value={member.eventCount} />],
           [t.member.language, member.language],
-          ...(conversation === null
-            ? []
-            : [
-                [
-                  t.member.conversation,
-                  `${conversation.status ?? t.common.unknown} · ${relative(conversation.updatedAt)}`,
-                ] as [string, string],
-              ]),
+          conversation !== null && [
+            t.member.conversation,
+            `${conversation.status ?? t.common.unknown} · ${relative(conversation.updatedAt)}`,
+          ],
         ]}
       />
     </Panel>
   )
 }
-
-const others = (label: string, accounts: PersonAccounts): [string, ComponentChildren] => [
-  label,
-  <Memberships key="o" memberships={accounts.others} />,
-]
 
 function ClientFields({ member }: { member: Member }) {
   const { t } = useLocalized()

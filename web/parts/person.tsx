@@ -4,7 +4,7 @@ import type { Member } from '../../src/audience/member.ts'
 import type { Membership as StoredMembership } from '../../src/audience/members.ts'
 import { type Json, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { Link } from '../router.tsx'
+import { Link, navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { FormDialog, TextField } from './form.tsx'
@@ -116,11 +116,10 @@ interface EraseProps {
   accounts: PersonAccounts
   member: Member
   onClose: () => void
-  /** @param task null: the person was erased from the account of the page */
-  onErased: (task: Task | null) => void
 }
 
-export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps) {
+/** Leads to the members that remain, or to the task that erases the person from several accounts. */
+export function ErasePerson({ accounts, member, onClose }: EraseProps) {
   const { t, number } = useLocalized()
   const { account, others } = accounts
   const [typed, setTyped] = useState('')
@@ -130,11 +129,12 @@ export function ErasePerson({ accounts, member, onClose, onErased }: EraseProps)
   const erase = async () => {
     if (!isEverywhere) {
       await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
-      return onErased(null)
+      return navigate(`/accounts/${account.id}/audience`)
     }
     const ids = [account.id, ...others.map(({ accountId }) => accountId)]
     const body = { userId: member.userId, accounts: ids }
-    onErased((await post<{ job: Task }>(pathOf(account.id, 'erase'), body)).job)
+    const { job } = await post<{ job: Task }>(pathOf(account.id, 'erase'), body)
+    navigate(`/settings/tasks/${job.id}`)
   }
   return (
     <FormDialog
