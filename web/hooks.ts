@@ -121,6 +121,13 @@ export function useList<Item>(
   }
 }
 
+/** Loads further pages of a list as long as they are wanted. */
+export function useFurtherPages({ hasMore, isLoading, error, more }: List<unknown>, isWanted = true): void {
+  useEffect(() => {
+    if (isWanted && hasMore && !isLoading && !error) more()
+  }, [isWanted, hasMore, isLoading, error])
+}
+
 /** Calls periodically while the page is visible. @param intervalMs null to never call */
 export function useInterval(intervalMs: number | null, work: () => void): void {
   const latest = useRef(work)

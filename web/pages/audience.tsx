@@ -1,9 +1,9 @@
 /** The members of an account, as a part of its page, found by name, user id, external id, tag or relationship. */
 
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import { queryOf } from '../api.ts'
-import { type List, useList, useSettled } from '../hooks.ts'
+import { useFurtherPages, useList, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
 import { ExportPerson } from '../parts/person.tsx'
@@ -12,7 +12,7 @@ import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
-import { fill, useLocalized } from '../texts.ts'
+import { useLocalized } from '../texts.ts'
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
 const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
@@ -77,12 +77,14 @@ function SearchFields({ account, onChange }: { account: string; onChange: () => 
 }
 
 function Members({ account }: { account: string }) {
-  const { t, number } = useLocalized()
+  const { t } = useLocalized()
   const { field, text, relationship, segment } = useFilters()
   const filter = useSettled(queryOf({ [field]: text.trim(), relationship, segment }), TYPING_MS)
   const path = `/api/accounts/${account}/members${filter}`
   const list = useList<Member>(path, 'data', (cursor) => ({ cursor }))
-  const search = useFurtherPages(list)
+  // A page of the service examines 2,000 members and may be empty. Another filter ends the search.
+  const isSearching = list.items.length === 0 && (list.isLoading || list.hasMore)
+  useFurtherPages(list, isSearching)
   if (list.error) return <Failure error={list.error} retry={list.reload} />
   if (list.items.length > 0) {
     const filters = Object.fromEntries(new URLSearchParams(filter))
@@ -94,22 +96,7 @@ function Members({ account }: { account: string }) {
       </>
     )
   }
-  if (list.isLoading || search.isGoingOn) {
-    return search.pages < 2 ? (
-      <Loading />
-    ) : (
-      <p role="status">{fill(t.audience.searching, { pages: number(search.pages) })}</p>
-    )
-  }
-  if (list.hasMore) {
-    return (
-      <Empty title={fill(t.audience.searching, { pages: number(search.pages) })}>
-        <button type="button" onClick={search.goOn}>
-          {t.audience.goOn}
-        </button>
-      </Empty>
-    )
-  }
+  if (isSearching) return <Loading />
   return filter === '' ? (
     <Empty title={t.audience.empty}>{t.audience.emptyHelp}</Empty>
   ) : (
@@ -170,23 +157,4 @@ export function Tags({ tags, max = TAGS_SHOWN }: { tags: string[]; max?: number 
       {tags.length > max && <span class="muted">+{tags.length - max}</span>}
     </span>
   )
-}
-
-/** A page of the service examines 2,000 members and may be empty. After this many empty pages, the operator decides. */
-const EMPTY_PAGES_MAX = 25
-
-function useFurtherPages<Item>({ items, isLoading, hasMore, error, more }: List<Item>) {
-  const [pages, setPages] = useState({ read: 0, max: EMPTY_PAGES_MAX })
-  const isWanted = items.length === 0 && hasMore && !isLoading && !error
-  useEffect(() => {
-    if (!hasMore && !isLoading) setPages({ read: 0, max: EMPTY_PAGES_MAX })
-    if (!isWanted || pages.read >= pages.max) return
-    setPages(({ read, max }) => ({ read: read + 1, max }))
-    more()
-  }, [isWanted, pages.max])
-  return {
-    pages: pages.read,
-    isGoingOn: isWanted && pages.read < pages.max,
-    goOn: () => setPages(({ read }) => ({ read, max: read + EMPTY_PAGES_MAX })),
-  }
 }

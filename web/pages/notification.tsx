@@ -25,12 +25,8 @@ export function NotificationPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const query = useRead('channel.show', id, {}, REFRESH_MS)
-  const [round, setRound] = useState(0)
   const channel = query.data?.channel
-  const onChange = () => {
-    query.reload()
-    setRound((count) => count + 1)
-  }
+  const onChange = query.reload
   return (
     <Page
       title={channel ? channel.name || t.notifications.formats[channel.format] : t.notifications.channel}
@@ -42,7 +38,10 @@ export function NotificationPage({ id }: { id: string }) {
         {({ channel }) => (
           <>
             <Settings {...{ channel, onChange }} />
-            <ChannelMessages {...{ channel, round }} />
+            <ChannelMessages
+              key={[channel.pending, channel.failed, channel.lastResponse?.at].join(' ')}
+              channel={channel}
+            />
             <ActivityLink kind="notification_channel" id={id} />
           </>
         )}

@@ -29,14 +29,16 @@ export function OrganizationsPage() {
     <div class="actions">
       <DialogButton
         class="small"
-        label={<Of name={organization.name}>{t.organizations.rename}</Of>}
+        label={t.organizations.rename}
+        describedBy={`${t.organizations.rename} ${organization.name}`}
         onClosed={query.reload}
       >
         {(close) => <Editor organization={organization} onClose={close} />}
       </DialogButton>
       <DialogButton
         class="small quiet-danger"
-        label={<Of name={organization.name}>{t.manage.remove}</Of>}
+        label={t.manage.remove}
+        describedBy={`${t.manage.remove} ${organization.name}`}
         onClosed={query.reload}
       >
         {(close) => <RemoveOrganization organization={organization} onClose={close} />}
@@ -70,16 +72,6 @@ export function OrganizationsPage() {
         }
       </Loaded>
     </SettingsPage>
-  )
-}
-
-/** The name of a button that each row has. */
-function Of({ name, children }: { name: string; children: string }) {
-  return (
-    <>
-      {children}
-      <span class="visually-hidden"> {name}</span>
-    </>
   )
 }
 

@@ -98,7 +98,7 @@ export function objectHref(kind: string, id: string | null, account: string | nu
   }
 }
 
-function ChangeList({ changes }: { changes: Record<string, unknown> }) {
+export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   const { t } = useLocalized()
   // The sentence has the kind of a task already.
   const wordsOf = (field: string): Record<string, string> =>

@@ -1,5 +1,4 @@
 /** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
-import { useEffect, useRef } from 'preact/hooks'
 import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
@@ -12,18 +11,9 @@ import { Payload, Time } from './values.tsx'
 type Channel = Json<ChannelSummary>
 type Message = Item<'channel.messages'>
 
-/** @param round changes after an action of this page */
-export function ChannelMessages({ channel, round }: { channel: Channel; round: number }) {
+export function ChannelMessages({ channel }: { channel: Channel }) {
   const { t } = useLocalized()
-  const { id, pending, failed, lastResponse } = channel
-  const list = useItems('channel.messages', id)
-  const version = [round, pending, failed, lastResponse?.at].join(' ')
-  const shown = useRef(version)
-  useEffect(() => {
-    if (shown.current === version) return
-    shown.current = version
-    list.reload()
-  }, [version])
+  const list = useItems('channel.messages', channel.id)
   return (
     <Panel title={t.notifications.messages}>
       <p class="muted small-text">{t.notifications.messagesLead}</p>

@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import type uPlotClass from 'uplot'
 import { useLocalized } from '../texts.ts'
 import { rowLabelsOf, type Unit } from './axis.ts'
+import { type Column, Table } from './table.tsx'
 
 export interface Series {
   label: string
@@ -72,39 +73,30 @@ export function Chart({
 function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series: Series[] }) {
   const { t, locale, number } = useLocalized()
   const labels = rowLabelsOf(times, unit, locale)
-  const isCounted = (value: number | null | undefined) => value !== null && value !== undefined
   const shown = times
     .map((time, i) => ({ time, i }))
-    .filter(({ i }) => series.some(({ values }) => isCounted(values[i])))
+    .filter(({ i }) => series.some(({ values }) => (values[i] ?? null) !== null))
+  const textOf = (value: number | null = null) => (value === null ? '–' : number(value))
   return (
     <details>
       <summary>{t.account.chartTable}</summary>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise */}
-      <div class="table-frame short" tabIndex={0}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t.events.occurred}</th>
-              {series.map(({ label }) => (
-                <th key={label} scope="col" class="numeric">
-                  {label}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {shown.toReversed().map(({ time, i }) => (
-              <tr key={time}>
-                <th scope="row">{labels[i]}</th>
-                {series.map(({ label, values }) => (
-                  <td key={label} class="numeric">
-                    {values[i] === null || values[i] === undefined ? '–' : number(values[i])}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      <div class="numbers" tabIndex={0}>
+        <Table
+          rows={shown.toReversed()}
+          keyOf={({ time }) => time}
+          headerClass=""
+          columns={[
+            [t.events.occurred, ({ i }) => labels[i]],
+            ...series.map(
+              ({ label, values }): Column<(typeof shown)[number]> => [
+                label,
+                ({ i }) => textOf(values[i]),
+                'numeric',
+              ],
+            ),
+          ]}
+        />
       </div>
     </details>
   )

@@ -4,6 +4,7 @@ import type { Condition } from '../../src/audience/condition.ts'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { EndpointFormat } from '../../src/endpoints/settings.ts'
 import { get, type Json, queryOf } from '../api.ts'
+import { useAction } from '../hooks.ts'
 import { pathOf, perform, type Result } from '../operations.ts'
 import { navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
@@ -11,6 +12,7 @@ import { AccountChooser } from './chooser.tsx'
 import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
 import { CheckField, FormDialog, listOf, SelectField, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
+import { ActionFailure } from './states.tsx'
 
 interface Settings {
   url: string
@@ -176,15 +178,13 @@ type Rehearsal = Result<'endpoint.rehearse'>
 /** Shows whom the values of the form would give another endpoint to reply. */
 function Rehearse({ id, changeOf }: { id: string; changeOf: () => object }) {
   const { t, number } = useLocalized()
-  const [shown, setShown] = useState<Rehearsal | { error: string } | null>(null)
-  const count = async () => {
-    try {
+  const { error, run } = useAction()
+  const [shown, setShown] = useState<Rehearsal | null>(null)
+  const count = () =>
+    run(async () => {
       const query = queryOf({ change: JSON.stringify(changeOf()) })
       setShown(await get<Rehearsal>(`${pathOf('endpoint.rehearse', id)}${query}`))
-    } catch (error) {
-      setShown({ error: (error as Error).message })
-    }
-  }
+    })
   const nameOf = (endpoint: string | null, name: string | null) =>
     endpoint === null ? t.endpoints.noReplier : `${name || t.endpoints.noName} (${endpoint})`
   return (
@@ -192,8 +192,8 @@ function Rehearse({ id, changeOf }: { id: string; changeOf: () => object }) {
       <button type="button" onClick={count}>
         {t.endpoints.rehearse}
       </button>
-      {shown !== null && 'error' in shown && <p class="muted">{shown.error}</p>}
-      {shown !== null && 'moves' in shown && (
+      <ActionFailure error={error} />
+      {shown && (
         <ul class="muted">
           {shown.moves.length === 0 && <li>{t.endpoints.nobodyMoves}</li>}
           {shown.moves.map(({ from, fromName, to, toName, people }) => (

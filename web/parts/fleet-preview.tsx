@@ -4,7 +4,8 @@ import type { FileFault } from '../../src/accounts/apply-accounts.ts'
 import type { OnboardingTally } from '../../src/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
 import { describeFieldMessage } from '../texts/service.ts'
-import { fill, stateIn, useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
+import { ChangeList } from './activity.tsx'
 import { Panel } from './page.tsx'
 import { More } from './states.tsx'
 import { Table } from './table.tsx'
@@ -100,22 +101,6 @@ export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; nam
         list={{ hasMore: shown < accounts.length, isLoading: false, more: () => setShown(shown + ROWS) }}
       />
     </>
-  )
-}
-
-function ChangeList({ changes }: { changes: Record<string, unknown> }) {
-  const { t } = useLocalized()
-  return (
-    <ul class="plain-list small-text">
-      {Object.entries(changes).map(([field, change]) => (
-        <li key={field}>
-          {stateIn(t.manage.fields, field)}:{' '}
-          {Array.isArray(change)
-            ? fill(t.file.fromTo, { before: String(change[0] ?? '–'), after: String(change[1] ?? '–') })
-            : t.file.secretReplaced}
-        </li>
-      ))}
-    </ul>
   )
 }
 

@@ -1,9 +1,9 @@
 /** Changes chosen accounts of the fleet, or all that match its filter: one task with a result for each account. */
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { ClientDetails } from '../../src/accounts/clients.ts'
 import type { EndpointFormat } from '../../src/endpoints/settings.ts'
 import { type Json, post } from '../api.ts'
-import { useList } from '../hooks.ts'
+import { useFurtherPages, useList } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ExpiryField } from './credentials.tsx'
 import { DialogButton } from './dialog.tsx'
@@ -109,9 +109,7 @@ function ChangeDialog({
 function ClientField(field: { name: string; value: string; onChange: (client: string) => void }) {
   const { t } = useLocalized()
   const list = useList<Json<ClientDetails>>('/api/clients', 'clients')
-  useEffect(() => {
-    if (list.hasMore && !list.isLoading) list.more()
-  }, [list.items])
+  useFurtherPages(list)
   const active = list.items.filter(({ status, isExpired }) => status === 'active' && !isExpired)
   return (
     <SelectField

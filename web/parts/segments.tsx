@@ -1,7 +1,7 @@
 /** Segments of an account: one as a filter, and the filters of a page as a new one. */
 import { useEffect } from 'preact/hooks'
 import type { Condition } from '../../src/audience/condition.ts'
-import { useAction } from '../hooks.ts'
+import { useAction, useFurtherPages } from '../hooks.ts'
 import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -28,9 +28,7 @@ export function SegmentFilter({
   const isManager = useRole('manager')
   const list = useItems('segment.list', null, { account })
   // An account has at most 100 segments: two pages.
-  useEffect(() => {
-    if (list.hasMore && !list.isLoading && !list.error) list.more()
-  }, [list.hasMore, list.isLoading])
+  useFurtherPages(list)
   // A segment that was just added is not in the list yet.
   useEffect(list.reload, [value])
   const names = new Set([...list.items.map(({ name }) => name), ...(value === '' ? [] : [value])])

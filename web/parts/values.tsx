@@ -39,38 +39,23 @@ export function Avatar({ name, id }: { name: string | null; id: string }) {
   )
 }
 
-export function CopyButton({ text, label }: { text: string; label?: string }) {
+export function CopyButton({ text, label }: { text: string; label: string }) {
   const { t } = useLocalized()
   const [isCopied, setCopied] = useState(false)
+  // The clipboard works only over https or on localhost.
+  if (navigator.clipboard === undefined) return null
   const copy = () => {
-    void copyText(text).then(() => {
+    void navigator.clipboard.writeText(text).then(() => {
       setCopied(true)
       setTimeout(() => setCopied(false), 2_000)
     })
   }
   return (
-    <button
-      type="button"
-      class="small"
-      onClick={copy}
-      aria-label={label ? `${t.common.copy}: ${label}` : undefined}
-    >
+    <button type="button" class="small" onClick={copy} aria-label={`${t.common.copy}: ${label}`}>
       <Icon name={isCopied ? 'check' : 'copy'} />
       <span aria-live="polite">{isCopied ? t.common.copied : t.common.copy}</span>
     </button>
   )
-}
-
-/** The clipboard works only over https or on localhost. Elsewhere the text is selected in a field. */
-async function copyText(text: string): Promise<void> {
-  if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text)
-  const field = document.createElement('textarea')
-  field.value = text
-  field.className = 'visually-hidden'
-  document.body.append(field)
-  field.select()
-  document.execCommand('copy')
-  field.remove()
 }
 
 export function Copyable({ text, label }: { text: string; label: string }) {
