@@ -1,42 +1,27 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import type { FleetRow as Row } from '../../src/watch/fleet.ts'
-import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
-import { useFleetCharts } from '../parts/fleet-charts.ts'
-import { type FleetFilter, FleetFilters, STATUSES, searchFleet, useChosen } from '../parts/fleet-filter.tsx'
-import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
+import {
+  type Account,
+  SORTED_BY,
+  type SortColumn,
+  useFleetCharts,
+  useFleetColumns,
+} from '../parts/fleet-columns.tsx'
+import { type FleetFilter, FleetFilters, searchFleet, useChosen } from '../parts/fleet-filter.tsx'
 import { ManyAccounts } from '../parts/many-accounts.tsx'
 import { Page } from '../parts/page.tsx'
-import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
-import { Empty, Failure, Loading } from '../parts/states.tsx'
-import { useRowWindow } from '../parts/window.ts'
+import { Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { type Column, type Sort, Table } from '../parts/table.tsx'
 import { Link, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 
-type Account = Json<Row>
-
 const REFRESH_MS = 30_000
 
-/** The columns in their order, with the values by which they sort. */
-const COLUMNS = {
-  state: { class: 'col-state', value: ({ status }: Account) => -STATUSES.indexOf(status) },
-  account: { class: '', value: ({ name }: Account) => name },
-  problem: { class: 'wide-only', value: null },
-  deliveries: { class: 'numeric', value: ({ deliveries24h }: Account) => deliveries24h },
-  lastDelivery: { class: 'numeric medium-only', value: ({ lastDeliveryAt }: Account) => lastDeliveryAt },
-  followers: { class: 'numeric medium-only', value: ({ following }: Account) => following },
-  growth: { class: 'numeric medium-only', value: ({ growth7d }: Account) => growth7d },
-  unapplied: { class: 'numeric extra-only', value: ({ unapplied }: Account) => unapplied },
-  waiting: {
-    class: 'numeric extra-only',
-    value: ({ endpointsPending, endpointsFailed }: Account) => endpointsPending + endpointsFailed,
-  },
-  quota: { class: 'numeric extra-only', value: quotaShare },
-} satisfies Record<string, { class: string; value: ((account: Account) => number | string | null) | null }>
-type Column = keyof typeof COLUMNS
+/** Rows that are shown at first, and each time more. */
+const ROWS = 200
 
 export function FleetPage() {
   const { t, number, clock } = useLocalized()
@@ -133,81 +118,76 @@ function FleetTable({
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const { chosen, toggle, toggleAll, clear, selection } = useChosen(filter, accounts)
-  const [order, setOrder] = useState<Order<Column>>({ column: 'state', isDescending: true })
-  const sorted = useMemo(
-    () =>
-      accounts.toSorted(compareBy<Account>(COLUMNS[order.column].value ?? (() => null), order.isDescending)),
-    [accounts, order],
-  )
-  const { body, first, last, above, below } = useRowWindow(sorted.length)
-  const shown = sorted.slice(first, last)
-  const charts = useFleetCharts(shown.map(({ id }) => id))
+  const [order, setOrder] = useState<Order>({ column: 'state', isDescending: true })
+  const [count, setCount] = useState(ROWS)
+  const sorted = useMemo(() => accounts.toSorted(compareBy(order)), [accounts, order])
+  const shown = sorted.slice(0, count)
+  const columns = useFleetColumns(useFleetCharts(shown.map(({ id }) => id)))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
-  const table = (
-    <div class="table-frame">
-      <table class="fleet" aria-rowcount={sorted.length + 1}>
-        <thead>
-          <tr>
-            {canManage && (
-              <th scope="col" class="col-choose not-narrow">
-                <input
-                  type="checkbox"
-                  aria-label={t.many.chooseAll}
-                  checked={chosen.size === accounts.length}
-                  onChange={toggleAll}
-                />
-              </th>
-            )}
-            {(Object.keys(COLUMNS) as Column[]).map((name) =>
-              COLUMNS[name].value === null ? (
-                <th key={name} scope="col" class={COLUMNS[name].class}>
-                  {t.fleet[name]}
-                </th>
-              ) : (
-                <SortHeader
-                  key={name}
-                  column={name}
-                  order={order}
-                  onSort={setOrder}
-                  class={COLUMNS[name].class}
-                >
-                  {t.fleet[name]}
-                </SortHeader>
-              ),
-            )}
-          </tr>
-        </thead>
-        <tbody ref={body}>
-          {above > 0 && <Gap height={above} />}
-          {shown.map((account, i) => (
-            <FleetRow
-              key={account.id}
-              account={account}
-              charts={charts.get(account.id)}
-              index={first + i + 2}
-              isChosen={chosen.has(account.id)}
-              onChoose={canManage ? () => toggle(account.id) : undefined}
-            />
-          ))}
-          {below > 0 && <Gap height={below} />}
-        </tbody>
-      </table>
-    </div>
-  )
+  const choice: Column<Account> = [
+    <input
+      key="choice"
+      type="checkbox"
+      aria-label={t.many.chooseAll}
+      checked={chosen.size === accounts.length}
+      onChange={toggleAll}
+    />,
+    ({ id, name }) => (
+      <input
+        type="checkbox"
+        aria-label={fill(t.many.choose, { name })}
+        checked={chosen.has(id)}
+        onChange={() => toggle(id)}
+      />
+    ),
+    'col-choose not-narrow',
+  ]
+  const sortOf = (column: SortColumn): Sort => {
+    const isActive = order.column === column
+    return {
+      direction: !isActive ? 'none' : order.isDescending ? 'descending' : 'ascending',
+      onSort: () => setOrder({ column, isDescending: isActive ? !order.isDescending : true }),
+    }
+  }
   return (
     <>
       {chosen.size > 0 && (
         <ManyAccounts count={chosen.size} selection={selection} onClear={clear} onChanged={onChanged} />
       )}
-      {table}
+      <Table
+        class="fleet"
+        rows={shown}
+        header={canManage ? 2 : 1}
+        columns={[
+          ...(canManage ? [choice] : []),
+          ...columns.map(
+            ([name, cell, all, own = '']): Column<Account> => [
+              t.fleet[name],
+              cell,
+              all,
+              own,
+              name === 'problem' ? undefined : sortOf(name),
+            ],
+          ),
+        ]}
+      />
+      <More list={{ hasMore: count < sorted.length, isLoading: false, more: () => setCount(count + ROWS) }} />
     </>
   )
 }
 
-function Gap({ height }: { height: number }) {
-  return (
-    <tr class="gap">
-      <td colSpan={11} style={{ height: `${height}px` }} />
-    </tr>
-  )
+interface Order {
+  column: SortColumn
+  isDescending: boolean
+}
+
+/** Nulls sort last in both directions. */
+function compareBy({ column, isDescending }: Order): (a: Account, b: Account) => number {
+  const value: (account: Account) => number | string | null = SORTED_BY[column]
+  return (a, b) => {
+    const [x, y] = [value(a), value(b)]
+    if (x === null || y === null) return Number(x === null) - Number(y === null)
+    const difference = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y)
+    return isDescending ? -difference : difference
+  }
 }

@@ -1,14 +1,21 @@
 /** The table of every list. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
 import { useLocalized } from '../texts.ts'
+import { Icon } from './icons.tsx'
 
-/** The label is null above the buttons of a row. The class is that of the header and the cells; the last one is of cells alone. */
+/** The label is null above the buttons of a row. The class is that of the header and the cells; the second one is of cells alone. */
 export type Column<Row> = [
-  label: string | null,
+  label: ComponentChildren,
   cell: (row: Row) => ComponentChildren,
   name?: string | undefined,
   cellName?: string,
+  sort?: Sort | undefined,
 ]
+
+export interface Sort {
+  direction: 'ascending' | 'descending' | 'none'
+  onSort: () => void
+}
 
 export function Table<Row>({
   columns,
@@ -42,9 +49,18 @@ export function Table<Row>({
       <table class={name}>
         <thead>
           <tr>
-            {columns.map(([label, , all], index) => (
-              <th key={index} scope="col" class={all}>
-                {label ?? <span class="visually-hidden">{t.common.actions}</span>}
+            {columns.map(([label, , all, , sort], index) => (
+              <th key={index} scope="col" class={all} aria-sort={sort?.direction}>
+                {sort ? (
+                  <button type="button" class="sort" onClick={sort.onSort}>
+                    {label}
+                    {sort.direction !== 'none' && (
+                      <Icon name={sort.direction === 'descending' ? 'down' : 'up'} />
+                    )}
+                  </button>
+                ) : (
+                  (label ?? <span class="visually-hidden">{t.common.actions}</span>)
+                )}
               </th>
             ))}
           </tr>
