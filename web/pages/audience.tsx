@@ -6,6 +6,7 @@ import { queryOf } from '../api.ts'
 import { useFurtherPages, useList, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
+import { TextField } from '../parts/form.tsx'
 import { ExportPerson } from '../parts/person.tsx'
 import { SegmentFilter } from '../parts/segments.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
@@ -52,16 +53,15 @@ function SearchFields({ account, onChange }: { account: string; onChange: () => 
         options={FIELDS.map((name) => [name, t.audience.fields[name]])}
         onChoose={(chosen) => change(chosen, text || ' ')}
       />
-      <div class="field grow">
-        <label for="search">{t.audience.search}</label>
-        <input
-          id="search"
-          type="search"
-          value={text.trim()}
-          placeholder={t.audience.fields[field]}
-          onInput={(event) => change(field, event.currentTarget.value)}
-        />
-      </div>
+      <TextField
+        name="search"
+        class="grow"
+        label={t.audience.search}
+        type="search"
+        value={text.trim()}
+        placeholder={t.audience.fields[field]}
+        onChange={(value) => change(field, value)}
+      />
       <ChoiceFilter
         name="relationship"
         label={t.audience.relationship}

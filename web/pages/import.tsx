@@ -1,27 +1,29 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
 import { useEffect, useState } from 'preact/hooks'
 import type { AccountDetails } from '../../src/accounts/accounts.ts'
-import type { ColumnFault } from '../../src/audience/import/member-columns.ts'
+import { type ColumnFault, findColumnFault } from '../../src/audience/import/member-columns.ts'
 import { type Json, post, postBytes } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
-import { PREVIEW_BYTES, type Preview, previewOf } from '../parts/member-preview.ts'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure } from '../parts/states.tsx'
-import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
+import { Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 
 /** An upload without a piece for a minute ends, so a slow connection must send each in time. */
 const PIECE_BYTES = 128 * 1024
-const CELL_LENGTH = 60
-const COLUMNS_SHOWN = 8
+/** Bytes that are read for a look at the file before the import. */
+const START_BYTES = 64 * 1024
+const LINES_SHOWN = 6
 
 interface Chosen {
   file: File
   format: 'csv' | 'ndjson'
-  preview: Preview
+  lines: string[]
+  /** of the first line of a CSV file; null: it can be imported */
+  fault: ColumnFault | null
 }
 
 export function ImportPage({ account }: { account: string }) {
@@ -35,8 +37,11 @@ export function ImportPage({ account }: { account: string }) {
       : t.tasks.reasons.columns_missing
   const choose = async (file: File) => {
     const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
-    const text = await file.slice(0, PREVIEW_BYTES).text()
-    setChosen({ file, format, preview: previewOf(text, format, file.size > PREVIEW_BYTES) })
+    const start = await file.slice(0, START_BYTES).text()
+    const lines = start.split('\n').slice(0, LINES_SHOWN)
+    const columns = lines[0]?.replaceAll('"', '').split(',') ?? []
+    const fault = format === 'csv' ? findColumnFault(columns.map((name) => name.trim())) : null
+    setChosen({ file, format, lines, fault })
   }
   return (
     <Page
@@ -57,13 +62,13 @@ export function ImportPage({ account }: { account: string }) {
         />
         <p class="muted small-text">{t.imports.help}</p>
       </Panel>
-      {chosen && <FirstRows {...chosen} />}
-      {chosen?.preview.fault && (
+      {chosen && <FirstLines {...chosen} />}
+      {chosen?.fault && (
         <p class="notice bad" role="alert">
-          {describe(chosen.preview.fault)}
+          {describe(chosen.fault)}
         </p>
       )}
-      {chosen && chosen.preview.fault === null && (
+      {chosen && chosen.fault === null && (
         <Upload
           key={`${chosen.file.name} ${chosen.file.lastModified} ${chosen.file.size}`}
           account={account}
@@ -75,33 +80,19 @@ export function ImportPage({ account }: { account: string }) {
   )
 }
 
-function FirstRows({ file, preview: { columns, rows } }: Chosen) {
+function FirstLines({ file, lines }: Chosen) {
   const { t, number } = useLocalized()
-  const shown = columns.slice(0, COLUMNS_SHOWN)
   return (
     <Panel title={t.imports.firstRows}>
       <p class="muted">
         {fill(t.imports.size, { name: file.name, kilobytes: number(Math.ceil(file.size / 1024)) })}
       </p>
-      <Table<string[]>
-        rows={rows}
-        keyOf={(_, index) => index}
-        header={null}
-        columns={shown.map((name, index) => [
-          name.slice(0, CELL_LENGTH) || String(index + 1),
-          (row) => (row[index] ?? '').slice(0, CELL_LENGTH),
-        ])}
-      />
-      {columns.length > shown.length && (
-        <p class="muted">{fill(t.imports.moreColumns, { count: number(columns.length - shown.length) })}</p>
-      )}
+      <Payload text={lines.join('\n')} isShort />
     </Panel>
   )
 }
 
 /** The page of the task lists the lines with their reasons. */
-const refusedLines = (task: Task) => <RefusedLines task={task} />
-
 function RefusedLines({ task }: { task: Task }) {
   const { t } = useLocalized()
   if (!task.tally.refused) return null
@@ -151,7 +142,7 @@ function Upload({
   return (
     <Panel title={t.imports.title}>
       {task && isComplete ? (
-        <TaskProgress started={task} outcomes={refusedLines} />
+        <TaskProgress started={task} outcomes={(done) => <RefusedLines task={done} />} />
       ) : (
         <>
           {isRunning && (

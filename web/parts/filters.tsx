@@ -3,6 +3,7 @@ import { useQuery } from '../hooks.ts'
 import { replaceQuery } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
+import { Field, type FieldProps, SelectField, TextField } from './form.tsx'
 
 interface FilterProps {
   /** the id of the chosen account; null for all */
@@ -25,54 +26,36 @@ export function AccountFilter({ account, clears = [] }: FilterProps) {
   )
 }
 
-interface ChoiceProps {
-  /** the query parameter */
-  name: string
-  label: string
-  value: string | null
-  /** the first one chooses all */
-  options: ReadonlyArray<readonly [value: string, label: string]>
-  onChoose?: (value: string) => void
-  class?: string
-}
-
+/** @param props.options the first one chooses all */
 export function ChoiceFilter({
   name,
-  label,
   value,
-  options,
   onChoose = (chosen) => replaceQuery({ [name]: chosen }),
-  class: kind = '',
-}: ChoiceProps) {
-  return (
-    <div class={`field ${kind}`}>
-      <label for={name}>{label}</label>
-      <select id={name} value={value ?? ''} onChange={(event) => onChoose(event.currentTarget.value)}>
-        {options.map(([option, text]) => (
-          <option key={option} value={option}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </div>
-  )
+  ...field
+}: FieldProps & {
+  value: string | null
+  options: ReadonlyArray<readonly [value: string, label: string]>
+  onChoose?: (value: string) => void
+}) {
+  return <SelectField {...field} name={name} value={value ?? ''} onChange={onChoose} />
 }
 
 /** An id or a word that is typed. */
 export function TextFilter({ name, label, value }: { name: string; label: string; value: string | null }) {
   return (
-    <div class="field">
-      <label for={name}>{label}</label>
-      <input
-        id={name}
-        type="text"
-        autocomplete="off"
-        spellcheck={false}
-        maxLength={256}
-        value={value ?? ''}
-        onChange={(event) => replaceQuery({ [name]: event.currentTarget.value.trim() })}
-      />
-    </div>
+    <Field name={name} label={label}>
+      {(control) => (
+        <input
+          {...control}
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          maxLength={256}
+          value={value ?? ''}
+          onChange={(event) => replaceQuery({ [name]: event.currentTarget.value.trim() })}
+        />
+      )}
+    </Field>
   )
 }
 
@@ -82,14 +65,14 @@ export function DaysFilter({ query }: { query: URLSearchParams }) {
   return (
     <>
       {(['from', 'to'] as const).map((name) => (
-        <label key={name} class="field">
-          <span>{t.activity[name]}</span>
-          <input
-            type="date"
-            value={query.get(name) ?? ''}
-            onChange={(event) => replaceQuery({ [name]: event.currentTarget.value })}
-          />
-        </label>
+        <TextField
+          key={name}
+          name={name}
+          type="date"
+          label={t.activity[name]}
+          value={query.get(name) ?? ''}
+          onChange={(day) => replaceQuery({ [name]: day })}
+        />
       ))}
     </>
   )

@@ -117,6 +117,7 @@ export interface FieldProps {
   name: string
   label: string
   hint?: string | undefined
+  class?: string
 }
 
 /** Attributes that connect a control with its label, hint and error. */
@@ -124,7 +125,7 @@ interface Control {
   id: string
   name: string
   'aria-invalid': boolean
-  'aria-describedby': string
+  'aria-describedby': string | undefined
 }
 
 /** A label, a control, its hint and its error. */
@@ -134,7 +135,7 @@ export function Field({
   hint,
   class: kind = '',
   children,
-}: FieldProps & { class?: string; children: (control: Control) => ComponentChildren }) {
+}: FieldProps & { children: (control: Control) => ComponentChildren }) {
   const { t } = useLocalized()
   const { error, names } = useContext(FieldsContext)
   const id = useId()
@@ -143,24 +144,28 @@ export function Field({
     return () => void names.delete(name)
   }, [name])
   const messages = error?.details.filter(({ path }) => fieldOf(path) === name) ?? []
+  const isInvalid = messages.length > 0
+  const note = hint || isInvalid ? `${id}-note` : undefined
   return (
     <div class={`field ${kind}`}>
       <label for={id}>{label}</label>
-      {children({ id, name, 'aria-invalid': messages.length > 0, 'aria-describedby': `${id}-note` })}
-      <div id={`${id}-note`} class="note">
-        {hint && <p>{hint}</p>}
-        {messages.map(({ message }) => (
-          <p key={message} class="problem">
-            {describeFieldMessage(t, message)}
-          </p>
-        ))}
-      </div>
+      {children({ id, name, 'aria-invalid': isInvalid, 'aria-describedby': note })}
+      {note && (
+        <div id={note} class="note">
+          {hint && <p>{hint}</p>}
+          {messages.map(({ message }) => (
+            <p key={message} class="problem">
+              {describeFieldMessage(t, message)}
+            </p>
+          ))}
+        </div>
+      )}
     </div>
   )
 }
 
 interface InputAttributes {
-  type?: 'text' | 'url' | 'email' | 'password' | 'time' | 'datetime-local' | 'number'
+  type?: 'text' | 'search' | 'url' | 'email' | 'password' | 'date' | 'datetime-local' | 'number'
   placeholder?: string
   autocomplete?: 'off' | 'username' | 'current-password' | 'new-password'
   autofocus?: boolean
@@ -177,11 +182,12 @@ export function TextField({
   name,
   label,
   hint,
+  class: kind,
   type = 'text',
   ...input
 }: FieldProps & InputAttributes & { value: string; onChange: (value: string) => void }) {
   return (
-    <Field name={name} label={label} hint={hint}>
+    <Field {...{ name, label, hint, ...(kind && { class: kind }) }}>
       {(control) => (
         <input
           // The types of Preact want one literal.
