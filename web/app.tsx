@@ -161,7 +161,7 @@ function Frame({
           ))}
         </nav>
         <div class="side-end">
-          <RunningTasks path={place.path} />
+          <RunningTasks />
           {languages}
           <Link href="/settings" class="signed-in" title={operator.name}>
             <span>{operator.kind === 'token' ? t.operators.tokenHolder : operator.name}</span>

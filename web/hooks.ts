@@ -5,7 +5,6 @@ import { type ApiError, get, queryOf } from './api.ts'
 export interface Query<T> {
   data: T | undefined
   error: ApiError | undefined
-  isLoading: boolean
   reload: () => void
 }
 
@@ -49,8 +48,7 @@ export function useQuery<T>(path: string | null, refreshMs?: number): Query<T> {
   useInterval(refreshMs === undefined || path === null ? null : refreshMs, reload)
   const isOwn = state.path === path
   const data = isOwn && state.data !== undefined ? state.data : (cache.get(path ?? '') as T | undefined)
-  const error = isOwn ? state.error : undefined
-  return { data, error, isLoading: path !== null && data === undefined && error === undefined, reload }
+  return { data, error: isOwn ? state.error : undefined, reload }
 }
 
 export interface List<Item> {
@@ -80,11 +78,7 @@ export function useList<Item>(
   name: string,
   query: (cursor: string) => Record<string, string | null> = (after) => ({ after }),
 ): List<Item> {
-  const [state, setState] = useState<ListState<Item>>({
-    items: [],
-    next: null,
-    isLoading: true,
-  })
+  const [state, setState] = useState<ListState<Item>>({ items: [], next: null, isLoading: true })
   const [round, setRound] = useState(0)
   const abort = useRef<AbortController>(new AbortController())
   const read = (before: Item[], cursor: unknown, shown = before) => {
@@ -152,11 +146,7 @@ export function useSettled<T>(value: T, ms: number): T {
 }
 
 /** An action that a button starts, with its progress and result. */
-export function useAction(): {
-  isRunning: boolean
-  error: ApiError | undefined
-  run: (work: () => Promise<void>) => void
-} {
+export function useAction() {
   const [state, setState] = useState<{ isRunning: boolean; error?: ApiError }>({ isRunning: false })
   const run = (work: () => Promise<void>) => {
     setState({ isRunning: true })

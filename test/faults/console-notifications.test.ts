@@ -46,7 +46,6 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await page.locator('input[name="target"]:focus').waitFor()
     await dialog.getByLabel('Private network allowed').check()
     await page.keyboard.press('Enter')
-    await dialog.getByRole('link', { name: 'Open the channel' }).click()
     await page.getByRole('heading', { name: 'On call' }).waitFor()
     await page.getByText('No message yet').waitFor()
     expect(await page.getByText(new URL(receiver.url).pathname).count()).toBe(0)

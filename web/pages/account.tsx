@@ -43,7 +43,14 @@ export function AccountPage({ id, isAudience = false }: { id: string; isAudience
     <Page
       title={data?.facts.name ?? `${t.common.account} ${id}`}
       trail={<Link href="/">{t.nav.fleet}</Link>}
-      lead={data && <Status facts={data.facts} />}
+      lead={
+        data && (
+          <>
+            <StatusLabel status={data.facts.status} />{' '}
+            {[data.facts.basicId, data.facts.organizationName].filter(Boolean).join(' · ')}
+          </>
+        )
+      }
       actions={
         data && (
           <>
@@ -75,14 +82,6 @@ export function AccountPage({ id, isAudience = false }: { id: string; isAudience
         }
       </Loaded>
     </Page>
-  )
-}
-
-function Status({ facts: { status, basicId, organizationName } }: Pick<AccountResponse, 'facts'>) {
-  return (
-    <>
-      <StatusLabel status={status} /> {[basicId, organizationName].filter(Boolean).join(' · ')}
-    </>
   )
 }
 

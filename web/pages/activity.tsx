@@ -28,13 +28,8 @@ export function ObjectActivityPage() {
   const { t } = useLocalized()
   const { query } = usePlace()
   const [kind, id, account] = [query.get('kind') ?? '', query.get('id'), accountOf(query)]
-  const list = useList<ActivityRow>(
-    `/api/activity/of${queryOf({ kind, id, account })}`,
-    'activity',
-    (before) => ({
-      before,
-    }),
-  )
+  const path = `/api/activity/of${queryOf({ kind, id, account })}`
+  const list = useList<ActivityRow>(path, 'activity', (before) => ({ before }))
   const href = objectHref(kind, id, account)
   const row = list.items.find(({ objectKind, objectId }) => objectKind === kind && objectId === id)
   return (
@@ -52,13 +47,7 @@ export function ActivityPage() {
   const account = accountOf(query)
   const operator = query.get('operator')
   const action = GROUPS.find((group) => group === query.get('action')) ?? null
-  const filter = {
-    account,
-    operator,
-    action,
-    ...daysOf(query),
-  }
-  const path = queryOf(filter)
+  const path = queryOf({ account, operator, action, ...daysOf(query) })
   const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
   const { data } = useRead('operator.list', null)
   return (

@@ -58,7 +58,7 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
   return (
     <>
       {status === 'active' && (
-        <DialogButton class={danger} label={t.clients.revokeClient}>
+        <DialogButton class={danger} label={t.clients.revokeClient} onClosed={onChange}>
           {(close) => (
             <Revoke
               of="client"
@@ -66,10 +66,6 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
               title={t.clients.revokeClient}
               text={t.clients.revokeClientText}
               onClose={close}
-              onDone={() => {
-                close()
-                onChange()
-              }}
             />
           )}
         </DialogButton>

@@ -1,6 +1,5 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
-import { useMemo, useState } from 'preact/hooks'
-import { serverNowMs } from '../clock.ts'
+import { useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
 import { perform, type Result, startTask, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
@@ -122,16 +121,9 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
 }
 
 function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
-  const { t } = useLocalized()
+  const { t, duration } = useLocalized()
   const isManager = useRole('manager')
-  const { oldestPendingSeconds } = endpoint
-  const oldest = useMemo(
-    () =>
-      oldestPendingSeconds === null
-        ? null
-        : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString(),
-    [endpoint],
-  )
+  const { oldestPendingSeconds: oldest } = endpoint
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel
@@ -159,7 +151,7 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
           [t.endpoints.events, endpoint.events?.join(', ') ?? t.common.all],
           [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={COUNTED_MAX} />],
           [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={COUNTED_MAX} />],
-          [t.endpoints.oldest, oldest === null ? '–' : <Time key="o" at={oldest} />],
+          [t.endpoints.oldest, oldest === null ? '–' : duration(oldest)],
           [t.endpoints.lastResponse, <LastResponse key="l" endpoint={endpoint} />],
           [t.endpoints.condition, endpoint.condition ? JSON.stringify(endpoint.condition) : t.common.all],
           [t.endpoints.replies, yes(endpoint.replies)],

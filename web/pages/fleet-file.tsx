@@ -1,6 +1,7 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, postText, queryOf } from '../api.ts'
+import { useAction } from '../hooks.ts'
 import { useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
@@ -18,16 +19,23 @@ const TEMPLATE =
   'organization,name,channel_id,channel_secret,channel_access_token,basic_id,bot_user_id,chat_secret'
 
 /** The content stays in this page until it is applied. The service keeps no file, because it has secrets. */
-type State =
-  | { step: 'choose' }
-  | { step: 'reading' }
-  | { step: 'preview'; file: File; content: string; preview: FilePreview }
-  | { step: 'applied'; preview: FilePreview; job: Task; unproven: number }
+interface Chosen {
+  file: File
+  content: string
+  preview: FilePreview
+}
+
+interface Applied {
+  accounts: FilePreview['accounts']
+  job: Task
+  unproven: number
+}
 
 export function FleetFilePage() {
   const { t } = useLocalized()
-  const [state, setState] = useState<State>({ step: 'choose' })
-  const [error, setError] = useState<ApiError>()
+  const { isRunning, error, run } = useAction()
+  const [chosen, setChosen] = useState<Chosen>()
+  const [applied, setApplied] = useState<Applied>()
   const { data } = useRead('organization.list', null)
   const names = new Map(data?.organizations.map(({ id, name }) => [id, name]))
   // Others would not see an organization that they add.
@@ -37,33 +45,26 @@ export function FleetFilePage() {
   const result = useRef<HTMLDivElement>(null)
   useEffect(() => {
     // The result is below the choice of the file, so a long page would hide it.
-    if (state.step !== 'preview' && state.step !== 'applied') return
+    if (!chosen) return
     result.current?.focus({ preventScroll: true })
     result.current?.scrollIntoView({ block: 'start' })
-  }, [state])
+  }, [chosen, applied])
   useEffect(() => {
-    if (state.step === 'preview') void read(state.file)
+    if (chosen) read(chosen.file)
   }, [addsOrganizations])
-  const read = async (file: File) => {
-    setError(undefined)
-    if (file.size > FILE_MAX_BYTES) {
-      setState({ step: 'choose' })
-      setError(new ApiError(t.file.tooLarge, { status: 413 }))
-      return
-    }
-    setState({ step: 'reading' })
-    try {
-      const content = await file.text()
+  const read = (file: File) =>
+    run(async () => {
+      setChosen(undefined)
+      if (file.size > FILE_MAX_BYTES) throw new ApiError(t.file.tooLarge, { status: 413 })
+      const content = await file.text().catch(() => {
+        throw new ApiError(t.file.unreadable, { status: 400 })
+      })
       const preview = await postText<FilePreview>(`/api/fleet-file/preview${queryOf(query)}`, content)
-      setState({ step: 'preview', file, content, preview })
-    } catch (failure) {
-      setState({ step: 'choose' })
-      setError(failure instanceof ApiError ? failure : new ApiError(t.file.unreadable, { status: 400 }))
-    }
-  }
+      setChosen({ file, content, preview })
+    })
   return (
     <Page title={t.file.title} lead={t.file.lead} trail={<Link href="/">{t.nav.fleet}</Link>}>
-      {state.step !== 'applied' && (
+      {!applied && (
         <Panel title={t.file.choose}>
           <DropZone label={t.file.drop} accept=".csv,text/csv" onFile={read} />
           {mayAdd && (
@@ -84,24 +85,17 @@ export function FleetFilePage() {
         </Panel>
       )}
       <ActionFailure error={error} />
-      {state.step === 'reading' && <Loading />}
+      {isRunning && <Loading />}
       <div ref={result} tabIndex={-1} class="result">
-        {state.step === 'preview' && (
-          <Preview
-            {...state}
-            names={names}
-            query={query}
-            onApplied={(preview, job, unproven) => setState({ step: 'applied', preview, job, unproven })}
-          />
-        )}
-        {state.step === 'applied' && (
+        {chosen && !applied && <Preview {...chosen} names={names} query={query} onApplied={setApplied} />}
+        {applied && (
           <Panel title={t.file.applied}>
-            {state.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
+            {applied.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
             <TaskProgress
-              started={state.job}
-              outcomes={(task) => <OnboardingOutcomes task={task} accounts={state.preview.accounts} />}
+              started={applied.job}
+              outcomes={(task) => <OnboardingOutcomes task={task} accounts={applied.accounts} />}
             />
-            <PreviewTable accounts={state.preview.accounts} names={names} />
+            <PreviewTable accounts={applied.accounts} names={names} />
           </Panel>
         )}
       </div>
@@ -115,12 +109,10 @@ function Preview({
   names,
   query,
   onApplied,
-}: {
-  content: string
-  preview: FilePreview
+}: Omit<Chosen, 'file'> & {
   names: Map<string, string>
   query: { organizations: string | null }
-  onApplied: (preview: FilePreview, job: Task, unproven: number) => void
+  onApplied: (applied: Applied) => void
 }) {
   const { t, number } = useLocalized()
   const [setsWebhook, setSetsWebhook] = useState(true)
@@ -128,9 +120,7 @@ function Preview({
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
     const path = `/api/fleet-file/apply${queryOf({ webhook: setsWebhook ? 'yes' : 'no', ...query })}`
-    type Applied = Pick<FilePreview, 'accounts'> & { job: Task; unproven: number }
-    const { accounts, job, unproven } = await postText<Applied>(path, content)
-    onApplied({ accounts, faults: [], faultCount: 0 }, job, unproven)
+    onApplied(await postText<Applied>(path, content))
   }
   return (
     <Panel title={t.file.preview}>

@@ -12,7 +12,7 @@ import {
 import { type FleetFilter, FleetFilters, searchFleet, useChosen } from '../parts/fleet-filter.tsx'
 import { ManyAccounts } from '../parts/many-accounts.tsx'
 import { Page } from '../parts/page.tsx'
-import { Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Empty, Loaded, More } from '../parts/states.tsx'
 import { type Column, type Sort, Table } from '../parts/table.tsx'
 import { Link, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -25,7 +25,7 @@ const ROWS = 200
 
 export function FleetPage() {
   const { t, number, clock } = useLocalized()
-  const { data, error, isLoading, reload } = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
+  const fleet = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
   const { query } = usePlace()
   const canManage = useRole('manager')
   const filter = {
@@ -34,7 +34,7 @@ export function FleetPage() {
     problem: query.get('problem'),
     organization: query.get('organization'),
   }
-  const accounts = data?.accounts
+  const accounts = fleet.data?.accounts
   const matching = useMemo(
     () => searchFleet(accounts ?? [], filter),
     [accounts, filter.q, filter.problem, filter.organization],
@@ -57,24 +57,23 @@ export function FleetPage() {
         )
       }
     >
-      {error && <Failure error={error} retry={reload} />}
-      {isLoading && <Loading />}
-      {accounts?.length === 0 && (
-        <Empty title={t.fleet.empty}>{canManage && <p>{t.fleet.emptyHelp}</p>}</Empty>
-      )}
-      {accounts !== undefined && accounts.length > 0 && (
-        <>
-          {canManage && <NotificationHint />}
-          <FleetFilters filter={filter} all={accounts} accounts={matching} />
-          <FleetTable
-            filter={filter}
-            accounts={
-              filter.state === null ? matching : matching.filter(({ status }) => status === filter.state)
-            }
-            onChanged={reload}
-          />
-        </>
-      )}
+      <Loaded query={fleet}>
+        {({ accounts: all }) =>
+          all.length === 0 ? (
+            <Empty title={t.fleet.empty}>{canManage && <p>{t.fleet.emptyHelp}</p>}</Empty>
+          ) : (
+            <>
+              {canManage && <NotificationHint />}
+              <FleetFilters filter={filter} all={all} accounts={matching} />
+              <FleetTable
+                filter={filter}
+                accounts={matching.filter(({ status }) => [null, status].includes(filter.state))}
+                onChanged={fleet.reload}
+              />
+            </>
+          )
+        }
+      </Loaded>
     </Page>
   )
 }

@@ -111,7 +111,7 @@ function Settings({ channel, onChange }: { channel: Channel; onChange: () => voi
   const { format } = channel
   const edit = (
     <DialogButton label={t.endpoints.edit} onClosed={onChange}>
-      {(close) => <EditChannel channel={channel} onClose={close} onSaved={close} />}
+      {(close) => <EditChannel channel={channel} onClose={close} />}
     </DialogButton>
   )
   return (

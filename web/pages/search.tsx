@@ -45,7 +45,13 @@ function Result({ text, result }: { text: string; result: Json<SearchResult> }) 
       {isEmpty && (
         <Empty title={isComplete ? t.search.nothing : t.search.nothingYet}>{t.search.nothingHelp}</Empty>
       )}
-      {people.length > 0 && <People people={people} />}
+      {people.length > 0 && (
+        <Panel title={t.search.people} class="found">
+          {people.map((person) => (
+            <Person key={person.userId} person={person} />
+          ))}
+        </Panel>
+      )}
       {accounts.length > 0 && <Accounts accounts={accounts} />}
       {WEBHOOK_EVENT_ID.test(text) && (
         <p>
@@ -79,17 +85,6 @@ function Note({ text, message }: { text: string; message: string }) {
         />
       </div>
     </>
-  )
-}
-
-function People({ people }: { people: Array<Json<FoundPerson>> }) {
-  const { t } = useLocalized()
-  return (
-    <Panel title={t.search.people} class="found">
-      {people.map((person) => (
-        <Person key={person.userId} person={person} />
-      ))}
-    </Panel>
   )
 }
 

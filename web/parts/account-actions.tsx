@@ -18,12 +18,10 @@ export function VerifyAccount({
   id,
   testWebhook,
   onDone,
-  isPrimary = false,
 }: {
   id: string
   testWebhook: boolean
   onDone: (isVerified: boolean) => void
-  isPrimary?: boolean
 }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
@@ -36,7 +34,7 @@ export function VerifyAccount({
     <>
       <button
         type="button"
-        class={isPrimary ? 'primary' : ''}
+        class={testWebhook ? '' : 'primary'}
         disabled={isRunning}
         onClick={() => run(verify)}
       >

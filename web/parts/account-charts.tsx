@@ -4,95 +4,88 @@ import type { AccountDay, DeliveryHour } from '../../src/watch/fleet.ts'
 import { serverNowMs } from '../clock.ts'
 import { useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
-import { everyDay, hoursUntilNow, timeOfDay } from './axis.ts'
+import { everyDay, hoursUntilNow, timeOfDay, type Unit } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
 import { Panel } from './page.tsx'
 
 const HOURS_MAX = 24 * 7
 
 export function AccountCharts({ id }: { id: string }) {
+  const { t } = useLocalized()
   const { data } = useRead('account.charts', id)
   if (data === undefined) return null
+  const { series: names } = t.account
   return (
     <div class="columns">
-      <DeliveryChart hours={data.hours} />
-      <FollowerChart days={data.days} />
+      <ChartPanel<DeliveryHour>
+        title={t.account.deliveriesChart}
+        empty={t.account.noHours}
+        unit="hour"
+        rows={data.hours}
+        timeOf={({ hour }) => Date.parse(hour) / 1000}
+        axisOf={(stored) => hoursUntilNow(stored, serverNowMs(), HOURS_MAX)}
+        series={[
+          { label: names.accepted, colour: '--series-1', value: ({ deliveries }) => deliveries || null },
+          { label: names.refused, colour: '--series-2', value: ({ refused }) => refused || null },
+          { label: names.failed, colour: '--series-3', value: ({ failed }) => failed || null },
+        ]}
+      />
+      <ChartPanel<AccountDay>
+        title={t.account.followersChart}
+        empty={t.account.noDays}
+        unit="day"
+        rows={data.days}
+        timeOf={({ day }) => timeOfDay(day)}
+        axisOf={everyDay}
+        series={[
+          { label: names.following, colour: '--series-1', value: ({ following }) => following },
+          { label: names.lineFollowers, colour: '--series-1', value: lineFollowing, isDashed: true },
+          { label: names.blocked, colour: '--series-2', value: ({ blocked }) => blocked },
+          {
+            label: names.lineBlocks,
+            colour: '--series-2',
+            value: ({ lineBlocks }) => lineBlocks,
+            isDashed: true,
+          },
+        ]}
+      />
     </div>
   )
 }
 
-function DeliveryChart({ hours }: { hours: DeliveryHour[] }) {
-  const { t } = useLocalized()
-  const { series: names, deliveriesChart: title } = t.account
-  const { times, series } = useMemo(() => {
-    const byTime = new Map(hours.map((hour) => [Date.parse(hour.hour) / 1000, hour]))
-    const times = hoursUntilNow([...byTime.keys()], serverNowMs(), HOURS_MAX)
-    const bars = (label: string, colour: string, value: (hour: DeliveryHour) => number): Series => ({
-      label,
-      colour,
-      kind: 'bars',
-      values: times.map((time) => {
-        const hour = byTime.get(time)
-        return (hour && value(hour)) || null
-      }),
-    })
-    return {
-      times,
-      series: [
-        bars(names.accepted, '--series-1', ({ deliveries }) => deliveries),
-        bars(names.refused, '--series-2', ({ refused }) => refused),
-        bars(names.failed, '--series-3', ({ failed }) => failed),
-      ],
-    }
-  }, [hours, names])
-  return (
-    <Panel title={title}>
-      {hours.length === 0 ? (
-        <p class="muted">{t.account.noHours}</p>
-      ) : (
-        <Chart title={title} unit="hour" times={times} series={series} />
-      )}
-    </Panel>
-  )
+interface ChartProps<Row> {
+  title: string
+  /** shown without data */
+  empty: string
+  unit: Unit
+  rows: Row[]
+  timeOf: (row: Row) => number
+  /** Returns the times of the axis. @param stored times of the rows */
+  axisOf: (stored: number[]) => number[]
+  series: Array<Omit<Series, 'values' | 'kind'> & { value: (row: Row) => number | null }>
 }
 
-function FollowerChart({ days }: { days: AccountDay[] }) {
-  const { t } = useLocalized()
-  const { series: names, followersChart: title } = t.account
+/** Hours are bars, and days are points of a line. */
+function ChartPanel<Row>({ title, empty, unit, rows, ...chart }: ChartProps<Row>) {
+  const { language } = useLocalized()
   const { times, series } = useMemo(() => {
-    const byTime = new Map(days.map((day) => [timeOfDay(day.day), day]))
-    const times = everyDay(days.map(({ day }) => day))
-    const line = (
-      label: string,
-      colour: string,
-      value: (day: AccountDay) => number | null,
-      isDashed: boolean,
-    ): Series => ({
-      label,
-      colour,
-      kind: 'line',
-      isDashed,
-      values: times.map((time) => {
-        const day = byTime.get(time)
-        return day === undefined ? null : value(day)
-      }),
+    const byTime = new Map(rows.map((row) => [chart.timeOf(row), row]))
+    const times = chart.axisOf([...byTime.keys()])
+    const series = chart.series.map(({ value, ...one }): Series => {
+      const values = times.map((time) => {
+        const row = byTime.get(time)
+        return row === undefined ? null : value(row)
+      })
+      return { ...one, values, kind: unit === 'hour' ? 'bars' : 'line' }
     })
-    return {
-      times,
-      series: [
-        line(names.following, '--series-1', ({ following }) => following, false),
-        line(names.lineFollowers, '--series-1', lineFollowing, true),
-        line(names.blocked, '--series-2', ({ blocked }) => blocked, false),
-        line(names.lineBlocks, '--series-2', ({ lineBlocks }) => lineBlocks, true),
-      ],
-    }
-  }, [days, names])
+    return { times, series }
+  }, [rows, language])
   return (
     <Panel title={title}>
-      {days.length === 0 ? (
-        <p class="muted">{t.account.noDays}</p>
+      {rows.length === 0 ? (
+        <p class="muted">{empty}</p>
       ) : (
-        <Chart title={title} unit="day" times={times} series={series} />
+        <Chart title={title} unit={unit} times={times} series={series} />
       )}
     </Panel>
   )

@@ -1,12 +1,10 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 
 import type { ComponentChildren } from 'preact'
-
 import { useState } from 'preact/hooks'
 import { describeCheck } from '../../src/watch/problem-texts.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-
 import { fill, useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { Values } from './account-fields.tsx'
@@ -38,7 +36,7 @@ export function SetUp({
         </summary>
         {canManage && (
           <div class="actions">
-            <VerifyAccount id={id} testWebhook={false} onDone={onChange} isPrimary />
+            <VerifyAccount id={id} testWebhook={false} onDone={onChange} />
             <VerifyAccount id={id} testWebhook onDone={onChange} />
             <PointWebhook id={id} onDone={onChange} />
             <ImportFollowers id={id} />

@@ -21,9 +21,8 @@ export function hoursUntilNow(stored: number[], nowMs: number, count: number): n
 }
 
 /** Returns the times of all days from the first to the last one. A day without a count is a gap of a line. */
-export function everyDay(days: string[]): number[] {
-  if (days.length === 0) return []
-  const stored = days.map(timeOfDay)
+export function everyDay(stored: number[]): number[] {
+  if (stored.length === 0) return []
   const first = Math.min(...stored)
   const length = (Math.max(...stored) - first) / SECONDS.day + 1
   return Array.from({ length }, (_, i) => first + i * SECONDS.day)
@@ -48,7 +47,7 @@ export function spanOf(low: number, high: number, unit: Unit): [number, number] 
 export function ticksOf(times: number[], unit: Unit, max: number, timeZone?: string): number[] {
   const most = Math.max(2, max)
   if (unit === 'day') return thinned(times, most)
-  const format = new Intl.DateTimeFormat('en', { hour: 'numeric', hourCycle: 'h23', ...inZone(timeZone) })
+  const format = new Intl.DateTimeFormat('en', { hour: 'numeric', hourCycle: 'h23', timeZone })
   const hours = times.map((time) => Number(format.format(time * 1000)))
   for (const step of HOUR_STEPS) {
     const ticks = times.filter((_, i) => (hours[i] as number) % step === 0)
@@ -63,28 +62,21 @@ function thinned(times: number[], max: number): number[] {
   return times.filter((_, i) => (times.length - 1 - i) % step === 0)
 }
 
-/** Labels of the ticks. Hours show minutes in zones that are half an hour off, and the zone when a clock change repeats an hour. */
-export function labelsOf(ticks: number[], unit: Unit, locale: string, timeZone?: string): string[] {
-  return distinctLabels(ticks, unit, locale, { month: 'short', day: 'numeric' }, timeZone)
-}
-
-/** Labels of the rows of a table, which have the year, too. */
-export function rowLabelsOf(times: number[], unit: Unit, locale: string, timeZone?: string): string[] {
-  return distinctLabels(times, unit, locale, { year: 'numeric', month: 'short', day: 'numeric' }, timeZone)
-}
-
-function distinctLabels(
+/**
+ * Labels of the ticks. Hours show minutes in zones that are half an hour off, and the zone when a clock change repeats an hour.
+ * @param at.year for the rows of a table
+ */
+export function labelsOf(
   times: number[],
   unit: Unit,
   locale: string,
-  date: Intl.DateTimeFormatOptions,
-  timeZone: string | undefined,
+  { timeZone, year }: { timeZone?: string | undefined; year?: 'numeric' } = {},
 ): string[] {
+  const date = { year, month: 'short', day: 'numeric' } as const
   if (unit === 'day') return formatted(times, locale, { ...date, timeZone: 'UTC' })
-  const hour = { ...date, hour: 'numeric', ...inZone(timeZone) } as const
-  const minute = new Intl.DateTimeFormat('en', { minute: 'numeric', ...inZone(timeZone) })
+  const minute = new Intl.DateTimeFormat('en', { minute: 'numeric', timeZone })
   const isWhole = times.every((time) => minute.format(time * 1000) === '0')
-  const options = isWhole ? hour : ({ ...hour, minute: '2-digit' } as const)
+  const options = { ...date, hour: 'numeric', minute: isWhole ? undefined : '2-digit', timeZone } as const
   const labels = formatted(times, locale, options)
   return new Set(labels).size === labels.length
     ? labels
@@ -123,8 +115,5 @@ function formatted(ticks: number[], locale: string, options: Intl.DateTimeFormat
   const format = new Intl.DateTimeFormat(locale, options)
   return ticks.map((time) => format.format(time * 1000))
 }
-
-/** Undefined for the zone of the browser. */
-const inZone = (timeZone: string | undefined) => (timeZone === undefined ? {} : { timeZone })
 
 const floorTo = (value: number, step: number): number => Math.floor(value / step) * step

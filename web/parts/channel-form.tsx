@@ -8,8 +8,8 @@ import { navigate } from '../router.tsx'
 import { useOperator } from '../session.ts'
 import { LANGUAGE_NAMES } from '../texts/languages.ts'
 import { useLocalized } from '../texts.ts'
-import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
-import { FormDialog, SelectField, useFields } from './form.tsx'
+import { AddedDestination, isHidden, URL_MAX_LENGTH } from './destination.tsx'
+import { CheckField, FormDialog, SelectField, TextField, useFields } from './form.tsx'
 
 const { 'zh-Hant-TW': zh, ...others } = LANGUAGE_NAMES
 export const MESSAGE_LANGUAGES: Record<Language, string> = { ...others, zh }
@@ -34,17 +34,17 @@ function SettingsFields({ field, format, isTargetKept = false }: FieldsProps) {
   const { t } = useLocalized()
   const seesAll = useOperator().organizationIds === null
   return (
-    <DestinationFields
-      address={{
-        ...field('target'),
-        type: format === 'email' ? 'email' : 'url',
-        label: t.notifications.targets[format],
-        hint: isTargetKept ? t.notifications.targetKept : t.notifications.targetHints[format],
-        required: !isTargetKept,
-      }}
-      name={field('name')}
-      privateNetwork={seesAll && format !== 'email' ? field('allowPrivateNetwork') : null}
-    >
+    <>
+      <TextField
+        {...field('target')}
+        type={format === 'email' ? 'email' : 'url'}
+        label={t.notifications.targets[format]}
+        hint={isTargetKept ? t.notifications.targetKept : t.notifications.targetHints[format]}
+        required={!isTargetKept}
+        maxLength={URL_MAX_LENGTH}
+        autocomplete="off"
+      />
+      <TextField {...field('name')} label={t.endpoints.name} maxLength={256} autocomplete="off" />
       {format !== 'webhook' && (
         <SelectField
           {...field('language')}
@@ -52,7 +52,14 @@ function SettingsFields({ field, format, isTargetKept = false }: FieldsProps) {
           options={Object.entries(MESSAGE_LANGUAGES) as Array<[Language, string]>}
         />
       )}
-    </DestinationFields>
+      {seesAll && format !== 'email' && (
+        <CheckField
+          {...field('allowPrivateNetwork')}
+          label={t.endpoints.privateNetwork}
+          hint={t.endpoints.privateHint}
+        />
+      )}
+    </>
   )
 }
 
@@ -105,15 +112,7 @@ export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: 
   )
 }
 
-export function EditChannel({
-  channel,
-  onClose,
-  onSaved,
-}: {
-  channel: Json<ChannelSummary>
-  onClose: () => void
-  onSaved: () => void
-}) {
+export function EditChannel({ channel, onClose }: { channel: Json<ChannelSummary>; onClose: () => void }) {
   const { t } = useLocalized()
   const { id, format, name, language, allowPrivateNetwork } = channel
   const isTargetKept = isHidden(channel.target)
@@ -126,7 +125,7 @@ export function EditChannel({
   const save = async () => {
     const { target, ...changes } = values
     await perform('channel.update', id, { ...changes, ...(target === '' ? {} : { target }) })
-    onSaved()
+    onClose()
   }
   return (
     <FormDialog title={t.notifications.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>

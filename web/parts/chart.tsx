@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type uPlotClass from 'uplot'
 import { useLocalized } from '../texts.ts'
-import { rowLabelsOf, type Unit } from './axis.ts'
+import { labelsOf, type Unit } from './axis.ts'
 import { type Column, Table } from './table.tsx'
 
 export interface Series {
@@ -72,7 +72,7 @@ export function Chart({
 /** The numbers of the chart, for people who cannot see it. */
 function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series: Series[] }) {
   const { t, locale, number } = useLocalized()
-  const labels = rowLabelsOf(times, unit, locale)
+  const labels = labelsOf(times, unit, locale, { year: 'numeric' })
   const shown = times
     .map((time, i) => ({ time, i }))
     .filter(({ i }) => series.some(({ values }) => (values[i] ?? null) !== null))

@@ -71,27 +71,16 @@ function KeyTable({ keys, onChange }: { keys: Key[]; onChange: (() => void) | nu
 function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onChange: () => void }) {
   const { t } = useLocalized()
   const [expiry, revocation] = [fill(t.clients.changeExpiryOf, { id }), fill(t.clients.revokeKey, { id })]
-  const done = (close: () => void) => () => {
-    close()
-    onChange()
-  }
   return (
     <>
-      <DialogButton class="small" label={t.clients.expiry} describedBy={expiry}>
+      <DialogButton class="small" label={t.clients.expiry} describedBy={expiry} onClosed={onChange}>
         {(close) => (
-          <EditExpiry of="key" {...{ id, expiresAt }} title={expiry} onClose={close} onDone={done(close)} />
+          <EditExpiry of="key" {...{ id, expiresAt }} title={expiry} onClose={close} onDone={close} />
         )}
       </DialogButton>{' '}
-      <DialogButton class="small" label={t.clients.revoke} describedBy={revocation}>
+      <DialogButton class="small" label={t.clients.revoke} describedBy={revocation} onClosed={onChange}>
         {(close) => (
-          <Revoke
-            of="key"
-            id={id}
-            title={revocation}
-            text={t.clients.revokeKeyText}
-            onClose={close}
-            onDone={done(close)}
-          />
+          <Revoke of="key" id={id} title={revocation} text={t.clients.revokeKeyText} onClose={close} />
         )}
       </DialogButton>
     </>

@@ -81,7 +81,6 @@ export function Revoke({
   of,
   id,
   text,
-  onDone,
   ...dialog
 }: {
   of: 'client' | 'key'
@@ -89,14 +88,13 @@ export function Revoke({
   title: string
   text: string
   onClose: () => void
-  onDone: () => void
 }) {
   const { t } = useLocalized()
   return (
     <FormDialog
       {...dialog}
       submit={t.clients.revoke}
-      onSubmit={() => perform(`${of}.revoke`, id).then(onDone)}
+      onSubmit={() => perform(`${of}.revoke`, id).then(dialog.onClose)}
       isDangerous
     >
       <p>{text}</p>

@@ -1,48 +1,16 @@
-/** What endpoints and notification channels share: an address with its settings, a test, an addition and a removal. */
+/** What endpoints and notification channels share: an address that may be hidden, an addition, a test and its response. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
 import { navigate } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, SecretDialog } from './dialog.tsx'
-import { CheckField, type FieldProps, TextField } from './form.tsx'
 import { ActionFailure } from './states.tsx'
 
 /** The service shows an address in part only. It is kept if its field stays empty. */
 const HIDDEN = '…'
+export const URL_MAX_LENGTH = 2048
 export const isHidden = (address: string): boolean => address.includes(HIDDEN)
-
-interface Bound<Value> {
-  name: string
-  value: Value
-  onChange: (value: Value) => void
-}
-
-export function DestinationFields({
-  address,
-  name,
-  privateNetwork,
-  children,
-}: {
-  address: Bound<string> & FieldProps & { type?: 'url' | 'email'; required: boolean }
-  name: Bound<string>
-  /** null: it may not reach one */
-  privateNetwork: Bound<boolean> | null
-  /** further fields */
-  children?: ComponentChildren
-}) {
-  const { t } = useLocalized()
-  return (
-    <>
-      <TextField type="url" {...address} maxLength={2048} autocomplete="off" />
-      <TextField {...name} label={t.endpoints.name} maxLength={256} autocomplete="off" />
-      {children}
-      {privateNetwork && (
-        <CheckField {...privateNetwork} label={t.endpoints.privateNetwork} hint={t.endpoints.privateHint} />
-      )}
-    </>
-  )
-}
 
 /** Shows the secret of an added destination, and then its page. */
 export function AddedDestination({
@@ -96,7 +64,6 @@ export function TestDialog<Result>({
       <ActionFailure error={error} />
       {result !== null && children(result)}
       <CloseFooter
-        isPrimary
         onClose={onClose}
         next={
           <button type="button" disabled={isRunning} onClick={send}>

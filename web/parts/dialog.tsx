@@ -63,20 +63,12 @@ export function Dialog({
 }
 
 /** @param next beside the button that closes the dialog */
-export function CloseFooter({
-  onClose,
-  isPrimary = false,
-  next,
-}: {
-  onClose: () => void
-  isPrimary?: boolean
-  next?: ComponentChildren
-}) {
+export function CloseFooter({ onClose, next }: { onClose: () => void; next?: ComponentChildren }) {
   const { t } = useLocalized()
   return (
     <footer class="actions">
       {next}
-      <button type="button" class={isPrimary ? 'primary' : ''} onClick={onClose}>
+      <button type="button" onClick={onClose}>
         {t.common.close}
       </button>
     </footer>

@@ -9,7 +9,7 @@ import { pathOf, perform, type Result } from '../operations.ts'
 import { navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
-import { AddedDestination, DestinationFields, isHidden } from './destination.tsx'
+import { AddedDestination, isHidden, URL_MAX_LENGTH } from './destination.tsx'
 import { CheckField, FormDialog, listOf, SelectField, TextField, useFields } from './form.tsx'
 import { readObject, TextArea } from './member-form.tsx'
 import { ActionFailure } from './states.tsx'
@@ -46,13 +46,18 @@ export function EndpointFields({
   isUrlKept?: boolean
 }) {
   const { t } = useLocalized()
-  const hint = isUrlKept ? t.endpoints.urlKept : t.endpoints.urlHint
   return (
-    <DestinationFields
-      address={{ ...field('url'), label: t.endpoints.url, hint, required: !isUrlKept }}
-      name={field('name')}
-      privateNetwork={field('allowPrivateNetwork')}
-    >
+    <>
+      <TextField
+        {...field('url')}
+        type="url"
+        label={t.endpoints.url}
+        hint={isUrlKept ? t.endpoints.urlKept : t.endpoints.urlHint}
+        required={!isUrlKept}
+        maxLength={URL_MAX_LENGTH}
+        autocomplete="off"
+      />
+      <TextField {...field('name')} label={t.endpoints.name} maxLength={256} autocomplete="off" />
       <TextField
         {...field('events')}
         label={t.endpoints.events}
@@ -79,7 +84,12 @@ export function EndpointFields({
           />
         </>
       )}
-    </DestinationFields>
+      <CheckField
+        {...field('allowPrivateNetwork')}
+        label={t.endpoints.privateNetwork}
+        hint={t.endpoints.privateHint}
+      />
+    </>
   )
 }
 

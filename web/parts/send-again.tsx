@@ -60,16 +60,17 @@ function SendAgainDialog({ endpoint, onClose }: { endpoint: Endpoint; onClose: (
   const { t } = useLocalized()
   const [task, setTask] = useState<Task>()
   const isLine = endpoint.format === 'line'
+  const SendForm = isLine ? ReplayForm : ResendForm
   return (
     <Dialog title={isLine ? t.again.line.heading : t.again.members.heading} onClose={onClose}>
-      {task && (
+      {task ? (
         <>
           <TaskProgress started={task} />
-          <CloseFooter isPrimary onClose={onClose} />
+          <CloseFooter onClose={onClose} />
         </>
+      ) : (
+        <SendForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />
       )}
-      {!task && isLine && <ReplayForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />}
-      {!task && !isLine && <ResendForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />}
     </Dialog>
   )
 }

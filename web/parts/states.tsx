@@ -77,7 +77,7 @@ export function Loaded<T>({
   title,
   children,
 }: {
-  query: Omit<Query<T>, 'isLoading'>
+  query: Query<T>
   title?: string
   children?: (data: T) => ComponentChildren
 }) {

@@ -34,8 +34,7 @@ export function TaskProgress({
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const { isRunning, error, run } = useAction()
-  const { data, error: failure, reload } = useTask(started)
-  const task = data
+  const { task, error: failure, reload } = useTask(started)
   const hasEnded = isOver(task)
   useEffect(() => {
     if (hasEnded) onEnd?.()
@@ -118,7 +117,7 @@ function useTask(started: Task) {
     const timer = setTimeout(reload, REFRESH_MS)
     return () => clearTimeout(timer)
   }, [data, error, hasEnded])
-  return { data: task, error, reload }
+  return { task, error, reload }
 }
 
 export function TaskState({ task: { status, reason } }: { task: Task }) {
@@ -158,29 +157,15 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
   return <>{[progress, ...parts].join(' · ')}</>
 }
 
-/** The number of running tasks, on every page. It opens their list. */
-export function RunningTasks({ path }: { path: string }) {
+/** The number of running tasks, on every page. */
+export function RunningTasks() {
   const { t, number } = useLocalized()
-  const tasks = useRead('job.running', null, {}, RUNNING_REFRESH_MS).data?.running ?? []
+  const { running = [] } = useRead('job.running', null, {}, RUNNING_REFRESH_MS).data ?? {}
   return (
-    <>
-      <button type="button" class="plain" popovertarget="running-tasks">
-        <Icon name="tasks" />
-        <span>{t.tasks.title}</span>
-        {tasks.length > 0 && <b class="tag">{number(tasks.length)}</b>}
-      </button>
-      {/* The key closes it when a link in it is followed. */}
-      <div key={path} id="running-tasks" popover="auto">
-        {tasks.length === 0 && <p>{t.tasks.noneRuns}</p>}
-        {tasks.map((task) => (
-          <p key={task.id}>
-            <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
-            {task.accountName}
-            <TaskBar task={task} />
-          </p>
-        ))}
-        <Link href="/settings/tasks">{t.tasks.all}</Link>
-      </div>
-    </>
+    <Link class="button plain" href="/settings/tasks">
+      <Icon name="tasks" />
+      <span>{t.tasks.title}</span>
+      {running.length > 0 && <b class="tag">{number(running.length)}</b>}
+    </Link>
   )
 }

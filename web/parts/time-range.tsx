@@ -4,8 +4,8 @@ import { useState } from 'preact/hooks'
 import { queryOf } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useLocalized } from '../texts.ts'
-import { Dialog, DialogButton } from './dialog.tsx'
-import { TextField } from './form.tsx'
+import { DialogButton } from './dialog.tsx'
+import { FormDialog, TextField } from './form.tsx'
 
 export interface TimeRange {
   /** as the fields have them, such as 2026-11-23T13:00; empty: none */
@@ -76,24 +76,17 @@ function ExportDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [range, setRange] = useState(() => rangeBeforeNow(DAY_MS))
   const [from, to] = [toIso(range.from), toIso(range.to)]
-  const isComplete = from !== null && to !== null && from < to
+  const download = async () => location.assign(`/api/accounts/${id}/events/export${queryOf({ from, to })}`)
   return (
-    <Dialog title={t.exports.eventsTitle} onClose={onClose}>
-      <div class="form">
-        <TimeRangeFields value={range} onChange={setRange} />
-        <p>{t.exports.eventsText}</p>
-      </div>
-      <footer class="actions">
-        {isComplete ? (
-          <a class="button" href={`/api/accounts/${id}/events/export${queryOf({ from, to })}`} download>
-            {t.bulk.formats.ndjson}
-          </a>
-        ) : (
-          <button type="button" disabled>
-            {t.bulk.formats.ndjson}
-          </button>
-        )}
-      </footer>
-    </Dialog>
+    <FormDialog
+      title={t.exports.eventsTitle}
+      submit={t.bulk.formats.ndjson}
+      onSubmit={download}
+      onClose={onClose}
+      isComplete={from !== null && to !== null && from < to}
+    >
+      <TimeRangeFields value={range} onChange={setRange} />
+      <p>{t.exports.eventsText}</p>
+    </FormDialog>
   )
 }
