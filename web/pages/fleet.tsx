@@ -67,7 +67,7 @@ export function FleetPage() {
               <FleetFilters filter={filter} all={all} accounts={matching} />
               <FleetTable
                 filter={filter}
-                accounts={matching.filter(({ status }) => [null, status].includes(filter.state))}
+                accounts={matching.filter(({ status }) => (filter.state ?? status) === status)}
                 onChanged={fleet.reload}
               />
             </>

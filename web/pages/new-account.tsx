@@ -1,13 +1,12 @@
-/** Adds an account, then shows what to enter where. */
+/** Adds an account. */
 import { useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { type Item, perform, useRead } from '../operations.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
-import { type AddedAccount, NextSteps } from '../parts/account-setup.tsx'
 import { Form, refuse, SelectField, TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { Loaded } from '../parts/states.tsx'
-import { Link } from '../router.tsx'
+import { Link, navigate } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
@@ -19,13 +18,10 @@ type Organization = Item<'organization.list'>
 export function NewAccountPage() {
   const { t } = useLocalized()
   const query = useRead('organization.list', null)
-  const [added, setAdded] = useState<{ account: AddedAccount; values: Values } | null>(null)
-  const trail = <Link href="/">{t.nav.fleet}</Link>
-  if (added !== null) return <NextSteps trail={trail} {...added} />
   return (
     <Page
       title={t.manage.addAccount}
-      trail={trail}
+      trail={<Link href="/">{t.nav.fleet}</Link>}
       lead={t.manage.addLead}
       actions={
         <Link class="button" href="/accounts/file">
@@ -36,10 +32,7 @@ export function NewAccountPage() {
       <Loaded query={query}>
         {({ organizations }) => (
           <Panel title={t.manage.account}>
-            <NewAccount
-              organizations={organizations}
-              onAdded={(account, values) => setAdded({ account, values })}
-            />
+            <NewAccount organizations={organizations} />
           </Panel>
         )}
       </Loaded>
@@ -47,13 +40,8 @@ export function NewAccountPage() {
   )
 }
 
-function NewAccount({
-  organizations,
-  onAdded,
-}: {
-  organizations: Organization[]
-  onAdded: (account: AddedAccount, values: Values) => void
-}) {
+/** Leads to the page of the account, which has the steps of its setup. */
+function NewAccount({ organizations }: { organizations: Organization[] }) {
   const { t } = useLocalized()
   const isOwner = useRole('owner')
   const seesAll = useOperator().organizationIds === null
@@ -71,10 +59,9 @@ function NewAccount({
       organization = id
     }
     const given = Object.entries(values).filter(([, value]) => (value ?? '').trim() !== '')
-    onAdded(
-      await post<AddedAccount>('/api/accounts', { name: '', ...Object.fromEntries(given), organization }),
-      values,
-    )
+    const account = { name: '', ...Object.fromEntries(given), organization }
+    const { id } = await post<{ id: string }>('/api/accounts', account)
+    navigate(`/accounts/${id}`)
   }
   return (
     <Form submit={t.manage.addSubmit} onSubmit={add}>

@@ -1,16 +1,12 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 
-import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { describeCheck } from '../../src/watch/problem-texts.ts'
-import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { fill, useLocalized } from '../texts.ts'
+import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
-import type { Values } from './account-fields.tsx'
 import type { AccountResponse } from './account-response.ts'
 import { Icon } from './icons.tsx'
-import { Page, Panel } from './page.tsx'
 import { Copyable } from './values.tsx'
 
 /** One line while every step is done. It neither opens nor closes under the operator who works in it. */
@@ -45,6 +41,8 @@ export function SetUp({
         <h3>{t.account.webhookUrl}</h3>
         <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
         <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
+        <p class="muted small-text">{t.account.switches}</p>
+        <p class="muted small-text">{t.account.replies}</p>
         <ol class="checks">
           {steps.map(([text, isStepDone]) => (
             <li key={text} class={isStepDone ? 'is-done' : 'is-open'}>
@@ -94,77 +92,4 @@ function useSteps({
     [steps.active, isOk('webhook_active')],
     [steps.delivered, facts.lastDeliveryAt !== null && facts.unprovenSecretAt === null],
   ]
-}
-
-/** The callback URL is like a secret: only this response has it. */
-export interface AddedAccount {
-  id: string
-  webhookUrl: string
-  callbackUrl: string
-  trackingKey: string
-  /** LINE did not respond */
-  isUnproven?: boolean
-}
-
-export function NextSteps({
-  account: { id, webhookUrl, callbackUrl, trackingKey, isUnproven = false },
-  values,
-  trail,
-}: {
-  account: AddedAccount
-  values: Values
-  trail: ComponentChildren
-}) {
-  const { t } = useLocalized()
-  const [isVerified, setVerified] = useState<boolean | null>(null)
-  const canCallLine = Boolean(values.channelAccessToken || (values.channelId && values.channelSecret))
-  const { next } = t.manage
-  return (
-    <Page
-      title={fill(next.title, { name: values.name ?? '' })}
-      trail={trail}
-      lead={next.lead}
-      actions={
-        <Link class="button" href={`/accounts/${id}`}>
-          {next.open}
-        </Link>
-      }
-    >
-      {isUnproven && <p class="notice warning">{t.manage.unproven}</p>}
-      <Panel title={next.line}>
-        <ol class="steps">
-          <li>
-            <p>{next.webhook}</p>
-            <Copyable text={webhookUrl} label={t.account.webhookUrl} />
-            {canCallLine && <PointWebhook id={id} onDone={() => undefined} />}
-          </li>
-          <li>{next.switches}</li>
-          <li>{next.replies}</li>
-          <li>
-            <p>{next.verify}</p>
-            <VerifyAccount id={id} testWebhook onDone={setVerified} />
-            {isVerified !== null && (
-              <p class={`notice ${isVerified ? 'good' : 'warning'}`} role="status">
-                {isVerified ? next.verified : next.notVerified}
-              </p>
-            )}
-          </li>
-          <li>
-            <p>{next.followers}</p>
-            <ImportFollowers id={id} />
-          </li>
-        </ol>
-      </Panel>
-      <details class="panel">
-        <summary>{t.manage.chatAndTracking}</summary>
-        <h3>{next.chat}</h3>
-        <p>{next.callback}</p>
-        <p class="notice warning">{t.manage.addressOnce}</p>
-        <Copyable text={callbackUrl} label={t.manage.callbackUrl} />
-        <h3>{next.web}</h3>
-        <p>{next.tracking}</p>
-        <Copyable text={trackingKey} label={t.account.trackingKey} />
-      </details>
-    </Page>
-  )
 }

@@ -7,9 +7,10 @@ import { useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, SecretDialog } from './dialog.tsx'
 import { ActionFailure } from './states.tsx'
 
+export const URL_MAX_LENGTH = 2048
+
 /** The service shows an address in part only. It is kept if its field stays empty. */
 const HIDDEN = '…'
-export const URL_MAX_LENGTH = 2048
 export const isHidden = (address: string): boolean => address.includes(HIDDEN)
 
 /** Shows the secret of an added destination, and then its page. */
