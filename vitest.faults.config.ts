@@ -19,9 +19,9 @@ const slow = {
 
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
-  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
-  ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
-  ...['tenants', 'notifications-histories', 'unit/line-payload'],
+  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'condition'],
+  ...['convergence', 'endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
+  ...['tenants', 'notifications-histories', 'unit/ledger-line', 'unit/line-payload', 'unit/secret-keys'],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */

@@ -7,7 +7,7 @@ import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { INPUTS, type Objects } from './support/console-routes.ts'
 import { addTenant } from './support/database.ts'
-import { load } from './support/load.ts'
+import { insertRow, load } from './support/load.ts'
 import { addObjects } from './support/objects.ts'
 import { runOperation } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
@@ -60,41 +60,36 @@ async function prepare(operation: Operation) {
   })
   await load(database, 'update official_account set name = $2 where id = $1', [tenant.accountId, MARK])
   await confirmStatus(database, tenant.accountId, Date.now())
-  const word = operation.noun.word as keyof Objects
-  if (word === 'organization') objects.organization = await emptyOrganization()
+  if (operation.noun.word === 'organization')
+    objects.organization = String(await insertRow(database, 'organization', { name: MARK }))
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
   const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
   const services = { now: Date.now, ownUrls: () => [], endpointTester, channelTester, canEmail: true }
-  const run = ({ name, hasTarget }: Operation, on: Transactions = database) =>
-    runOperation(on, operationOf(name), {
-      ...{ services, input: INPUTS[name]?.(objects) ?? {} },
-      ...(hasTarget && { id: BigInt(objects[word]) }),
+  const targetOf = ({ noun }: Operation) => objects[noun.word as keyof Objects]
+  const run = (operation: Operation, on: Transactions = database) =>
+    runOperation(on, operation, {
+      ...{ services, input: INPUTS[operation.name]?.(objects) ?? {} },
+      ...(operation.hasTarget && { id: BigInt(targetOf(operation)) }),
     })
   const before = BEFORE[operation.name]
   if (before !== undefined) await run(operationOf(before))
-  return { objects, word, run }
+  return { target: targetOf(operation), run }
 }
 
-async function emptyOrganization(): Promise<string> {
-  const [added] = await load<{ id: bigint }>(
-    database,
-    'insert into organization (name) values ($1) returning id',
-    [MARK],
+describe('a read', async () => {
+  const reads = OPERATIONS.filter(({ records }) => records === null)
+  const { run } = await prepare(operationOf('account.contents'))
+
+  it.each(reads.map((operation) => [operation.name, operation] as const))(
+    '%s locks and changes nothing',
+    async (_, operation) => {
+      // PostgreSQL refuses changes and locks of rows then, as a standby does.
+      await database.session(async (session) => {
+        await session.query('set default_transaction_read_only = on')
+        await run(operation, session as never)
+      })
+    },
   )
-  return String(added?.id)
-}
-
-it.each(
-  OPERATIONS.filter(({ records }) => records === null).map(
-    (operation) => [operation.name, operation] as const,
-  ),
-)('%s locks and changes nothing', async (_, operation) => {
-  const { run } = await prepare(operation)
-  // PostgreSQL refuses changes and locks of rows then, as a standby does.
-  await database.session(async (session) => {
-    await session.query('set default_transaction_read_only = on')
-    await run(operation, session as never)
-  })
 })
 
 const objectIdOf = ({ hasTarget, way }: Operation, target: string) =>
@@ -102,7 +97,7 @@ const objectIdOf = ({ hasTarget, way }: Operation, target: string) =>
 
 describe.each(CHANGES.map((operation) => [operation.name, operation] as const))('%s', (_, operation) => {
   it('writes one row, and none if it fails', async () => {
-    const { objects, word, run } = await prepare(operation)
+    const { target, run } = await prepare(operation)
     if (operation.way !== 'call')
       expect(
         await rowsOf(() => expect(run(operation, failing(database))).rejects.toThrow('a fault')),
@@ -115,7 +110,7 @@ describe.each(CHANGES.map((operation) => [operation.name, operation] as const))(
       action: operation.name === STARTS_JOB ? 'job.started' : operation.records,
       actor_kind: 'command',
       object_kind: operation.noun.kind,
-      object_id: objectIdOf(operation, objects[word]),
+      object_id: objectIdOf(operation, target),
     })
     expect(JSON.stringify(row?.changes)).not.toMatch(/whsec_|secret_/)
   })

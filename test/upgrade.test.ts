@@ -37,7 +37,7 @@ describe.each(files)('a database of %s', async (file) => {
       known.filter(({ name }) => applied.some((migration) => migration.name === name)),
     )
     // Foreign keys and triggers have seen the rows already.
-    await load(database, `set session_replication_role = replica;\n${sql}`)
+    await database.session((session) => session.query(`set session_replication_role = replica;\n${sql}`))
     await migrate(database)
     database.markReady()
 

@@ -6,6 +6,7 @@ import { type Connection, connectionUrl } from '../../src/postgres/embedded/serv
 import { randomUserId } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
+import { keepSessions } from './sessions.ts'
 
 export const urlOf = connectionUrl
 
@@ -21,6 +22,7 @@ export function openDatabase(
   database.markReady()
   // A test may have closed it already.
   atEnd(() => database.close().catch(() => undefined))
+  atEnd(keepSessions(database))
   return database
 }
 

@@ -1,7 +1,9 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
+import { afterEach } from 'vitest'
 import { JobRunner } from '../../src/background.ts'
 import type { JobSummary } from '../../src/jobs/job.ts'
 import type { Platform, Step } from '../../src/jobs/step.ts'
+import { takeTurn } from '../../src/jobs/turn.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
@@ -24,6 +26,20 @@ export function startJobRunner(
   atEnd(() => runner.stop())
   return runner
 }
+
+/** Takes turns until no job waits for one. */
+export async function finishJobs(database: TextDatabase, parts?: Parameters<typeof takeTurn>[1]) {
+  while (await takeTurn(database, parts));
+}
+
+/** A turn of one transaction. */
+export const takeShortTurn = (database: TextDatabase) => takeTurn(database, { turnMs: 0 })
+
+/** Leaves the next test of the file no job. */
+export const endJobsAfterEach = (database: TextDatabase) =>
+  afterEach(() =>
+    database.query(`update job set status = 'done', finished_at = now() where finished_at is null`),
+  )
 
 type JobAsJson = {
   [Name in keyof JobSummary]: JobSummary[Name] extends bigint ? string : JobSummary[Name]

@@ -1,8 +1,10 @@
 /** Rows that a test starts with, as another program would load them. */
+import { randomUUID } from 'node:crypto'
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { type Row, unnamed } from '../../src/postgres/statement.ts'
 import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
+import { inSession } from './sessions.ts'
 
 /** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
 export function load<R extends Row>(
@@ -10,7 +12,7 @@ export function load<R extends Row>(
   text: string,
   values: unknown[] = [],
 ): Promise<R[]> {
-  return database.session((session) => session.query<R>(unnamed(text), values))
+  return inSession(database, (session) => session.query<R>(unnamed(text), values))
 }
 
 /**
@@ -57,9 +59,37 @@ export async function insertRow(
   return row?.id as bigint
 }
 
+/** What the activity log has of an object, the oldest first. */
+export const activityOf = (database: PostgresDatabase, kind: string, id: unknown) =>
+  load<{ action: string; actor: string; changes: Record<string, unknown> }>(
+    database,
+    'select action, actor, changes from activity where object_kind = $1 and object_id = $2 order by id',
+    [kind, String(id)],
+  )
+
+/** Adds an event of LINE that could not be applied. Returns its id. */
+export async function addFailedEvent(
+  database: TextQueryable,
+  { accountId }: Pick<Tenant, 'accountId'>,
+  failure: string,
+  payload: unknown = {},
+): Promise<string> {
+  const id = await insertRow(database, 'event', {
+    ...{
+      channel_oa_id: accountId,
+      source: 'line',
+      kind: 'follow',
+      key: randomUUID(),
+      occurred_at: new Date(),
+    },
+    ...{ failure, payload: JSON.stringify(payload) },
+  })
+  return String(id)
+}
+
 /** Every row of every table as text: the content that a stolen database reveals. */
 export function readEverything(database: PostgresDatabase): Promise<string> {
-  return database.session(async (session) => {
+  return inSession(database, async (session) => {
     const tables = await session.query<{ name: string }>(
       unnamed(`select table_name as name from information_schema.tables
                 where table_schema = 'public' and table_type = 'BASE TABLE'`),

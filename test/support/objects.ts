@@ -4,7 +4,7 @@ import { lineEvent } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Objects } from './console-routes.ts'
 import type { Tenant } from './database.ts'
-import { insertRow, load } from './load.ts'
+import { addFailedEvent, insertRow } from './load.ts'
 import type { Service } from './service.ts'
 
 interface Here {
@@ -18,60 +18,54 @@ export async function addObjects(
   tenant: Tenant,
   { mark, requestId = randomUUID() }: { mark: string; requestId?: string },
 ): Promise<Objects> {
-  const idOf = async (text: string): Promise<string> => {
-    const [row] = await load<{ id: bigint }>(database, text, [tenant.accountId])
-    return String(row?.id)
-  }
+  const { accountId, organizationId } = tenant
   const add = async (table: string, columns: Record<string, unknown>) =>
     String(await insertRow(database, table, columns))
-  const { accountId, organizationId } = tenant
-  const [ofAccount, ofOrganization] = [{ channel_oa_id: accountId }, { organization_id: organizationId }]
-  await database.query(`update organization set name = $2 where id = $1`, [organizationId, mark])
-  await database.query(`update official_account set name = $2 where id = $1`, [accountId, mark])
+  const idOf = async (text: string) => {
+    const [row] = await database.query<{ id: bigint }>(text, [accountId])
+    return String(row?.id)
+  }
+  const ofAccount = { channel_oa_id: accountId }
   await service.deliver(tenant, [lineEvent('follow', `U-${mark}`)])
-  await database.query(`update audience_member set display_name = $2 where channel_oa_id = $1`, [
-    ...[accountId, mark],
+  await database.query('update organization set name = $2 where id = $1', [organizationId, mark])
+  for (const change of [
+    'update official_account set name = $2 where id = $1',
+    'update audience_member set display_name = $2 where channel_oa_id = $1',
+    'update api_client set name = $2 where id = (select api_client_id from api_key where channel_oa_id = $1)',
   ])
-  await database.query(
-    `update api_client set name = $2 where id = (select api_client_id from api_key where channel_oa_id = $1)`,
-    [accountId, mark],
-  )
-  const endpoint = await add('endpoint', {
-    ...{ ...ofAccount, name: mark, url: `https://${mark}.example/`, format: 'members' },
-  })
+    await database.query(change, [accountId, mark])
+  const url = `https://${mark}.example/`
+  const endpoint = await add('endpoint', { ...ofAccount, name: mark, url, format: 'members' })
   // A row that has joined: signing in takes half a second of hashing.
   const operator = await add('operator', {
-    ...{ email: `somebody@${mark.toLowerCase()}.example`, role: 'viewer' },
-    ...{ organization_ids: [organizationId], signed_in_at: new Date().toISOString() },
+    ...{ email: `somebody@${mark}.example`.toLowerCase(), role: 'viewer' },
+    ...{ organization_ids: [organizationId], signed_in_at: new Date() },
   })
   await add('activity', {
-    ...{ ...ofOrganization, ...ofAccount, actor_kind: 'operator', actor: mark, action: 'account.updated' },
-    ...{ object_kind: 'account', object_id: String(accountId), operator_id: operator, request_id: requestId },
+    ...{ actor_kind: 'operator', actor: mark, action: 'account.updated', organization_id: organizationId },
+    ...{ ...ofAccount, object_kind: 'account', object_id: String(accountId) },
+    ...{ operator_id: operator, request_id: requestId },
   })
   return {
     organization: String(organizationId),
     account: String(accountId),
     userId: `U-${mark}`,
-    member: await idOf(`select id from audience_member where channel_oa_id = $1`),
+    member: await idOf('select id from audience_member where channel_oa_id = $1'),
     endpoint,
     delivery: await add('endpoint_delivery', {
-      ...{ ...ofAccount, endpoint_id: endpoint, type: 'account.verified' },
-      created_at: new Date().toISOString(),
+      ...{ ...ofAccount, endpoint_id: endpoint, type: 'account.verified', created_at: new Date() },
     }),
     segment: await add('segment', { ...ofAccount, name: mark, condition: '{}' }),
-    client: await idOf(`select api_client_id as id from api_key where channel_oa_id = $1`),
-    key: await idOf(`select id from api_key where channel_oa_id = $1`),
-    event: await add('event', {
-      ...{ ...ofAccount, source: 'line', kind: 'message', key: randomUUID(), failure: mark, payload: '{}' },
-      occurred_at: new Date().toISOString(),
-    }),
+    client: await idOf('select api_client_id as id from api_key where channel_oa_id = $1'),
+    key: await idOf('select id from api_key where channel_oa_id = $1'),
+    event: await addFailedEvent(database, tenant, mark),
     operator,
     channel: await add('notification_channel', {
-      ...{ ...ofOrganization, name: mark, format: 'email', target: `${mark}@example.com` },
+      ...{ organization_id: organizationId, name: mark, format: 'email', target: `${mark}@example.com` },
     }),
     task: await add('job', {
-      ...{ ...ofAccount, ...ofOrganization, kind: 'members.import', actor_kind: 'command', actor: mark },
-      ...{ parameters: '{"format":"csv","size":2}', status: 'uploading' },
+      ...{ kind: 'members.import', ...ofAccount, organization_id: organizationId, status: 'uploading' },
+      ...{ actor_kind: 'command', actor: mark, parameters: '{"format":"csv","size":2}' },
     }),
   }
 }
