@@ -5,7 +5,6 @@ import { Secret } from '../src/config/secret.ts'
 import { startHeartbeat as start } from '../src/watch/notifications/heartbeat.ts'
 import { createTestDatabase, openDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 
 const { database, connection } = await createTestDatabase()
 
@@ -13,11 +12,7 @@ const { database, connection } = await createTestDatabase()
 const diskFull = Object.assign(new pg.DatabaseError('could not extend file', 0, 'error'), { code: '53100' })
 
 const expire = () => database.query(`update notification_watch set heartbeat_at = '-infinity'`)
-const count = (receiver: Receiver, wanted: number) =>
-  eventually(
-    async () => receiver.received.length,
-    (received) => received === wanted,
-  )
+const count = (receiver: Receiver, wanted: number) => expect.poll(() => receiver.received.length).toBe(wanted)
 
 interface Tries {
   count: number
@@ -48,10 +43,7 @@ it('is requested by one of several processes, once a minute', async () => {
   const receiver = await startReceiver()
   const tries = [startHeartbeat(receiver.url), startHeartbeat(receiver.url, openDatabase(connection))]
   await count(receiver, 1)
-  await eventually(
-    async () => tries.every((each) => each.count > 20),
-    (enough) => enough,
-  )
+  await expect.poll(() => Math.min(...tries.map((each) => each.count))).toBeGreaterThan(20)
   expect(receiver.received).toHaveLength(1)
   await database.query(`update notification_watch set heartbeat_at = now() - interval '56 seconds'`)
   await count(receiver, 2)
@@ -65,10 +57,7 @@ it('is not requested while the database refuses to write', async () => {
   await own.query(`alter database ${target.database} set default_transaction_read_only = on`)
   const receiver = await startReceiver()
   const tries = startHeartbeat(receiver.url, openDatabase(target))
-  await eventually(
-    async () => tries.failed,
-    (failed) => failed > 2,
-  )
+  await expect.poll(() => tries.failed).toBeGreaterThan(2)
   expect(receiver.received).toEqual([])
 })
 
@@ -79,10 +68,7 @@ it('is not requested while nothing can be committed', async () => {
     await session.query('begin')
     await session.query('update notification_watch set is_only_row = true')
     const tries = startHeartbeat(receiver.url)
-    await eventually(
-      async () => tries.failed,
-      (failed) => failed > 0,
-    )
+    await expect.poll(() => tries.failed).toBeGreaterThan(0)
     expect(receiver.received).toEqual([])
     await session.query('rollback')
   })
@@ -96,15 +82,9 @@ it('is requested by no process while the last delivery to one of them could not 
   failing.noteDelivery(diskFull)
   const tries = startHeartbeat(receiver.url, failing)
   // The first try has ended.
-  await eventually(
-    async () => tries.count,
-    (count) => count > 1,
-  )
+  await expect.poll(() => tries.count).toBeGreaterThan(1)
   const others = startHeartbeat(receiver.url)
-  await eventually(
-    async () => Math.min(tries.count, others.count),
-    (tried) => tried > 20,
-  )
+  await expect.poll(() => Math.min(tries.count, others.count)).toBeGreaterThan(20)
   expect(receiver.received).toEqual([])
   failing.noteDelivery(null)
   await expire()
@@ -124,10 +104,7 @@ it('is requested again after a failure, which is logged once and without the URL
   receiver.answer = { status: 200 }
   await expire()
   await count(receiver, 5)
-  await eventually(
-    async () => logged,
-    (lines) => lines.length === 2,
-  )
+  await expect.poll(() => logged).toHaveLength(2)
   expect(logged[0]).toContain('does not accept')
   expect(logged.join()).not.toContain('token')
 })

@@ -1,6 +1,6 @@
 /** What channels receive for any history of statuses, by passes on a real database and a sender that stops now and then. */
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { REASONS } from '../src/watch/account-status.ts'
 import { announce, FAULTS_MIN, GROUP_SECONDS, PER_HOUR_MAX } from '../src/watch/notifications/announce.ts'
 import { nextInterval } from '../src/watch/notifications/watch.ts'
@@ -89,27 +89,25 @@ const step = fc.record({
   pauseSeconds: fc.constantFrom(PASS_SECONDS, PASS_SECONDS + 5, 600, 3 * HOUR_SECONDS),
 })
 
-describe('for any history of statuses, a channel', () => {
-  it('receives each lasting status of its accounts once, at most three messages about one reason in an hour, and nothing that one pass alone saw', async () => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (history) => {
-        await database.query('delete from notification')
-        await database.query(`update account_check set status = 'ok', problems = '[]'`)
-        const seen: Seen[][] = []
-        const see = async (seconds: number, statuses: Seen[]) => {
-          await wait(seconds)
-          seen.push(statuses)
-          await pass(statuses)
-        }
-        for (const { statuses, passes, pauseSeconds } of history)
-          for (let i = 0; i < passes; i += 1) await see(i === 0 ? pauseSeconds : PASS_SECONDS, statuses)
-        const last = history.at(-1)?.statuses ?? ['ok', 'ok', 'ok']
-        for (const seconds of [20, 20, 20, HOUR_SECONDS, HOUR_SECONDS]) await see(seconds, last)
-        checkMessages(await readMessages(), seen)
-      }),
-      { numRuns: runs(120) },
-    )
-  })
+it('for any history of statuses, a channel receives each lasting status of its accounts once, at most three messages about one reason in an hour, and nothing that one pass alone saw', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (history) => {
+      await database.query('delete from notification')
+      await database.query(`update account_check set status = 'ok', problems = '[]'`)
+      const seen: Seen[][] = []
+      const see = async (seconds: number, statuses: Seen[]) => {
+        await wait(seconds)
+        seen.push(statuses)
+        await pass(statuses)
+      }
+      for (const { statuses, passes, pauseSeconds } of history)
+        for (let i = 0; i < passes; i += 1) await see(i === 0 ? pauseSeconds : PASS_SECONDS, statuses)
+      const last = history.at(-1)?.statuses ?? ['ok', 'ok', 'ok']
+      for (const seconds of [20, 20, 20, HOUR_SECONDS, HOUR_SECONDS]) await see(seconds, last)
+      checkMessages(await readMessages(), seen)
+    }),
+    { numRuns: runs(120) },
+  )
 })
 
 function checkMessages(messages: Message[], seen: Seen[][]): void {
@@ -137,75 +135,71 @@ function checkMessages(messages: Message[], seen: Seen[][]): void {
   }
 }
 
-describe('reminders', () => {
-  it('repeat every announced problem within 25 hours, and are 23 hours apart', async () => {
-    const breakAt = fc.array(fc.integer({ min: 0, max: 48 }), { minLength: 3, maxLength: 3 })
-    await fc.assert(
-      fc.asyncProperty(breakAt, async (hours) => {
-        await database.query('delete from notification')
-        await database.query(`update account_check set status = 'ok', problems = '[]'`)
-        for (let hour = 0; hour <= 80; hour += 1)
-          for (const seconds of [GROUP_SECONDS + 1, HOUR_SECONDS - GROUP_SECONDS - 1]) {
-            await pass(hours.map((at) => (at <= hour ? 'suspended' : 'ok')))
-            await wait(seconds)
-          }
-        const messages = (await readMessages()).filter(({ channel }) => channel === CHANNELS[0]?.id)
-        for (const { accountId } of ACCOUNTS) {
-          const times = messages.filter(({ accounts }) => accounts.some(({ id }) => BigInt(id) === accountId))
-          for (const [index, { at }] of times.slice(1).entries())
-            expect(at - (times[index]?.at as number)).toBeLessThan(25 * HOUR_SECONDS)
-          expect(Date.now() / 1000 - (times.at(-1)?.at as number)).toBeLessThan(25 * HOUR_SECONDS)
+it('reminders repeat every announced problem within 25 hours, and are 23 hours apart', async () => {
+  const breakAt = fc.array(fc.integer({ min: 0, max: 48 }), { minLength: 3, maxLength: 3 })
+  await fc.assert(
+    fc.asyncProperty(breakAt, async (hours) => {
+      await database.query('delete from notification')
+      await database.query(`update account_check set status = 'ok', problems = '[]'`)
+      for (let hour = 0; hour <= 80; hour += 1)
+        for (const seconds of [GROUP_SECONDS + 1, HOUR_SECONDS - GROUP_SECONDS - 1]) {
+          await pass(hours.map((at) => (at <= hour ? 'suspended' : 'ok')))
+          await wait(seconds)
         }
-        const reminders = messages.filter(({ key }) => key.endsWith('reminder'))
-        for (const [index, { at }] of reminders.slice(1).entries())
-          expect(at - (reminders[index]?.at as number)).toBeGreaterThanOrEqual(23 * HOUR_SECONDS - 60)
-      }),
-      { numRuns: runs(8) },
-    )
-  })
+      const messages = (await readMessages()).filter(({ channel }) => channel === CHANNELS[0]?.id)
+      for (const { accountId } of ACCOUNTS) {
+        const times = messages.filter(({ accounts }) => accounts.some(({ id }) => BigInt(id) === accountId))
+        for (const [index, { at }] of times.slice(1).entries())
+          expect(at - (times[index]?.at as number)).toBeLessThan(25 * HOUR_SECONDS)
+        expect(Date.now() / 1000 - (times.at(-1)?.at as number)).toBeLessThan(25 * HOUR_SECONDS)
+      }
+      const reminders = messages.filter(({ key }) => key.endsWith('reminder'))
+      for (const [index, { at }] of reminders.slice(1).entries())
+        expect(at - (reminders[index]?.at as number)).toBeGreaterThanOrEqual(23 * HOUR_SECONDS - 60)
+    }),
+    { numRuns: runs(8) },
+  )
 })
 
-describe('an outage of LINE', () => {
-  it('begins and ends in turn, after two passes in a row that saw it, and lasts while nothing succeeds', async () => {
-    const checks = fc.record({ faults: fc.nat(3), succeeded: fc.constantFrom(0, 0, 1) })
-    await fc.assert(
-      fc.asyncProperty(fc.array(checks, { maxLength: 20 }), async (passes) => {
-        await database.query('delete from notification')
-        await database.query('update notification_channel set outage_since = null')
+it('an outage of LINE begins and ends in turn, after two passes in a row that saw it, and lasts while nothing succeeds', async () => {
+  const checks = fc.record({ faults: fc.nat(3), succeeded: fc.constantFrom(0, 0, 1) })
+  await fc.assert(
+    fc.asyncProperty(fc.array(checks, { maxLength: 20 }), async (passes) => {
+      await database.query('delete from notification')
+      await database.query('update notification_channel set outage_since = null')
+      await database.query(
+        `update notification_watch set is_platform_down = false, platform_since = '-infinity'`,
+      )
+      let last = 'platform_up'
+      for (const [index, { faults, succeeded }] of passes.entries()) {
+        await wait(HOUR_SECONDS)
         await database.query(
-          `update notification_watch set is_platform_down = false, platform_since = '-infinity'`,
+          `update account_check c
+              set checked_at = case when n <= $1::int + $2::int then now() end, fault = case when n <= $1 then 'LINE is unreachable' end
+             from (select channel_oa_id as id, row_number() over (order by channel_oa_id) as n from account_check) numbered
+            where id = c.channel_oa_id`,
+          [faults, succeeded],
         )
-        let last = 'platform_up'
-        for (const [index, { faults, succeeded }] of passes.entries()) {
-          await wait(HOUR_SECONDS)
-          await database.query(
-            `update account_check c
-                set checked_at = case when n <= $1::int + $2::int then now() end, fault = case when n <= $1 then 'LINE is unreachable' end
-               from (select channel_oa_id as id, row_number() over (order by channel_oa_id) as n from account_check) numbered
-              where id = c.channel_oa_id`,
-            [faults, succeeded],
-          )
-          await database.query('update notification set attempts = 1')
-          const before = (await readMessages()).length
-          await pass(['ok', 'ok', 'ok'])
-          const [added, ...others] = (await readMessages()).slice(before)
-          if (added === undefined) continue
-          expect(others.map(({ key }) => key.split(' ')[1])).toEqual([added.key.split(' ')[1]])
-          expect(added.key).not.toContain(last)
-          last = added.key.includes('platform_up') ? 'platform_up' : 'platform_down'
-          const both = passes.slice(index - 1, index + 1)
-          expect(both).toHaveLength(2)
-          const isFailing = ({ faults, succeeded }: (typeof passes)[number], least: number) =>
-            succeeded === 0 && faults >= least
-          if (last === 'platform_down') {
-            expect(isFailing(both[0] as (typeof both)[number], FAULTS_MIN)).toBe(true)
-            expect(isFailing(both[1] as (typeof both)[number], 1)).toBe(true)
-          } else expect(both.some((each) => isFailing(each, FAULTS_MIN))).toBe(false)
-        }
-      }),
-      { numRuns: runs(60) },
-    )
-  })
+        await database.query('update notification set attempts = 1')
+        const before = (await readMessages()).length
+        await pass(['ok', 'ok', 'ok'])
+        const [added, ...others] = (await readMessages()).slice(before)
+        if (added === undefined) continue
+        expect(others.map(({ key }) => key.split(' ')[1])).toEqual([added.key.split(' ')[1]])
+        expect(added.key).not.toContain(last)
+        last = added.key.includes('platform_up') ? 'platform_up' : 'platform_down'
+        const both = passes.slice(index - 1, index + 1)
+        expect(both).toHaveLength(2)
+        const isFailing = ({ faults, succeeded }: (typeof passes)[number], least: number) =>
+          succeeded === 0 && faults >= least
+        if (last === 'platform_down') {
+          expect(isFailing(both[0] as (typeof both)[number], FAULTS_MIN)).toBe(true)
+          expect(isFailing(both[1] as (typeof both)[number], 1)).toBe(true)
+        } else expect(both.some((each) => isFailing(each, FAULTS_MIN))).toBe(false)
+      }
+    }),
+    { numRuns: runs(60) },
+  )
 })
 
 it('a message leaves within two minutes of a change', () => {

@@ -2,29 +2,26 @@
 import pino from 'pino'
 import { Webhook } from 'standardwebhooks'
 import { expect, it, onTestFinished } from 'vitest'
-import { LineApi } from '../src/line-api/client.ts'
-import { deliveryPaths } from '../src/line-api/line-signature.ts'
 import { CHANNELS } from '../src/operations/channels.ts'
 import { startOutbox } from '../src/watch/notifications/outbox.ts'
 import { openNotificationSender } from '../src/watch/notifications/send.ts'
 import { addShops, playIncidents, untilSent } from '../tools/demo/incidents.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { startMailServer } from './support/mail-server.ts'
 import { runOperation } from './support/operations.ts'
+import { startPlatform, verifierOn } from './support/platform.ts'
 
 const log = pino({ level: 'silent' })
 const { database } = await createTestDatabase()
 
 async function startIncidents() {
   const [platform, chat, webhook, mail] = await Promise.all([
-    simulatePlatform(),
+    startPlatform(),
     startReceiver(),
     startReceiver(),
     startMailServer(),
   ])
-  onTestFinished(() => platform.close())
   const sender = await openNotificationSender({ smtpUrl: mail.url, consoleUrl: null }, () => false)
   onTestFinished(startOutbox(database, sender, log, { pollMs: 20 }))
   const { organizationId, shops } = await addShops(database, platform, 'Shops')
@@ -38,10 +35,7 @@ async function startIncidents() {
   const added = await add({ format: 'webhook', target: webhook.url })
   await add({ format: 'email', target: 'operators@example.com' })
   const settle = () => untilSent(database, organizationId)
-  const verifier = {
-    ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
-    ...{ webhookPaths: deliveryPaths, now: Date.now },
-  }
+  const verifier = verifierOn(platform, 'https://audience.example.com')
   const parts = { database, platform, verifier, log, organizationId, settle }
   return { parts, shops, chat, webhook, mail, secret: added?.secret ?? '' }
 }

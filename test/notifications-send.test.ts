@@ -10,8 +10,11 @@ import { pauseGone } from '../src/watch/notifications/channels.ts'
 import { loadNotifications } from '../src/watch/notifications/content.ts'
 import { openMailer } from '../src/watch/notifications/email.ts'
 import { claimNotifications } from '../src/watch/notifications/queue.ts'
+import { accountWatch } from '../src/watch/notifications/watch.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
+import { gate } from './support/gate.ts'
 import { startMailServer } from './support/mail-server.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
@@ -48,13 +51,19 @@ const waits = (id: bigint) =>
     () => stored(id),
     (row) => row.waits,
   )
+/** A channel with a receiver, and a message about the tenant's account. `add` adds another one. */
+async function addMessage(channelColumns: Record<string, unknown> = {}, columns = {}) {
+  const receiver = await startReceiver()
+  const channel = await addChannel(database, { target: receiver.url, ...channelColumns })
+  const add = (more = {}) => addNotification(database, channel, [{ id: tenant.accountId }], more)
+  return { receiver, channel, add, id: await add(columns) }
+}
+const inHours = (hours: number) => new Date(Date.now() + hours * 3_600_000)
 const makeDue = (id: bigint) => database.query('update notification set due_at = now() where id = $1', [id])
 
 describe('a message to a chat', () => {
   it('is sent once, with the name that the account has today', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { target: receiver.url })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    const { receiver, id } = await addMessage()
     await database.query(`update official_account set name = 'Cafe <!here>' where id = $1`, [
       tenant.accountId,
     ])
@@ -95,10 +104,7 @@ describe('a message to a chat', () => {
     const alone = await addNotification(database, channel, [{ id: moves.accountId }])
     startOutbox(database)
     await ends(id)
-    await eventually(
-      () => stored(alone),
-      (row) => row === undefined,
-    )
+    await expect.poll(() => stored(alone)).toBeUndefined()
     expect(receiver.received).toHaveLength(1)
     expect(receiver.received[0]?.body).toContain(`/accounts/${stays.accountId}`)
     expect(receiver.received[0]?.body).not.toContain('2 accounts')
@@ -119,10 +125,7 @@ describe('a message to a chat', () => {
     const receiver = await startReceiver()
     const id = await addNotification(database, await addChannel(database, { target: receiver.url }))
     startOutbox(database)
-    await eventually(
-      () => stored(id),
-      (row) => row === undefined,
-    )
+    await expect.poll(() => stored(id)).toBeUndefined()
     expect(receiver.received).toEqual([])
   })
 })
@@ -160,12 +163,9 @@ describe('a message to a webhook', () => {
   })
 
   it('that responds with 410 pauses the channel, which is recorded', async () => {
-    const receiver = await startReceiver()
+    const { organizationId } = tenant
+    const { receiver, channel, id } = await addMessage({ format: 'webhook', organization_id: organizationId })
     receiver.answer = { status: 410 }
-    const channel = await addChannel(database, {
-      ...{ format: 'webhook', target: receiver.url, organization_id: tenant.organizationId },
-    })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
     startOutbox(database)
     expect(await waits(id)).toMatchObject({ attempts: 1, status: 410 })
     expect(
@@ -176,7 +176,7 @@ describe('a message to a webhook', () => {
       ),
     ).toEqual([
       {
-        ...{ actor_kind: 'service', action: 'notifications.paused', organization_id: tenant.organizationId },
+        ...{ actor_kind: 'service', action: 'notifications.paused', organization_id: organizationId },
         changes: { status: ['active', 'paused'], response: 410 },
       },
     ])
@@ -191,40 +191,29 @@ describe('a message to a webhook', () => {
 describe('a receiver', () => {
   it('that hangs delays no other channel, and gets one request at a time', async () => {
     const hanging = await startRawReceiver(() => undefined)
-    const receiver = await startReceiver()
-    const slow = await addChannel(database, { target: hanging.url })
-    const quick = await addChannel(database, { target: receiver.url })
-    const accounts = [{ id: tenant.accountId }]
-    await addNotification(database, slow, accounts)
-    await addNotification(database, slow, accounts)
+    const slow = await addMessage({ target: hanging.url })
+    await slow.add()
     startOutbox(database)
-    await eventually(
-      async () => hanging.connections.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => hanging.connections.length).toBe(1)
     startOutbox(database)
-    const first = await addNotification(database, quick, accounts)
-    const second = await addNotification(database, quick, accounts)
-    await ends(first)
-    await ends(second)
-    expect(receiver.received).toHaveLength(2)
+    const quick = await addMessage()
+    await ends(quick.id)
+    await ends(await quick.add())
+    expect(quick.receiver.received).toHaveLength(2)
     expect(hanging.connections).toHaveLength(1)
-    await database.query('delete from notification_channel where id = $1', [slow])
+    await database.query('delete from notification_channel where id = $1', [slow.channel])
     // The outboxes need not wait for it.
     for (const { socket } of hanging.connections) socket.destroy()
   })
 
   it('that fails does not stop the later messages of its channel', async () => {
-    const receiver = await startReceiver()
+    const { receiver, add, id } = await addMessage()
     receiver.answer = { status: 500 }
-    const channel = await addChannel(database, { target: receiver.url })
-    const first = await addNotification(database, channel, [{ id: tenant.accountId }])
     startOutbox(database)
-    await waits(first)
+    await waits(id)
     receiver.answer = { status: 200 }
-    const second = await addNotification(database, channel, [{ id: tenant.accountId }])
-    await ends(second)
-    expect(await stored(first)).toMatchObject({ sent_at: null, failed_at: null })
+    await ends(await add())
+    expect(await stored(id)).toMatchObject({ sent_at: null, failed_at: null })
   })
 
   it.each([
@@ -237,8 +226,7 @@ describe('a receiver', () => {
     ['sends no HTTP', null, 'xxx\r\n\r\n'],
   ])('that %s has not accepted, and nothing that it sent is stored', async (_, status, text) => {
     const receiver = await startRawReceiver(({ socket }) => socket.write(text))
-    const channel = await addChannel(database, { target: receiver.url })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    const { id } = await addMessage({ target: receiver.url })
     startOutbox(database)
     const row = await waits(id)
     expect(row).toMatchObject({ attempts: 1, status, sent_at: null })
@@ -251,8 +239,7 @@ describe('a receiver', () => {
     ['https://localhost/hook', 'localhost resolves to an address that is not public'],
     ['https://own.example/api/line/1', "the URL is this service's own: a loop"],
   ])('at %s is not requested', async (target, answer) => {
-    const channel = await addChannel(database, { target, allow_private_network: false })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    const { id } = await addMessage({ target, allow_private_network: false })
     startOutbox(database, newSender({ isOwnUrl: ({ hostname }) => hostname === 'own.example' }))
     expect(await waits(id)).toMatchObject({ status: null, answer })
   })
@@ -260,36 +247,27 @@ describe('a receiver', () => {
 
 describe('a message', () => {
   it('is repeated once, with the same id, if its process was killed before the result was stored', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { format: 'webhook', target: receiver.url })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
-    const later = await addNotification(database, channel, [{ id: tenant.accountId }])
-    let store = () => undefined as unknown
-    const killed = new Promise((resolve) => {
-      store = () => resolve(null)
-    })
+    const { receiver, add, id } = await addMessage({ format: 'webhook' })
+    const later = await add()
+    const killed = gate()
     const first = startOutbox({
       secretKeys: database.secretKeys,
       transaction: database.transaction.bind(database),
       pipeline: database.pipeline.bind(database),
       query: async (statement: Statement, values: unknown[] = []) => {
-        if (statement.name === 'complete-notification' && values[0] === id) await killed
+        if (statement.name === 'complete-notification' && values[0] === id) await killed.passed
         return database.query(statement, values)
       },
     } as Transactions)
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => receiver.received.length).toBe(1)
     startOutbox(database)
-    const probe = await addChannel(database, { target: receiver.url })
-    await ends(await addNotification(database, probe, [{ id: tenant.accountId }]))
+    await ends((await addMessage({ target: receiver.url })).id)
     // While the lease lasts, nobody sends to the channel.
     expect(await stored(later)).toMatchObject({ attempts: 0 })
     await database.query('update notification set leased_until = now() where id = $1', [id])
     await ends(id)
     await ends(later)
-    store()
+    killed.open()
     await first()
     const ids = receiver.received.map(({ headers }) => headers['webhook-id'])
     const repeated = ids.filter((each) => each === ids[0])
@@ -299,84 +277,56 @@ describe('a message', () => {
   })
 
   it('fails permanently after 24 hours of attempts, and is not sent if it is a day old without one', async () => {
-    const receiver = await startReceiver()
+    const { receiver, add, id } = await addMessage({}, { attempts: 15, first_attempt_at: inHours(-25) })
     receiver.answer = { status: 500 }
-    const channel = await addChannel(database, { target: receiver.url })
-    const accounts = [{ id: tenant.accountId }]
-    const columns = { attempts: 15, first_attempt_at: new Date(Date.now() - 25 * 3_600_000) }
-    const tried = await addNotification(database, channel, accounts, columns)
-    const untried = await addNotification(database, channel, accounts, {
-      due_at: new Date(Date.now() - 25 * 3_600_000),
-    })
+    const untried = await add({ due_at: inHours(-25) })
     startOutbox(database)
-    expect(await ends(tried)).toMatchObject({ sent_at: null, attempts: 16, status: 500 })
+    expect(await ends(id)).toMatchObject({ sent_at: null, attempts: 16, status: 500 })
     expect(await ends(untried)).toMatchObject({ sent_at: null, attempts: 0, answer: 'expired' })
     expect(receiver.received).toHaveLength(1)
   })
 
   it('of a channel that was paused for a day after a failed attempt is not sent', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { target: receiver.url })
-    const dayAgo = new Date(Date.now() - 25 * 3_600_000)
-    const columns = { attempts: 1, first_attempt_at: dayAgo, due_at: dayAgo, status: 500, answer: '' }
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }], columns)
+    const dayAgo = { first_attempt_at: inHours(-25), due_at: inHours(-25) }
+    const { receiver, id } = await addMessage({}, { attempts: 1, ...dayAgo, status: 500, answer: '' })
     startOutbox(database)
     expect(await ends(id)).toMatchObject({ sent_at: null, attempts: 1, status: 500, answer: '' })
     expect(receiver.received).toEqual([])
   })
 
   it('is sent although the clock of the database was set back by a day', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { target: receiver.url })
-    const accounts = [{ id: tenant.accountId }]
-    const inHours = (hours: number) => new Date(Date.now() + hours * 3_600_000)
     const waiting = { created_at: inHours(24), due_at: inHours(24) }
     const tried = { ...waiting, attempts: 1, first_attempt_at: inHours(24), answer: '', status: 500 }
     const leased = { ...tried, due_at: inHours(-0.1), leased_until: inHours(24) }
-    const ids = [
-      await addNotification(database, channel, accounts, waiting),
-      await addNotification(database, channel, accounts, tried),
-      await addNotification(database, channel, accounts, leased),
-    ]
+    const { receiver, add, id: first } = await addMessage({}, waiting)
+    const ids = [first, await add(tried), await add(leased)]
     startOutbox(database)
     for (const id of ids) expect(await ends(id)).toMatchObject({ status: 200 })
     expect(receiver.received).toHaveLength(3)
   })
 
   it('waits while its channel is paused', async () => {
-    const receiver = await startReceiver()
-    const paused = await addChannel(database, { target: receiver.url, status: 'paused' })
-    const id = await addNotification(database, paused, [{ id: tenant.accountId }])
+    const { channel, id } = await addMessage({ status: 'paused' })
     startOutbox(database)
-    await ends(
-      await addNotification(database, await addChannel(database, { target: receiver.url }), [
-        { id: tenant.accountId },
-      ]),
-    )
+    await ends((await addMessage()).id)
     expect(await stored(id)).toMatchObject({ attempts: 0, answer: null })
-    await database.query(`update notification_channel set status = 'active' where id = $1`, [paused])
+    await database.query(`update notification_channel set status = 'active' where id = $1`, [channel])
     expect(await ends(id)).toMatchObject({ attempts: 1, status: 200 })
   })
 
   it('of an organization that is removed while it is sent leaves nothing behind', async () => {
     const removed = await addTenant(database)
     const receiver = await startReceiver()
-    let respond = () => undefined as unknown
-    const until = new Promise((resolve) => {
-      respond = () => resolve(null)
-    })
-    receiver.answer = { status: 410, until }
+    const response = gate()
+    receiver.answer = { status: 410, until: response.passed }
     const columns = { target: receiver.url, organization_id: removed.organizationId }
     await addNotification(database, await addChannel(database, columns), [{ id: removed.accountId }])
     const stopOutbox = startOutbox(database)
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => receiver.received.length).toBe(1)
     await database.query('delete from notification_channel where organization_id = $1', [
       removed.organizationId,
     ])
-    respond()
+    response.open()
     await stopOutbox()
     expect(
       await database.query('select from activity where organization_id = $1', [removed.organizationId]),
@@ -384,13 +334,11 @@ describe('a message', () => {
   })
 
   it('that cannot be written is not sent, and delays nothing', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { target: receiver.url })
+    const { channel, id } = await addMessage()
     const problem = { reason: 'token_expires', status: 'degraded', facts: null }
     const broken = await addNotification(database, channel, [{ id: tenant.accountId, problem }])
     startOutbox(database)
     expect(await waits(broken)).toMatchObject({ status: null, answer: 'the message could not be written' })
-    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
     await ends(id)
   })
 })
@@ -411,16 +359,16 @@ describe('a tenant whose receivers hang', () => {
   it('holds at most four of the requests in flight, so other tenants receive their messages', async () => {
     const { hanging, ids } = await hangs(tenant.organizationId, 20)
     for (const id of ids) await addNotification(database, id, [{ id: tenant.accountId }])
-    const receiver = await startReceiver()
-    const columns = { target: receiver.url, organization_id: other.organizationId }
-    const id = await addNotification(database, await addChannel(database, columns), [{ id: other.accountId }])
+    const { url: target } = await startReceiver()
+    const addOther = async () => {
+      const channel = await addChannel(database, { target, organization_id: other.organizationId })
+      return addNotification(database, channel, [{ id: other.accountId }])
+    }
+    const id = await addOther()
     startOutbox(database)
     expect(await ends(id)).toMatchObject({ status: 200 })
     // The share is still held while the next messages are claimed.
-    const later = await addNotification(database, await addChannel(database, columns), [
-      { id: other.accountId },
-    ])
-    await ends(later)
+    await ends(await addOther())
     expect(hanging.connections).toHaveLength(4)
   })
 
@@ -431,10 +379,7 @@ describe('a tenant whose receivers hang', () => {
       await addNotification(database, id, [{ id: tenant.accountId }], leased)
       await addNotification(database, id, [{ id: tenant.accountId }])
     }
-    const receiver = await startReceiver()
-    const id = await addNotification(database, await addChannel(database, { target: receiver.url }), [
-      { id: tenant.accountId },
-    ])
+    const { id } = await addMessage()
     startOutbox(database)
     expect(await ends(id)).toMatchObject({ status: 200 })
   })
@@ -461,17 +406,13 @@ it('channels that accept messages come before those that fail, then those that h
 })
 
 it('two outboxes send each of many messages once, one at a time per channel', async () => {
-  const receivers = await Promise.all(Array.from({ length: 20 }, () => startReceiver()))
-  const ids: bigint[] = []
-  for (const { url } of receivers) {
-    const channel = await addChannel(database, { target: url })
-    for (let n = 0; n < 5; n += 1)
-      ids.push(await addNotification(database, channel, [{ id: tenant.accountId }]))
-  }
+  const channels = await Promise.all(Array.from({ length: 20 }, () => addMessage()))
+  const ids = channels.map(({ id }) => id)
+  for (const { add } of channels) for (let n = 1; n < 5; n += 1) ids.push(await add())
   startOutbox(database)
   startOutbox(openDatabase(connection))
   for (const id of ids) expect(await ends(id)).toMatchObject({ attempts: 1, failed_at: null })
-  expect(receivers.map(({ received }) => received.length)).toEqual(Array(20).fill(5))
+  expect(channels.map(({ receiver }) => receiver.received.length)).toEqual(Array(20).fill(5))
 })
 
 describe('a message to a mailbox', () => {
@@ -528,11 +469,7 @@ describe('a message to a mailbox', () => {
     const server = await startMailServer()
     server.refusal = { code, text }
     const { answer, status, failed_at } = await send(await openMailer(server.url))
-    expect({ answer, status, failed_at }).toEqual({
-      answer: 'EMESSAGE at DATA',
-      status: code,
-      failed_at: null,
-    })
+    expect([answer, status, failed_at]).toEqual(['EMESSAGE at DATA', code, null])
   })
 
   it('is not sent with a wrong password, or without encryption if there is a password', async () => {
@@ -586,18 +523,14 @@ describe('a message to a mailbox', () => {
 })
 
 it('the service sends what is stored, and requests HEARTBEAT_URL', async () => {
-  const receiver = await startReceiver()
+  const { receiver, id } = await addMessage()
   const variables = { ...env, PORT: '0', LOG_LEVEL: 'silent', HEARTBEAT_URL: `${receiver.url}/beat` }
-  const id = await addNotification(database, await addChannel(database, { target: `${receiver.url}/chat` }), [
-    { id: tenant.accountId },
-  ])
   const service = await startService(readConfig(variables))
   await service.ready
   expect(await ends(id)).toMatchObject({ attempts: 1, status: 200 })
-  await eventually(
-    async () => receiver.received.map(({ path }) => path).sort(),
-    (paths) => paths.join() === '/webhook/beat,/webhook/chat',
-  )
+  await expect
+    .poll(() => receiver.received.map(({ path }) => path).sort())
+    .toEqual(['/webhook', '/webhook/beat'])
   const startedAtMs = performance.now()
   await service.close()
   expect(performance.now() - startedAtMs).toBeLessThan(9_000)
@@ -610,3 +543,41 @@ function drip(socket: Socket): void {
   const timer = setInterval(() => socket.write('250-MORE\r\n'), 100)
   socket.once('close', () => clearInterval(timer))
 }
+
+it('channels with nonsense stop neither passes nor the messages of other channels', async () => {
+  const { database: own, connection: target, env: ownEnv } = await createTestDatabase()
+  const account = await addTenant(own)
+  await own.query('update official_account set channel_secret = null where id = $1', [account.accountId])
+  const receiver = await startReceiver()
+  const server = await startMailServer()
+  const nonsense: Array<[columns: Record<string, unknown>, answer: string]> = [
+    [{ target: '' }, 'the URL cannot be read'],
+    [{ target: 'javascript:alert(1)' }, 'the URL must begin with https://'],
+    [{ target: '\u0007\n\u202e' }, 'the URL cannot be read'],
+    [{ target: receiver.url, format: 'webhook', secret: null }, 'the channel has no secret'],
+    [{ target: receiver.url, format: 'webhook', secret: ' ' }, 'the channel has no secret'],
+    [{ target: 'a@example.com\r\nBcc: b@example.com', format: 'email' }, 'not the address of a mailbox'],
+  ]
+  const odd = { name: '\u001b[2J'.repeat(1_000) }
+  for (const [columns] of nonsense) await addChannel(own, { ...odd, ...columns })
+  const good = await addChannel(own, { target: receiver.url, ...odd })
+  const watch = accountWatch(openDatabase(target))
+  for (let pass = 0; pass < 2; pass += 1) {
+    await own.query(`update notification_watch set passed_at = '-infinity'`)
+    await own.query(`update account_check set status_since = status_since - interval '1 minute'`)
+    expect(await watch()).toBe(true)
+  }
+  const smtp = await openMailer(new Secret(server.url.reveal()))
+  startOutbox(own, newSender({ smtp }))
+  const rows = () =>
+    own.query(`select answer from notification where answer is not null order by notification_channel_id`)
+  const answers = [...nonsense.map(([, answer]) => answer), '']
+  await expect.poll(rows).toEqual(answers.map((answer) => ({ answer: expect.stringContaining(answer) })))
+  expect(receiver.received).toHaveLength(1)
+  expect(server.mails).toEqual([])
+  for (const args of ['notifications list', `notifications show ${good}`, 'notifications show 3', 'doctor']) {
+    const { stdout, stderr } = await runCommand(args.split(' '), ownEnv)
+    expect(stderr, args).toBe('')
+    expect(stdout, args).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u)
+  }
+})

@@ -1,12 +1,13 @@
 /** What the watch of account statuses stores for notification channels. */
 import pino from 'pino'
-import { expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { ACCOUNTS } from '../src/operations/organizations.ts'
-import { deleteExpired } from '../src/upkeep/retention.ts'
 import { announce, GROUP_SECONDS } from '../src/watch/notifications/announce.ts'
 import { accountWatch, startWatch } from '../src/watch/notifications/watch.ts'
 import { claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
+import { insertRow } from './support/load.ts'
+import { maintain } from './support/maintenance.ts'
 import { runOperation } from './support/operations.ts'
 
 interface Stored extends Record<string, unknown> {
@@ -21,83 +22,79 @@ interface Stored extends Record<string, unknown> {
 
 const { database } = await createTestDatabase()
 
-async function setUp() {
-  await database.query('delete from official_account')
-  await database.query('delete from notification_channel')
-  await database.query(
+/** What other parts of the service and operators change in a test. */
+const change = (text: string, values: unknown[] = []) => database.query(text, values)
+
+beforeEach(async () => {
+  await change('delete from official_account')
+  await change('delete from notification_channel')
+  await change(
     `update notification_watch set is_platform_down = false, platform_since = '-infinity', passed_at = '-infinity'`,
   )
-  const watch = accountWatch(database)
-  /** The time between two passes is longer than a change waits for others. */
-  const passes = async (count: number, seconds = GROUP_SECONDS + 1) => {
-    for (let i = 0; i < count; i += 1) {
-      await database.query(
-        `with moved as (
-           update account_check set status_since = status_since - $1 * interval '1 second', checked_at = checked_at - $1 * interval '1 second')
-         update notification_watch set passed_at = '-infinity', platform_since = platform_since - $1 * interval '1 second'`,
-        [seconds],
-      )
-      expect(await watch()).toBe(true)
-    }
+})
+
+/** The time between two passes is longer than a change waits for others. */
+async function passes(count: number, seconds = GROUP_SECONDS + 1) {
+  for (let i = 0; i < count; i += 1) {
+    await change(
+      `with moved as (
+         update account_check set status_since = status_since - $1 * interval '1 second', checked_at = checked_at - $1 * interval '1 second')
+       update notification_watch set passed_at = '-infinity', platform_since = platform_since - $1 * interval '1 second'`,
+      [seconds],
+    )
+    expect(await accountWatch(database)()).toBe(true)
   }
-  return { passes, ...changes() }
 }
 
-/** What other parts of the service and operators change in a test. */
-function changes() {
-  const change = (text: string, values: unknown[] = []) => database.query(text, values)
-  return {
-    change,
-    /** Its accounts have a token and no deliveries, so they are quiet. */
-    addAccounts: async (count: number) => {
-      const { organizationId, accountId } = await addTenant(database, { channelAccessToken: 'token' })
-      const others = await database.query<{ id: bigint }>(
-        `insert into official_account (organization_id, name, channel_secret, channel_access_token, bot_user_id)
-         select $1, 'OA ' || i, 'secret', 'token', 'U' || md5($1::bigint || ' ' || i) from generate_series(2, $2::int) i returning id`,
-        [organizationId, count],
-      )
-      return { organizationId, ids: [accountId, ...others.map(({ id }) => id)] }
-    },
-    addChannel: async (organizationId: bigint | null = null, columns = '', values = '') => {
-      const [channel] = await database.query<{ id: bigint }>(
-        `insert into notification_channel (organization_id, format, target${columns && `, ${columns}`})
-         values ($1, 'slack', 'https://chat.example/'${values && `, ${values}`}) returning id`,
-        [organizationId],
-      )
-      return channel?.id as bigint
-    },
-    break: (ids: bigint[]) =>
-      change('update official_account set channel_secret = null where id = any ($1)', [ids]),
-    fix: (ids: bigint[]) =>
-      change(`update official_account set channel_secret = 'secret' where id = any ($1)`, [ids]),
-    useUpQuota: (ids: bigint[], used = 10) =>
-      change(`update account_check set quota_limit = 10, quota_used = $2 where channel_oa_id = any ($1)`, [
-        ids,
-        used,
-      ]),
-    /** As the sender does. */
-    send: () =>
-      change(
-        `update notification set attempts = 1, sent_at = now(), due_at = least(due_at, now()) where sent_at is null`,
-      ),
-    /** Moves what was announced and sent into the past. */
-    wait: (interval: string) =>
-      change(
-        `update notification
-            set created_at = created_at - $1::interval, due_at = due_at - $1::interval, sent_at = sent_at - $1::interval`,
-        [interval],
-      ),
-    messages: (): Promise<Stored[]> =>
-      database.query<Stored>(
-        `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.facts,
-                extract(epoch from n.due_at - now())::float8 as seconds,
-                (select coalesce(jsonb_agg(jsonb_build_object('id', channel_oa_id, 'before', before, 'after', after, 'problem', problem)
-                                           order by channel_oa_id), '[]')
-                   from notification_account where notification_id = n.id) as accounts
-           from notification n order by n.id`,
-      ),
-  }
+/** Its accounts have a token and no deliveries, so they are quiet. */
+async function addAccounts(count: number) {
+  const { organizationId, accountId } = await addTenant(database, { channelAccessToken: 'token' })
+  const others = await database.query<{ id: bigint }>(
+    `insert into official_account (organization_id, name, channel_secret, channel_access_token, bot_user_id)
+     select $1, 'OA ' || i, 'secret', 'token', 'U' || md5($1::bigint || ' ' || i) from generate_series(2, $2::int) i returning id`,
+    [organizationId, count],
+  )
+  return { organizationId, ids: [accountId, ...others.map(({ id }) => id)] }
 }
+
+const addChannel = (organizationId: bigint | null = null, status = 'active') =>
+  insertRow(database, 'notification_channel', {
+    ...{ organization_id: organizationId, format: 'slack', target: 'https://chat.example/', status },
+  })
+
+/** Accounts, and a channel of all organizations. */
+const addWatched = async (count: number) => ({
+  ...(await addAccounts(count)),
+  channel: await addChannel(),
+})
+
+const breakAccounts = (ids: bigint[]) =>
+  change('update official_account set channel_secret = null where id = any ($1)', [ids])
+const fixAccounts = (ids: bigint[]) =>
+  change(`update official_account set channel_secret = 'secret' where id = any ($1)`, [ids])
+const useUpQuota = (ids: bigint[]) =>
+  change('update account_check set quota_limit = 10, quota_used = 10 where channel_oa_id = any ($1)', [ids])
+/** As the sender does. */
+const send = () =>
+  change(
+    'update notification set attempts = 1, sent_at = now(), due_at = least(due_at, now()) where sent_at is null',
+  )
+/** Moves what was announced and sent into the past. */
+const wait = (interval: string) =>
+  change(
+    `update notification
+        set created_at = created_at - $1::interval, due_at = due_at - $1::interval, sent_at = sent_at - $1::interval`,
+    [interval],
+  )
+const messages = (): Promise<Stored[]> =>
+  database.query<Stored>(
+    `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.facts,
+            extract(epoch from n.due_at - now())::float8 as seconds,
+            (select coalesce(jsonb_agg(jsonb_build_object('id', channel_oa_id, 'before', before, 'after', after, 'problem', problem)
+                                       order by channel_oa_id), '[]')
+               from notification_account where notification_id = n.id) as accounts
+       from notification n order by n.id`,
+  )
 
 const mute = (id: bigint) => {
   const until = new Date(Date.now() + 86_400_000).toISOString()
@@ -107,30 +104,22 @@ const mute = (id: bigint) => {
 const kinds = (messages: Stored[]) => messages.map(({ kind }) => kind)
 
 it('announces a broken account after two passes, and its recovery after two passes', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(2)
-  const channel = await addChannel()
+  const { ids, channel } = await addWatched(2)
   await passes(2)
-  await account.break(ids.slice(0, 1))
+  await breakAccounts(ids.slice(0, 1))
   await passes(1)
   expect(await messages()).toEqual([])
   await passes(3)
   const [problem, ...others] = await messages()
   expect(others).toEqual([])
+  const reason = 'no_channel_secret'
   expect(problem).toMatchObject({
-    ...{
-      channel,
-      kind: 'problem',
-      reason: 'no_channel_secret',
-      facts: { cause: null },
-    },
-    accounts: [
-      { id: Number(ids[0]), before: 'ok', after: 'broken', problem: { reason: 'no_channel_secret' } },
-    ],
+    ...{ channel, kind: 'problem', reason, facts: { cause: null } },
+    accounts: [{ id: Number(ids[0]), before: 'ok', after: 'broken', problem: { reason } }],
   })
   expect(problem?.seconds).toBeLessThanOrEqual(0)
   await send()
-  await account.fix(ids)
+  await fixAccounts(ids)
   await passes(1)
   expect(kinds(await messages())).toEqual(['problem'])
   await passes(3)
@@ -138,20 +127,18 @@ it('announces a broken account after two passes, and its recovery after two pass
     ...{ kind: 'recovery', reason: 'no_channel_secret' },
     accounts: [{ before: 'broken', after: 'quiet', problem: null }],
   })
-  expect(await account.change('select from notification_account where is_current')).toEqual([])
+  expect(await change('select from notification_account where is_current')).toEqual([])
 })
 
 it('announces a muted problem when its mute is over, as a new one, and nothing before', async () => {
-  const { addAccounts, addChannel, passes, messages, send, change, ...account } = await setUp()
-  const { ids } = await addAccounts(2)
+  const { ids } = await addWatched(2)
   const [id, other] = ids as [bigint, bigint]
-  await addChannel()
-  await account.break([id])
+  await breakAccounts([id])
   await passes(3)
   await send()
   await mute(id)
   await mute(other).catch(({ message }) => expect(message).toContain('no problem'))
-  await account.wait('30 hours')
+  await wait('30 hours')
   await passes(3)
   expect(kinds(await messages())).toEqual(['problem'])
   await change(`update account_check set muted_until = now() - interval '1 second'`)
@@ -163,56 +150,38 @@ it('announces a muted problem when its mute is over, as a new one, and nothing b
 })
 
 it('announces another problem than the muted one, and the muted one if it comes back', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.useUpQuota(ids)
+  const { ids } = await addWatched(1)
+  await useUpQuota(ids)
   await passes(1)
   await mute(ids[0] as bigint)
   await passes(3)
   expect(await messages()).toEqual([])
-  await account.break(ids)
+  await breakAccounts(ids)
   await passes(3)
   await send()
-  await account.fix(ids)
+  await fixAccounts(ids)
   await passes(3)
   expect((await messages()).map(({ reason }) => reason)).toEqual(['no_channel_secret', 'quota_used_up'])
 })
 
 it('announces neither a muted problem nor its end', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.break(ids)
+  const { ids } = await addWatched(1)
+  await breakAccounts(ids)
   await passes(3)
   await send()
   await mute(ids[0] as bigint)
   await passes(1)
-  await account.fix(ids)
+  await fixAccounts(ids)
   await passes(3)
   expect(kinds(await messages())).toEqual(['problem'])
 })
 
-it('says nothing about a status that one pass alone saw', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  for (let i = 0; i < 2; i += 1) {
-    await account.break(ids)
-    await passes(1)
-    await account.fix(ids)
-    await passes(1)
-  }
-  expect(await messages()).toEqual([])
-})
-
 it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
-  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
   const { ids, organizationId } = await addAccounts(210)
   const channels = [await addChannel(), await addChannel(organizationId)]
-  await account.break(ids.slice(0, 200))
+  await breakAccounts(ids.slice(0, 200))
   await passes(1)
-  await account.break(ids.slice(200, 205))
+  await breakAccounts(ids.slice(200, 205))
   await passes(2, GROUP_SECONDS / 3)
   expect(await messages()).toEqual([])
   await passes(1, GROUP_SECONDS / 3)
@@ -230,15 +199,14 @@ it('is one message per channel about 200 accounts with one reason, and accounts 
 })
 
 it('never puts an account into a message of another organization, and nothing into one of a paused channel', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
   const [first, second] = [await addAccounts(3), await addAccounts(3)]
   const channels = [
     await addChannel(first.organizationId),
     await addChannel(second.organizationId),
     await addChannel(),
   ]
-  await addChannel(first.organizationId, 'status', `'paused'`)
-  await account.break([...first.ids, ...second.ids])
+  await addChannel(first.organizationId, 'paused')
+  await breakAccounts([...first.ids, ...second.ids])
   await passes(2)
   const numbers = (ids: bigint[]) => ids.map(Number)
   const stored = await messages()
@@ -252,10 +220,8 @@ it('never puts an account into a message of another organization, and nothing in
 })
 
 it('makes one message when two processes watch, and changes nothing in a pass that a later one has overtaken', async () => {
-  const { addAccounts, addChannel, messages, change, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.break(ids)
+  const { ids } = await addWatched(1)
+  await breakAccounts(ids)
   const watches = [1, 2].map(() => accountWatch(database))
   for (let i = 0; i < 2; i += 1) {
     const made = await Promise.all(watches.map((watch) => watch()))
@@ -272,16 +238,14 @@ it('makes one message when two processes watch, and changes nothing in a pass th
   await claimPass(database, 0)
   const statuses = () => change('select status, problems, status_since from account_check')
   const before = await statuses()
-  await account.fix(ids)
+  await fixAccounts(ids)
   await storeStatuses(database, slow.pass, slow.now)
   expect(await statuses()).toEqual(before)
   expect(await announce(database, slow.pass)).toBe(false)
 })
 
 it('makes passes until it is stopped, also after the clock of the database was corrected', async () => {
-  const { addAccounts, addChannel, change } = await setUp()
-  await addAccounts(1)
-  await addChannel()
+  await addWatched(1)
   await change(`update notification_watch set passed_at = now() + interval '1 day', pass = 7`)
   const stop = startWatch(database, pino({ level: 'silent' }))
   const state = () => change('select pass, passed_at <= now() as is_past from notification_watch')
@@ -290,10 +254,8 @@ it('makes passes until it is stopped, also after the clock of the database was c
 })
 
 it('announces what it saw before the clock of the database was corrected', async () => {
-  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.break(ids)
+  const { ids } = await addWatched(1)
+  await breakAccounts(ids)
   await passes(1)
   await change(`update account_check set status_since = now() + interval '1 day'`)
   await change(`update notification_watch set platform_since = now() + interval '1 day'`)
@@ -302,10 +264,8 @@ it('announces what it saw before the clock of the database was corrected', async
 })
 
 it('loses nothing if a process dies after it has claimed a pass', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.break(ids)
+  const { ids } = await addWatched(1)
+  await breakAccounts(ids)
   await passes(1)
   expect(await claimPass(database, 0)).not.toBeNull()
   await passes(1)
@@ -313,22 +273,18 @@ it('loses nothing if a process dies after it has claimed a pass', async () => {
 })
 
 it('says nothing about an account that recovers before its message is sent', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
-  const { ids } = await addAccounts(2)
-  await addChannel()
-  await account.break(ids)
+  const { ids } = await addWatched(2)
+  await breakAccounts(ids)
   await passes(2, GROUP_SECONDS / 3)
-  await account.fix(ids.slice(0, 1))
+  await fixAccounts(ids.slice(0, 1))
   await passes(2)
   expect((await messages()).map(({ accounts }) => accounts.map(({ id }) => id))).toEqual([[Number(ids[1])]])
 })
 
 it('makes at most three messages about one reason in an hour, and collects what follows', async () => {
-  const { addAccounts, addChannel, passes, messages, wait, ...account } = await setUp()
-  const { ids } = await addAccounts(6)
-  await addChannel()
+  const { ids } = await addWatched(6)
   for (const id of ids) {
-    await account.break([id])
+    await breakAccounts([id])
     await passes(2)
   }
   const sizes = async () => (await messages()).map(({ accounts }) => accounts.length)
@@ -342,37 +298,33 @@ it('makes at most three messages about one reason in an hour, and collects what 
 })
 
 it('reports an account that gets worse, and one that gets better, with the status before', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  await addChannel()
-  await account.useUpQuota(ids)
+  const { ids } = await addWatched(1)
+  await useUpQuota(ids)
   await passes(2)
   await send()
-  await account.break(ids)
+  await breakAccounts(ids)
   await passes(2)
   await send()
-  await account.fix(ids)
+  await fixAccounts(ids)
   await passes(2)
   const changes = (await messages()).map(({ kind, accounts: [a] }) => `${kind}: ${a?.before}, ${a?.after}`)
   expect(changes).toEqual(['problem: ok, degraded', 'problem: degraded, broken', 'problem: broken, degraded'])
 })
 
 it('reminds once a day of what was announced more than an hour ago', async () => {
-  const { addAccounts, addChannel, passes, messages, send, wait, ...account } = await setUp()
-  const { ids } = await addAccounts(4)
-  const channel = await addChannel()
-  await account.break(ids.slice(0, 1))
+  const { ids, channel } = await addWatched(4)
+  await breakAccounts(ids.slice(0, 1))
   await passes(2)
   await send()
   await wait('22 hours')
-  await account.break(ids.slice(1, 2))
+  await breakAccounts(ids.slice(1, 2))
   await passes(2)
   await send()
   await wait('90 minutes')
   await passes(2)
   await send()
   await wait('45 minutes')
-  await account.break(ids.slice(2, 3))
+  await breakAccounts(ids.slice(2, 3))
   await passes(3)
   const reminders = (await messages()).filter(({ kind }) => kind === 'reminder')
   expect(reminders).toMatchObject([{ channel, reason: null }])
@@ -390,10 +342,9 @@ it('reminds once a day of what was announced more than an hour ago', async () =>
 })
 
 it('tells a channel that is added first, or resumed, what is broken then', async () => {
-  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
   const { ids, organizationId } = await addAccounts(2)
   const other = await addAccounts(1)
-  await account.break(ids)
+  await breakAccounts(ids)
   await passes(3)
   await addChannel(other.organizationId)
   await passes(3)
@@ -409,14 +360,12 @@ it('tells a channel that is added first, or resumed, what is broken then', async
 })
 
 it('sends no recovery to a channel that was added after the announcement', async () => {
-  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
-  const { ids } = await addAccounts(1)
-  const channel = await addChannel()
-  await account.break(ids)
+  const { ids, channel } = await addWatched(1)
+  await breakAccounts(ids)
   await passes(2)
   await send()
   await addChannel()
-  await account.fix(ids)
+  await fixAccounts(ids)
   await passes(2)
   expect((await messages()).map((message) => [message.channel, message.kind])).toEqual([
     [channel, 'problem'],
@@ -425,10 +374,9 @@ it('sends no recovery to a channel that was added after the announcement', async
 })
 
 it('skips accounts, channels and organizations that are removed meanwhile', async () => {
-  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
   const { ids } = await addAccounts(3)
   const [kept, removed] = [await addChannel(), await addChannel()]
-  await account.break(ids)
+  await breakAccounts(ids)
   await passes(1)
   await change(`update account_check set status_since = status_since - interval '1 minute'`)
   await change(`update notification_watch set passed_at = '-infinity'`)
@@ -455,7 +403,6 @@ const storeFaults = (faults: number, successes: number) =>
   )
 
 it('is one message per channel about an outage of LINE, none about its accounts, and one at the end', async () => {
-  const { addAccounts, addChannel, passes, messages, send, change } = await setUp()
   const { organizationId, ids } = await addAccounts(5)
   await addAccounts(1)
   const channels = [await addChannel(), await addChannel(organizationId)]
@@ -500,9 +447,7 @@ it('is one message per channel about an outage of LINE, none about its accounts,
 })
 
 it('suspects this service if LINE delivers and no receiver responds, and says nothing if the outage ends before it is sent', async () => {
-  const { addAccounts, addChannel, passes, messages, change } = await setUp()
-  const { ids } = await addAccounts(3)
-  await addChannel()
+  const { ids } = await addWatched(3)
   await change(
     `insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
      values ($1, date_trunc('hour', now()), 'line', 1, now())`,
@@ -525,9 +470,7 @@ it('suspects this service if LINE delivers and no receiver responds, and says no
 })
 
 it('names this service as the cause of deliveries that it refused', async () => {
-  const { addAccounts, addChannel, passes, messages, change } = await setUp()
-  const { ids } = await addAccounts(3)
-  await addChannel()
+  const { ids } = await addWatched(3)
   await change(
     `insert into delivery_hour (channel_oa_id, hour, source, failed) values ($1, date_trunc('hour', now()), 'line', 1)`,
     [ids[0]],
@@ -537,17 +480,12 @@ it('names this service as the cause of deliveries that it refused', async () => 
 })
 
 it('deletes messages after 30 days', async () => {
-  const { addChannel, change, messages } = await setUp()
   const channel = await addChannel()
   await change(
     `insert into notification (notification_channel_id, kind, created_at, sent_at)
      select $1, 'test', now() - days * interval '1 day', now() from unnest(array[29, 31]) days`,
     [channel],
   )
-  await database.session((session) =>
-    deleteExpired(session, {
-      ...{ retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 },
-    }),
-  )
+  await maintain(database)
   expect(await messages()).toHaveLength(1)
 })
