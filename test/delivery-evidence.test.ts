@@ -1,11 +1,10 @@
 /** What a verification says about an account because of what was delivered. */
 import { describe, expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event-key.ts'
-import { findFleetAccount } from '../src/watch/fleet.ts'
-import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
+import { statusOf } from './support/status.ts'
 import { setUpVerification } from './support/verification.ts'
 
 const { database, platform, service, addVerifiable, verify } = await setUpVerification()
@@ -29,23 +28,21 @@ const again = (event: object) => ({ ...event, deliveryContext: { isRedelivery: t
 const set = ({ accountId }: Tenant, columns: string) =>
   database.query(`update official_account set ${columns} where id = $1`, [accountId])
 
-describe('the check of the channel secret', () => {
-  it('passes after a delivery, fails after refusals with their count, and has no evidence after a change', async () => {
-    const tenant = await addVerifiable()
-    expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
-    await service.deliver(tenant, follow())
-    const passed = await checkOf(tenant, 'channel_secret')
-    expect(passed).toMatchObject({ ok: true })
-    expect(Date.parse(passed.seenAt ?? '')).toBeGreaterThan(Date.now() - 60_000)
-    for (const _ of [1, 2]) await service.deliver({ ...tenant, channelSecret: 'another' }, follow())
-    const failed = await checkOf(tenant, 'channel_secret')
-    expect(failed).toMatchObject({ ok: false, reason: 'secret_refused' })
-    expect(failed.message).toContain('does not match: 2, the newest at')
-    expect(failed.message).toContain('2 of them are kept')
-    expect((await verify(tenant)).json.verified).toBe(true)
-    await set(tenant, `channel_secret = 'changed'`)
-    expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
-  })
+it('the check of the channel secret passes after a delivery, fails after refusals with their count, and has no evidence after a change', async () => {
+  const tenant = await addVerifiable()
+  expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
+  await service.deliver(tenant, follow())
+  const passed = await checkOf(tenant, 'channel_secret')
+  expect(passed).toMatchObject({ ok: true })
+  expect(Date.parse(passed.seenAt ?? '')).toBeGreaterThan(Date.now() - 60_000)
+  for (const _ of [1, 2]) await service.deliver({ ...tenant, channelSecret: 'another' }, follow())
+  const failed = await checkOf(tenant, 'channel_secret')
+  expect(failed).toMatchObject({ ok: false, reason: 'secret_refused' })
+  expect(failed.message).toContain('does not match: 2, the newest at')
+  expect(failed.message).toContain('2 of them are kept')
+  expect((await verify(tenant)).json.verified).toBe(true)
+  await set(tenant, `channel_secret = 'changed'`)
+  expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
 })
 
 describe('the proof of redelivery', () => {
@@ -172,11 +169,7 @@ describe('the other checks', () => {
 })
 
 describe('the status of an account', () => {
-  const reasonsOf = async ({ accountId }: Tenant) => {
-    await confirmStatus(database, accountId, Date.now())
-    const account = await findFleetAccount(database, null, accountId)
-    return account?.problems.map(({ reason }) => reason)
-  }
+  const reasonsOf = async (tenant: Tenant) => (await statusOf(database, tenant)).reasons
 
   it('is broken while its module channel is detached and nothing is delivered', async () => {
     const tenant = await addVerifiable()
@@ -194,19 +187,5 @@ describe('the status of an account', () => {
     await service.deliver(tenant, [])
     await verify(tenant)
     expect(await reasonsOf(tenant)).not.toContain('answered_elsewhere')
-  })
-
-  it('is degraded after a proof that failed, and for two accounts with one bot', async () => {
-    const tenant = await addVerifiable()
-    await set(
-      tenant,
-      `redelivery_armed_at = now() - interval '12 minutes', redelivery_refused_at = now() - interval '11 minutes'`,
-    )
-    expect(await reasonsOf(tenant)).toContain('redelivery_off')
-    expect(await reasonsOf(tenant)).not.toContain('duplicate_bot')
-    const { organizationId } = tenant
-    const other = await addVerifiable({ organizationId, botUserId: tenant.botUserId })
-    expect(await reasonsOf(tenant)).toContain('duplicate_bot')
-    expect(await reasonsOf(other)).toContain('duplicate_bot')
   })
 })

@@ -1,4 +1,5 @@
 /** The list of all stored events, the way of an event, and failed events that are set aside. */
+import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { listAllEvents } from '../src/audience/list-events.ts'
 import { findFleetAccount } from '../src/watch/fleet.ts'
@@ -7,13 +8,12 @@ import { runCommand } from './support/command.ts'
 import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { endOf, startJobRunner } from './support/jobs.ts'
-import { load } from './support/load.ts'
+import { addFailedEvent, insertRow, load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant, env } = await setUpService()
-const { url } = await startConsole(database)
+const { url } = await startConsole(database, { onJob: startJobRunner(database).wake })
 const owner = await signedIn(url)
-startJobRunner(database)
 
 type Event = { id: string; kind: string; userId: string; accountName: string; setAside: string | null }
 type Page = { events: Event[]; next: string | null }
@@ -29,16 +29,6 @@ const addEvents = ({ accountId }: Pick<Tenant, 'accountId'>, kind: string, count
      select $1, 'line', $2, gen_random_uuid(), now() from generate_series(1, $3::int)`,
     [accountId, kind, count],
   )
-
-async function addFailed({ accountId }: Tenant, failure: string, payload = '{}'): Promise<string> {
-  const [added] = await load<{ id: bigint }>(
-    database,
-    `insert into event (channel_oa_id, source, kind, key, occurred_at, payload, failure)
-     values ($1, 'line', 'follow', gen_random_uuid(), now(), $2, $3) returning id`,
-    [accountId, payload, failure],
-  )
-  return String(added?.id)
-}
 
 describe('the list of events', () => {
   it('has all of them, the newest first, by account, kind, person and time', async () => {
@@ -72,13 +62,9 @@ describe('the list of events', () => {
       const ids: string[] = []
       const add = async () => {
         const failure = filter === 'status=failed' ? 'broken' : null
-        const [added] = await load<{ id: bigint }>(
-          database,
-          `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, failure)
-           values ($1, 'line', 'beacon', gen_random_uuid(), now(), 'Upaged', $2) returning id`,
-          [other.accountId, failure],
-        )
-        return String(added?.id)
+        const event = { channel_oa_id: other.accountId, source: 'line', kind: 'beacon', key: randomUUID() }
+        const columns = { ...event, occurred_at: new Date(), user_id: 'Upaged', failure }
+        return String(await insertRow(database, 'event', columns))
       }
       for (let i = 0; i < 60; i += 1) ids.unshift(await add())
       const first = await read(query)
@@ -152,8 +138,8 @@ describe('the list of events', () => {
     const key = ulid(Date.now())
     await service.deliver(other, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
     await service.deliver(foreign, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
-    await addFailed(other, 'a secret failure')
-    await addFailed(foreign, 'a secret failure')
+    await addFailedEvent(database, other, 'a secret failure')
+    await addFailedEvent(database, foreign, 'a secret failure')
     const filters = ['', 'user=Usecret', 'kind=message', `key=${key}`, 'failure=a+secret+failure']
     const seen = async () => {
       const pages = await Promise.all(filters.map((filter) => read(filter, operator)))
@@ -182,47 +168,45 @@ describe('the list of events', () => {
   })
 })
 
-describe('an event', () => {
-  it('shows what each endpoint made of it', async () => {
-    const own = await addTenant(database)
-    const add = (format: string, rest: object = {}) =>
-      owner.post('/api/endpoints', {
-        account: String(own.accountId),
-        url: 'https://tool.example/',
-        format,
-        ...rest,
-      })
-    for (const [format, rest] of [['line'], ['line', { events: ['message'] }], ['members']] as Array<
-      [string, object?]
-    >)
-      expect((await add(format, rest)).status).toBe(200)
-    await service.deliver(own, [lineEvent('follow', randomUserId())])
-    await add('line')
-    const { events } = await read(`account=${own.accountId}`)
-    const outcomes = async () => {
-      const { json } = await owner.get(`/api/events/${events[0]?.id}`)
-      return json.deliveries.map(({ outcome, attempts }: Record<string, unknown>) => [outcome, attempts])
-    }
-    const others = [
-      ['other_type', null],
-      ['members', null],
-      ['added_later', null],
-    ]
-    const change = (set: string) =>
-      load(
-        database,
-        `update endpoint_delivery set ${set} where channel_oa_id = $1 and event_keys is not null`,
-        [own.accountId],
-      )
-    await change(`leased_until = '-infinity', attempts = 2`)
-    expect(await outcomes()).toEqual([['pending', 2], ...others])
-    await change('failed_at = now(), attempts = 9')
-    expect(await outcomes()).toEqual([['failed', 9], ...others])
-    await load(database, 'delete from endpoint_delivery where channel_oa_id = $1', [own.accountId])
-    expect(await outcomes()).toEqual([['accepted', null], ...others])
-    await load(database, 'update event set payload = null where id = $1', [events[0]?.id])
-    expect((await outcomes())[0]).toEqual(['unknown', null])
-  })
+it('an event shows what each endpoint made of it', async () => {
+  const own = await addTenant(database)
+  const add = (format: string, rest: object = {}) =>
+    owner.post('/api/endpoints', {
+      account: String(own.accountId),
+      url: 'https://tool.example/',
+      format,
+      ...rest,
+    })
+  for (const [format, rest] of [['line'], ['line', { events: ['message'] }], ['members']] as Array<
+    [string, object?]
+  >)
+    expect((await add(format, rest)).status).toBe(200)
+  await service.deliver(own, [lineEvent('follow', randomUserId())])
+  await add('line')
+  const { events } = await read(`account=${own.accountId}`)
+  const outcomes = async () => {
+    const { json } = await owner.get(`/api/events/${events[0]?.id}`)
+    return json.deliveries.map(({ outcome, attempts }: Record<string, unknown>) => [outcome, attempts])
+  }
+  const others = [
+    ['other_type', null],
+    ['members', null],
+    ['added_later', null],
+  ]
+  const change = (set: string) =>
+    load(
+      database,
+      `update endpoint_delivery set ${set} where channel_oa_id = $1 and event_keys is not null`,
+      [own.accountId],
+    )
+  await change(`leased_until = '-infinity', attempts = 2`)
+  expect(await outcomes()).toEqual([['pending', 2], ...others])
+  await change('failed_at = now(), attempts = 9')
+  expect(await outcomes()).toEqual([['failed', 9], ...others])
+  await load(database, 'delete from endpoint_delivery where channel_oa_id = $1', [own.accountId])
+  expect(await outcomes()).toEqual([['accepted', null], ...others])
+  await load(database, 'update event set payload = null where id = $1', [events[0]?.id])
+  expect((await outcomes())[0]).toEqual(['unknown', null])
 })
 
 describe('a failed event', () => {
@@ -232,8 +216,8 @@ describe('a failed event', () => {
   it('that is set aside no longer counts, is listed with the reason, and can be retried', async () => {
     const own = await addTenant(database)
     const userId = randomUserId()
-    const id = await addFailed(own, 'broken once', JSON.stringify(lineEvent('follow', userId)))
-    await addFailed(own, 'broken')
+    const id = await addFailedEvent(database, own, 'broken once', lineEvent('follow', userId))
+    await addFailedEvent(database, own, 'broken')
     expect((await owner.post(`/api/events/${id}/set-aside`, { reason: 'a test' })).status).toBe(204)
     const list = async (status: string) => (await read(`status=${status}&account=${own.accountId}`)).events
     expect(await list('set-aside')).toMatchObject([{ id, setAside: 'a test' }])
@@ -252,9 +236,9 @@ describe('a failed event', () => {
 
   it('is set aside with all that match, and those of other accounts stay', async () => {
     const own = await addTenant(database)
-    for (let i = 0; i < 45; i += 1) await addFailed(own, 'unreadable')
-    await addFailed(own, 'broken')
-    const elsewhere = await addFailed(tenant, 'unreadable')
+    for (let i = 0; i < 45; i += 1) await addFailedEvent(database, own, 'unreadable')
+    await addFailedEvent(database, own, 'broken')
+    const elsewhere = await addFailedEvent(database, tenant, 'unreadable')
     const { status, json } = await owner.post('/api/events/set-aside-all', {
       ...{ account: String(own.accountId), failure: 'unreadable', reason: 'a broken device' },
     })

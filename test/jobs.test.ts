@@ -1,12 +1,12 @@
 /** Long work of operators: bulk changes of tags, their progress, end and limits. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { AppError } from '../src/errors.ts'
 import type { Platform } from '../src/jobs/step.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { signedIn, signedInAs, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
-import { endOf, startJobRunner } from './support/jobs.ts'
-import { loadMembers } from './support/load.ts'
+import { endJobsAfterEach, endOf, finishJobs, startJobRunner, takeShortTurn } from './support/jobs.ts'
+import { insertRow, loadMembers } from './support/load.ts'
 import { eventually } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
@@ -14,9 +14,7 @@ const { database, service } = await setUpService()
 const { url } = await startConsole(database)
 const operator = await signedIn(url)
 
-afterEach(() =>
-  database.query(`update job set status = 'done', finished_at = now() where finished_at is null`),
-)
+endJobsAfterEach(database)
 
 const HALF = `case when i % 2 = 0 then 'following' else 'blocked' end`
 
@@ -33,15 +31,14 @@ async function addAudience(members: number) {
   return { tenant, path, tag }
 }
 
-const following = { relationship: 'following' }
-
-/** A turn of one transaction. */
-const takeShortTurn = () => takeTurn(database, { turnMs: 0 })
-
-/** Takes turns until no job waits for one. */
-async function finishJobs() {
-  while (await takeTurn(database));
+/** Makes another operator the one who started the job. Returns the operator. */
+async function startedBy(job: { id: string }, columns: Record<string, unknown>): Promise<bigint> {
+  const id = await insertRow(database, 'operator', { role: 'manager', ...columns })
+  await database.query(`update job set actor_kind = 'operator', operator_id = $1 where id = $2`, [id, job.id])
+  return id
 }
+
+const following = { relationship: 'following' }
 
 describe('a bulk change of tags', () => {
   it('changes all members that match, and is one entry of the activity log', async () => {
@@ -51,7 +48,7 @@ describe('a bulk change of tags', () => {
     expect(status).toBe(202)
     expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
     expect(json.job.parameters).toMatchObject({ matching: following, add: ['spring'], remove: [] })
-    await finishJobs()
+    await finishJobs(database)
     expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
       ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },
     })
@@ -76,9 +73,9 @@ describe('a bulk change of tags', () => {
   it('removes the tag that selects the members', async () => {
     const { tenant, path, tag } = await addAudience(20)
     await tag({ add: ['old', 'kept'], expectedCount: 20 })
-    await finishJobs()
+    await finishJobs(database)
     await tag({ filters: { tag: 'old' }, add: ['new'], remove: ['old'], expectedCount: 20 })
-    await finishJobs()
+    await finishJobs(database)
     expect((await operator.get(`${path}/count?tag=old`)).json).toEqual({ count: 0 })
     expect((await service.member(tenant, 'U7'))?.tags).toEqual(['kept', 'new'])
   })
@@ -91,7 +88,7 @@ describe('a bulk change of tags', () => {
     const second = (await service.member(tenant, 'U2')) as { id: string }
     await service.put(tenant, second.id, { tags: ['spring'] })
     const { json } = await tag({ add: ['spring'], expectedCount: 3 })
-    await finishJobs()
+    await finishJobs(database)
     expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job.tally).toEqual({
       changed: 1,
       unchanged: 1,
@@ -103,7 +100,7 @@ describe('a bulk change of tags', () => {
   it('counts the members of each filter', async () => {
     const { path, tag } = await addAudience(40)
     await tag({ filters: { q: 'ame 1' }, add: ['ten'], expectedCount: 11 })
-    await finishJobs()
+    await finishJobs(database)
     for (const [query, count] of [
       ['', 40],
       ['?q=ame+1', 11],
@@ -129,7 +126,7 @@ describe('a bulk change of tags', () => {
     const { tenant, tag } = await addAudience(10)
     await tag({ add: ['early'], expectedCount: 10 })
     await service.deliver(tenant, [{ ...FOLLOW, source: { type: 'user', userId: 'Ulate' } }])
-    await finishJobs()
+    await finishJobs(database)
     expect((await service.member(tenant, 'Ulate'))?.tags).toEqual([])
     expect((await service.member(tenant, 'U10'))?.tags).toEqual(['early'])
   })
@@ -179,10 +176,10 @@ describe('a job', () => {
   it('stops when it is cancelled, and what it has changed stays', async () => {
     const { tenant, path, tag } = await addAudience(1_000)
     const { job } = (await tag({ add: ['half'], expectedCount: 1_000 })).json
-    await takeShortTurn()
+    await takeShortTurn(database)
     const { json } = await operator.post(`/api/jobs/${job.id}/cancel`)
     expect(json.job).toMatchObject({ status: 'cancelled', reason: 'cancelled' })
-    expect(await takeShortTurn()).toBe(false)
+    expect(await takeShortTurn(database)).toBe(false)
     const done = Number(json.job.done)
     expect(done).toBeGreaterThan(0)
     expect(done).toBeLessThan(1_000)
@@ -204,17 +201,10 @@ describe('a job', () => {
     ]) {
       const { tag, path } = await addAudience(1_000)
       const { job } = (await tag({ add: ['a'], expectedCount: 1_000 })).json
-      const [added] = await database.query<{ id: bigint }>(
-        `insert into operator (email, role) values ($1, 'manager') returning id`,
-        [`${reason}@example.com`],
-      )
-      await database.query(`update job set actor_kind = 'operator', operator_id = $1 where id = $2`, [
-        added?.id,
-        job.id,
-      ])
-      await takeShortTurn()
-      await database.query(`update operator set ${change} where id = $1`, [added?.id])
-      await takeShortTurn()
+      const id = await startedBy(job, { email: `${reason}@example.com` })
+      await takeShortTurn(database)
+      await database.query(`update operator set ${change} where id = $1`, [id])
+      await takeShortTurn(database)
       const { json } = await operator.get(`/api/jobs/${job.id}`)
       expect(json.job).toMatchObject({ status: 'cancelled', reason })
       expect(Number(json.job.done)).toBeGreaterThan(0)
@@ -225,11 +215,11 @@ describe('a job', () => {
   it('alternates with the jobs of others', async () => {
     const large = await addAudience(1_000)
     const { job } = (await large.tag({ add: ['a'], expectedCount: 1_000 })).json
-    await takeShortTurn()
+    await takeShortTurn(database)
     const small = await addAudience(10)
     const second = (await small.tag({ add: ['a'], expectedCount: 10 })).json.job
-    await takeShortTurn()
-    await takeShortTurn()
+    await takeShortTurn(database)
+    await takeShortTurn(database)
     expect((await operator.get(`/api/jobs/${second.id}`)).json.job.status).toBe('done')
     expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
     const running = (await operator.get('/api/jobs/running')).json.running as Array<{ id: string }>
@@ -240,7 +230,7 @@ describe('a job', () => {
   it('is worked on by two instances without repetition', async () => {
     const { path, tag } = await addAudience(4_000)
     const { job } = (await tag({ add: ['a'], expectedCount: 4_000 })).json
-    await Promise.all([finishJobs(), finishJobs()])
+    await Promise.all([finishJobs(database), finishJobs(database)])
     await eventually(
       async () => (await takeTurn(database)) || (await operator.get(`/api/jobs/${job.id}`)).json.job.status,
       (status) => status === 'done',
@@ -253,13 +243,12 @@ describe('a job', () => {
 
   it('of a kind that only a newer release knows is left to that release', async () => {
     const { tenant } = await addAudience(1)
-    const [added] = await database.query<{ id: bigint }>(
-      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters)
-       values ('members.merge', $1, $2, 'command', 'a newer release', '{}') returning id`,
-      [tenant.accountId, tenant.organizationId],
-    )
+    const id = await insertRow(database, 'job', {
+      ...{ kind: 'members.merge', channel_oa_id: tenant.accountId, organization_id: tenant.organizationId },
+      ...{ actor_kind: 'command', actor: 'a newer release', parameters: '{}' },
+    })
     expect(await takeTurn(database)).toBe(false)
-    expect((await operator.get(`/api/jobs/${added?.id}`)).json.job.status).toBe('running')
+    expect((await operator.get(`/api/jobs/${id}`)).json.job.status).toBe('running')
   })
 
   it('does not wait for a job that waits for LINE, and neither does a shutdown', async () => {
@@ -280,6 +269,7 @@ describe('a job', () => {
     expect(claim).toBe(1n)
     const { tag } = await addAudience(5)
     const { json } = await tag({ add: ['a'], expectedCount: 5 })
+    runner.wake()
     expect((await endOf(operator, json.job)).status).toBe('done')
     // A shutdown does not wait for LINE either.
     await runner.stop()
@@ -300,7 +290,7 @@ describe('a job', () => {
   it('leaves no personal text behind', async () => {
     const { tenant, tag } = await addAudience(10)
     await tag({ filters: { q: 'Name 7', userId: 'U7' }, add: ['a'], expectedCount: 1 })
-    await finishJobs()
+    await finishJobs(database)
     for (const table of ['job', 'activity']) {
       const rows = await database.query(`select * from ${table} where channel_oa_id = $1`, [tenant.accountId])
       const text = JSON.stringify(rows, (_, value) => (typeof value === 'bigint' ? String(value) : value))
@@ -313,7 +303,7 @@ describe('a job', () => {
     const { tenant, tag } = await addAudience(1)
     const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
     await database.query(`update job set channel_oa_id = 0 where id = $1`, [job.id])
-    await takeShortTurn()
+    await takeShortTurn(database)
     expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
       ...{ status: 'cancelled', reason: 'account_removed', accountName: null },
     })
@@ -321,84 +311,42 @@ describe('a job', () => {
   })
 })
 
-describe('an export of members', () => {
-  it('contains all that match, and is recorded before its first byte', async () => {
-    const { tenant, path } = await addAudience(2_500)
-    await database.query(
-      `update audience_member set display_name = '=cmd()' where channel_oa_id = $1 and user_id = 'U2'`,
-      [tenant.accountId],
-    )
-    const csv = await operator.get(`${path}/export?format=csv&relationship=following&q=m`)
-    expect([csv.status, csv.headers.get('content-disposition')]).toEqual([
-      ...[200, `attachment; filename="members-${tenant.accountId}.csv"`],
-    ])
-    const lines = csv.text.trim().split('\r\n')
-    expect(lines).toHaveLength(1 + 1_250)
-    expect(lines[1]).toContain(`"'=cmd()"`)
-    const ndjson = await operator.get(`${path}/export?format=ndjson`)
-    expect(ndjson.text.trim().split('\n')).toHaveLength(2_500)
-    const recorded = await database.query<{ changes: object }>(
-      `select changes from activity where channel_oa_id = $1 and action = 'members.exported' order by id`,
-      [tenant.accountId],
-    )
-    expect(recorded.map(({ changes }) => changes)).toEqual([
-      { format: 'csv', members: 1_250, filters: { relationship: 'following', q: 'given' } },
-      { format: 'ndjson', members: 2_500, filters: {} },
-    ])
-    for (const query of ['', '?format=xlsx', '?format=csv&limit=1'])
-      expect((await operator.get(`${path}/export${query}`)).status).toBe(400)
-  })
+it('an export of members contains all that match, and is recorded before its first byte', async () => {
+  const { tenant, path } = await addAudience(2_500)
+  await database.query(
+    `update audience_member set display_name = '=cmd()' where channel_oa_id = $1 and user_id = 'U2'`,
+    [tenant.accountId],
+  )
+  const csv = await operator.get(`${path}/export?format=csv&relationship=following&q=m`)
+  expect([csv.status, csv.headers.get('content-disposition')]).toEqual([
+    ...[200, `attachment; filename="members-${tenant.accountId}.csv"`],
+  ])
+  const lines = csv.text.trim().split('\r\n')
+  expect(lines).toHaveLength(1 + 1_250)
+  expect(lines[1]).toContain(`"'=cmd()"`)
+  const ndjson = await operator.get(`${path}/export?format=ndjson`)
+  expect(ndjson.text.trim().split('\n')).toHaveLength(2_500)
+  const recorded = await database.query<{ changes: object }>(
+    `select changes from activity where channel_oa_id = $1 and action = 'members.exported' order by id`,
+    [tenant.accountId],
+  )
+  expect(recorded.map(({ changes }) => changes)).toEqual([
+    { format: 'csv', members: 1_250, filters: { relationship: 'following', q: 'given' } },
+    { format: 'ndjson', members: 2_500, filters: {} },
+  ])
+  for (const query of ['', '?format=xlsx', '?format=csv&limit=1'])
+    expect((await operator.get(`${path}/export${query}`)).status).toBe(400)
 })
 
-describe('an operator of another organization', () => {
-  it('sees and changes no job, and no audience', async () => {
-    const { tenant, path, tag } = await addAudience(3)
-    const other = await addTenant(database)
-    const [added] = await database.query<{ id: bigint }>(
-      `insert into operator (email, role, organization_ids) values ('other@example.com', 'manager', $1) returning id`,
-      [[other.organizationId]],
-    )
-    const { job } = (await tag({ add: ['a'], expectedCount: 3 })).json
-    const foreign = await signedInAs(database, url, added?.id as bigint)
-    expect((await foreign.get('/api/jobs')).json.jobs).toEqual([])
-    expect((await foreign.get('/api/jobs/running')).json.running).toEqual([])
-    expect((await foreign.get(`/api/jobs?account=${tenant.accountId}`)).json.jobs).toEqual([])
-    for (const [method, route, body] of [
-      ['GET', `/api/jobs/${job.id}`],
-      ['POST', `/api/jobs/${job.id}/cancel`],
-      ['POST', `/api/jobs/${job.id}/file?position=0`, 'x'],
-      ['GET', `${path}/count`],
-      ['GET', `${path}/export?format=csv`],
-      ['POST', `${path}/tag`, { filters: {}, addTags: ['x'], removeTags: [], expectedCount: 3 }],
-      ['POST', `${path}/import`, { format: 'csv', size: 10 }],
-    ] as const)
-      expect((await foreign.call(method, route, body)).status, route).toBe(404)
-    const own = `/api/accounts/${other.accountId}/audience`
-    expect((await foreign.get(`${own}/count`)).json).toEqual({ count: 0 })
-    await database.query(`update operator set role = 'viewer' where id = $1`, [added?.id])
-    expect((await foreign.post(`${own}/import`, { format: 'csv', size: 10 })).status).toBe(403)
-    expect((await foreign.get(`${own}/export?format=ndjson`)).text).toBe('')
-    expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
-  })
-
-  it('no longer sees a job of an organization that was taken away', async () => {
-    const { tenant, tag } = await addAudience(1)
-    const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
-    const [added] = await database.query<{ id: bigint }>(
-      `insert into operator (email, role, organization_ids) values ('moved@example.com', 'manager', $1) returning id`,
-      [[(await addTenant(database)).organizationId]],
-    )
-    await database.query(`update job set actor_kind = 'operator', operator_id = $1 where id = $2`, [
-      added?.id,
-      job.id,
-    ])
-    const moved = await signedInAs(database, url, added?.id as bigint)
-    expect((await moved.get('/api/jobs')).json.jobs).toEqual([])
-    expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(404)
-    await database.query(`update job set organization_id = null, channel_oa_id = null where id = $1`, [
-      job.id,
-    ])
-    expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(200)
-    expect(tenant.accountId).not.toBe(0n)
-  })
+it('an operator of another organization no longer sees a job of an organization that was taken away', async () => {
+  const { tenant, tag } = await addAudience(1)
+  const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
+  const elsewhere = [(await addTenant(database)).organizationId]
+  const id = await startedBy(job, { email: 'moved@example.com', organization_ids: elsewhere })
+  const moved = await signedInAs(database, url, id)
+  expect((await moved.get('/api/jobs')).json.jobs).toEqual([])
+  expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(404)
+  await database.query(`update job set organization_id = null, channel_oa_id = null where id = $1`, [job.id])
+  expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(200)
+  expect(tenant.accountId).not.toBe(0n)
 })

@@ -1,28 +1,25 @@
 /** What the service finds out about accounts by itself. */
-import { expect, it, onTestFinished } from 'vitest'
-import { LineApi } from '../src/line-api/client.ts'
-import { deliveryPaths } from '../src/line-api/line-signature.ts'
+import { expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
 import { AccountMonitor } from '../src/watch/account-monitor.ts'
-import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/watch/fleet.ts'
-import { confirmStatus } from '../src/watch/store-statuses.ts'
+import { listAccountDays, readFleetCharts } from '../src/watch/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { platformDay } from '../tools/simulator/statistics.ts'
 import { addTenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
+import { startPlatform, verifierOn } from './support/platform.ts'
 import { setUpService } from './support/service.ts'
+import { statusOf } from './support/status.ts'
 
 const DAY_MS = 86_400_000
 
 async function setUp() {
   const account = randomAccount('Corner Coffee')
-  const platform = await simulatePlatform(account)
+  const platform = await startPlatform(account)
   const { database, service } = await setUpService()
   await load(database, 'truncate official_account cascade')
-  onTestFinished(() => platform.close())
   const { channelId, channelSecret, channelAccessToken, botUserId } = account
   const tenant = await addTenant(database, { channelId, channelSecret, channelAccessToken, botUserId })
   const publicUrl = 'https://hooks.example.com'
@@ -33,17 +30,10 @@ async function setUp() {
      insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
      values (${tenant.accountId}, date_trunc('hour', now()), 'line', 1, now())`,
   )
-  const lineApi = new LineApi(platform.url)
-  const monitor = new AccountMonitor(database, {
-    lineApi,
-    publicUrl,
-    webhookPaths: deliveryPaths,
-    now: Date.now,
-  })
+  const monitor = new AccountMonitor(database, verifierOn(platform, publicUrl))
   const state = async () => {
-    await confirmStatus(database, tenant.accountId, Date.now())
-    const found = await findFleetAccount(database, null, tenant.accountId)
-    return { ...found, reasons: found?.problems.map(({ reason }) => reason) }
+    const { account, reasons } = await statusOf(database, tenant)
+    return { ...account, reasons }
   }
   const makeDue = () => load(database, 'update account_check set due_at = now(), count_due_at = now()')
   return { platform, database, service, tenant, monitor, state, makeDue }
@@ -65,22 +55,6 @@ it('verifies an account and reads its figures, once an hour', async () => {
   const calls = platform.calls.length
   expect(await monitor.checkDue()).toBe(0)
   expect(platform.calls).toHaveLength(calls)
-})
-
-it('finds a webhook that was switched off, a URL of another program, and a token that was revoked', async () => {
-  const { platform, database, monitor, state, makeDue } = await setUp()
-  const webhook = platform.settings.webhook as { endpoint: string; active: boolean }
-  webhook.active = false
-  await monitor.checkDue()
-  expect((await state()).reasons).toContain('webhook_inactive')
-  Object.assign(webhook, { active: true, endpoint: 'https://chat.example.com/line' })
-  await makeDue()
-  await monitor.checkDue()
-  expect((await state()).reasons).toContain('webhook_elsewhere')
-  await load(database, `update official_account set channel_access_token = 'revoked-token'`)
-  await makeDue()
-  await monitor.checkDue()
-  expect((await state()).reasons).toContain('token_refused')
 })
 
 it('notifies endpoints only of another outcome', async () => {
@@ -126,10 +100,7 @@ it('checks an account again as soon as its credentials change', async () => {
 
 it('is one of two instances that check an account', async () => {
   const { platform, database, monitor } = await setUp()
-  const other = new AccountMonitor(database, {
-    lineApi: new LineApi(platform.url),
-    ...{ publicUrl: null, webhookPaths: deliveryPaths, now: Date.now },
-  })
+  const other = new AccountMonitor(database, verifierOn(platform))
   const checked = await Promise.all([monitor.checkDue(), other.checkDue()])
   expect(checked.reduce((sum, count) => sum + count, 0)).toBe(1)
 })

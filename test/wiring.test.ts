@@ -1,31 +1,23 @@
 /** The table of docs/verify.md: each fault is injected on an account of its own, and named with its fix by what the table says. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { LineApi } from '../src/line-api/client.ts'
-import { deliveryPaths } from '../src/line-api/line-signature.ts'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
 import { AccountMonitor } from '../src/watch/account-monitor.ts'
-import { findFleetAccount } from '../src/watch/fleet.ts'
-import { explainProblem } from '../src/watch/problem-commands.ts'
-import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { platformDay } from '../tools/simulator/statistics.ts'
 import { addTenant } from './support/database.ts'
 import { serveForTest } from './support/http-server.ts'
 import { maintain } from './support/maintenance.ts'
+import { verifierOn } from './support/platform.ts'
+import { statusOf } from './support/status.ts'
 import { setUpVerification } from './support/verification.ts'
 
 const { database, platform, service, verify, addVerifiable } = await setUpVerification()
 const bystander = await addVerifiable()
 /** A verification writes the counts of deliveries, which are otherwise written every few seconds. */
 const writeCounts = () => verify(bystander)
-const monitor = new AccountMonitor(database, {
-  lineApi: new LineApi(platform.url),
-  publicUrl: null,
-  webhookPaths: deliveryPaths,
-  now: Date.now,
-})
+const monitor = new AccountMonitor(database, verifierOn(platform))
 const follow = () => [lineEvent('follow', randomUserId())]
 const DAY_MS = 86_400_000
 
@@ -178,14 +170,8 @@ const rows = readFileSync(new URL('../docs/verify.md', import.meta.url), 'utf8')
     return { fault, checks: codesIn(checks), reasons: codesIn(reasons) }
   })
 
-const reasonsOf = async ({ tenant: { accountId } }: Wired) => {
-  await confirmStatus(database, accountId, Date.now())
-  const found = await findFleetAccount(database, null, accountId)
-  return (found?.problems ?? []).map((problem) => ({
-    reason: problem.reason as string,
-    fix: explainProblem(accountId, problem, Date.now()).fix,
-  }))
-}
+const reasonsOf = async ({ tenant }: Wired) =>
+  (await statusOf(database, tenant)).explained.map(({ reason, fix }) => ({ reason, fix }))
 
 /** What the service does within the hour by itself. */
 async function passAnHour({ tenant: { accountId } }: Wired) {
@@ -227,7 +213,8 @@ describe.each(rows)('$fault', ({ fault, checks, reasons }) => {
         })
     }
     if (fault.startsWith('LINE does not respond')) return
-    const { json } = await verify(wired.tenant, { testWebhook: testsWebhook })
+    const { status, json } = await verify(wired.tenant, { testWebhook: testsWebhook })
+    expect(status).toBe(200)
     const failed = json.checks
       .filter(({ ok }: { ok: boolean | null }) => ok === false)
       .map(({ reason }: { reason: string }) => reason)
