@@ -38,35 +38,17 @@ describe('a client', () => {
   })
 })
 
-describe('an expired key', () => {
-  const OUTCOMES = [
-    ['GET', '/api/audience', 200, /^null$/],
-    ['PUT', '/api/audience/1', 500, /"message":"The request could not be completed"/],
-    ['DELETE', '/api/audience/1', 400, /"message":"Step 1: /],
-    ['POST', '/api/line-oa/verify', 404, /"statusCode":404/],
-  ] as const
-
-  it.each(OUTCOMES)('gets the response of a revoked key from %s %s', async (method, path, status, text) => {
-    for (const time of PAST) {
-      const { headers, keyId } = await newCredentials()
-      await expire('api_key', keyId, time)
-      const answer = await service.call(method, path, { headers })
-      expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(text)])
-    }
-  })
-
-  it('works until it expires, and again if the time is moved or removed', async () => {
-    const { headers, keyId } = await newCredentials()
-    const read = async () => (await list(headers)).json
-    for (const [time, expected] of [
-      ...FUTURE.map((time) => [time, { data: [], nextCursor: null }] as const),
-      ...PAST.map((time) => [time, null] as const),
-      ['null', { data: [], nextCursor: null }] as const,
-    ]) {
-      await expire('api_key', keyId, time)
-      expect(await read()).toEqual(expected)
-    }
-  })
+it('an expired key works until it expires, and again if the time is moved or removed', async () => {
+  const { headers, keyId } = await newCredentials()
+  const read = async () => (await list(headers)).json
+  for (const [time, expected] of [
+    ...FUTURE.map((time) => [time, { data: [], nextCursor: null }] as const),
+    ...PAST.map((time) => [time, null] as const),
+    ['null', { data: [], nextCursor: null }] as const,
+  ]) {
+    await expire('api_key', keyId, time)
+    expect(await read()).toEqual(expected)
+  }
 })
 
 describe('the previous secret of a client', () => {
@@ -75,15 +57,6 @@ describe('the previous secret of a client', () => {
       `update api_client set previous_client_secret = client_secret, client_secret = 'new' where id = $1`,
       [id],
     )
-
-  it('is accepted together with the new one until it is deleted', async () => {
-    const { headers, clientRowId } = await newCredentials()
-    const changed = { ...headers, 'x-client-secret': 'new' }
-    await rotate(clientRowId)
-    expect([(await list(headers)).status, (await list(changed)).status]).toEqual([200, 200])
-    await database.query('update api_client set previous_client_secret = null where id = $1', [clientRowId])
-    expect([(await list(headers)).status, (await list(changed)).status]).toEqual([401, 200])
-  })
 
   it('is accepted together with a secret that another program writes', async () => {
     const { headers, clientRowId } = await newCredentials()

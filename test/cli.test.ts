@@ -44,20 +44,6 @@ it('provisions an organization, an account, a client and a key that grants acces
   expect(answer.json).toEqual({ data: [], nextCursor: null })
 })
 
-it('revokes a key and a client from their next request on', async () => {
-  const service = await startApp(database)
-  const { headers, keyId, clientRowId } = await addTenant(database)
-  const list = () => service.call('GET', '/api/audience', { headers })
-  expect((await list()).json.data).toEqual([])
-  expect(await json('keys', 'revoke', String(keyId))).toEqual({ id: String(keyId), status: 'revoked' })
-  expect((await list()).text).toBe('null')
-  expect(await json('clients', 'revoke', String(clientRowId))).toEqual({
-    id: String(clientRowId),
-    status: 'revoked',
-  })
-  expect((await list()).status).toBe(401)
-})
-
 describe.each([
   ['PUBLIC_URL', { PUBLIC_URL: 'https://oa.example.com/base/' }, 'https://oa.example.com/base'],
   ['HOST and PORT', { HOST: '0.0.0.0', PORT: '3111' }, 'http://127.0.0.1:3111'],
@@ -126,11 +112,7 @@ describe('a secret given as -', () => {
 
   it('is read from standard input, one line each in the order of the options', async () => {
     const { id, idText } = await addSecretAccount()
-    const options = `
-      --chat-secret - --name Bar --channel-secret - --channel-access-token=-
-    `
-      .trim()
-      .split(/\s+/)
+    const options = '--chat-secret - --name Bar --channel-secret - --channel-access-token=-'.split(' ')
     const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
     expect(status).toBe(0)
     const [updated] = await database.query('select * from official_account where id = $1', [id])

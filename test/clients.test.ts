@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addCredentials, addTenant } from './support/database.ts'
-import { load, readEverything } from './support/load.ts'
+import { activityOf, insertRow, readEverything } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, env, service, tenant } = await setUpService()
@@ -11,6 +11,7 @@ const { app, url } = await startConsole(database)
 const operator = await signedIn(url)
 
 const newCredentials = () => addCredentials(database, tenant.accountId, tenant.organizationId)
+type Credentials = Awaited<ReturnType<typeof newCredentials>>
 
 async function command(...args: unknown[]) {
   const { status, stdout, stderr } = await runCommand([...args.map(String), '--json'], env)
@@ -20,12 +21,8 @@ async function command(...args: unknown[]) {
 const statusWith = async (headers: Record<string, string>, secret = headers['x-client-secret'] ?? '') =>
   (await service.call('GET', '/api/audience', { headers: { ...headers, 'x-client-secret': secret } })).status
 
-const activityOf = (kind: string, id: bigint) =>
-  load(
-    database,
-    `select action, changes from activity where object_kind = $1 and object_id = $2 order by id`,
-    [kind, String(id)],
-  )
+const recorded = async (kind: string, id: bigint) =>
+  (await activityOf(database, kind, id)).map(({ action, changes }) => ({ action, changes }))
 
 it('is added with its first key', async () => {
   const { json } = await command('clients', 'add', '--account', String(tenant.accountId))
@@ -59,7 +56,7 @@ describe('the rotation of a client’s secret', () => {
       status: 'finished',
     })
     expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([401, 200])
-    expect(await activityOf('client', id)).toEqual([
+    expect(await recorded('client', id)).toEqual([
       { action: 'client.rotated', changes: { clientSecret: 'replaced' } },
       { action: 'client.rotation_finished', changes: {} },
     ])
@@ -78,7 +75,7 @@ describe('the rotation of a client’s secret', () => {
           ...{ id: String(id), status: 'discarded' },
         })
       expect([await statusWith(headers), await statusWith(headers, clientSecret)]).toEqual([200, 401])
-      expect((await activityOf('client', id)).at(-1)).toEqual({
+      expect((await recorded('client', id)).at(-1)).toEqual({
         ...{ action: 'client.rotation_discarded', changes: {} },
       })
       expect(await readEverything(database)).not.toContain(clientSecret)
@@ -97,7 +94,7 @@ describe('the rotation of a client’s secret', () => {
       expect((await operator.post(`/api/clients/${id}/${end}-rotation`)).status).toBe(400)
     }
     expect(await statusWith(headers)).toBe(200)
-    expect(await activityOf('client', id)).toEqual([])
+    expect(await recorded('client', id)).toEqual([])
   })
 
   it('is refused for a client that is not active or does not exist', async () => {
@@ -186,11 +183,11 @@ describe('expiry', () => {
       seen.push(await list())
     }
     expect(seen).toEqual(['{"statu', '{"data"', '{"data"', 'null', '{"data"', '{"data"'])
-    expect(await activityOf('client', clientRowId)).toEqual([
+    expect(await recorded('client', clientRowId)).toEqual([
       { action: 'client.updated', changes: { expiresAt: [past, later] } },
       { action: 'client.updated', changes: { expiresAt: [later, null] } },
     ])
-    expect(await activityOf('key', keyId)).toEqual([
+    expect(await recorded('key', keyId)).toEqual([
       { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [past, later] } },
       { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [later, null] } },
     ])
@@ -221,7 +218,7 @@ describe('expiry', () => {
       expect(status).toBe(400)
       expect(text).toContain(reason)
     }
-    expect([await activityOf('client', clientRowId), await activityOf('key', keyId)]).toEqual([[], []])
+    expect([await recorded('client', clientRowId), await recorded('key', keyId)]).toEqual([[], []])
   })
 
   it.each([
@@ -231,12 +228,13 @@ describe('expiry', () => {
     [`'294276-12-31'`, '9999-12-31T23:59:59.999Z', false],
   ])('is readable if another program has set it to %s', async (time, expiresAt, isExpired) => {
     const { clientRowId, keyId } = await newCredentials()
-    await database.query(`update api_client set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
-      clientRowId,
+    for (const [table, id] of [
+      ['api_client', clientRowId],
+      ['api_key', keyId],
     ])
-    await database.query(`update api_key set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
-      keyId,
-    ])
+      await database.query(`update ${table} set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
+        id,
+      ])
     const expected = { expiresAt, lastUsedAt: expiresAt, isExpired }
     const { client } = (await operator.get(`/api/clients/${clientRowId}`)).json
     expect(client).toMatchObject({ ...expected, activeKeys: isExpired ? 0 : 1 })
@@ -250,11 +248,10 @@ describe('expiry', () => {
 it('refuses changes by an operator of some organizations to a client that also has keys of others', async () => {
   const { clientRowId, keyId } = await newCredentials()
   const other = await addTenant(database)
-  const [foreign] = await load<{ id: bigint }>(
-    database,
-    `insert into api_key (api_client_id, key, channel_oa_id, organization_id) values ($1, 'x', $2, $3) returning id`,
-    [clientRowId, other.accountId, other.organizationId],
-  )
+  const foreign = await insertRow(database, 'api_key', {
+    ...{ api_client_id: clientRowId, key: 'x', channel_oa_id: other.accountId },
+    organization_id: other.organizationId,
+  })
   const organizationIds = [tenant.organizationId]
   const limited = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
   const post = (path: string, body?: unknown) => limited.post(path, body)
@@ -268,17 +265,13 @@ it('refuses changes by an operator of some organizations to a client that also h
     expect(text).toContain('also has keys of other organizations')
   }
   expect((await post(`/api/keys/${keyId}/update`, { expiresAt: null })).status).toBe(204)
-  expect((await post(`/api/keys/${foreign?.id}/update`, { expiresAt: null })).status).toBe(404)
+  expect((await post(`/api/keys/${foreign}/update`, { expiresAt: null })).status).toBe(404)
   await app.close()
 })
 
 it('doctor lists credentials that expire within 14 days or were not used for 90 days, and fails for neither', async () => {
-  const [soon, late, unused, fresh] = [
-    await newCredentials(),
-    await newCredentials(),
-    await newCredentials(),
-    await newCredentials(),
-  ]
+  const all = await Promise.all([1, 2, 3, 4].map(newCredentials))
+  const [soon, late, unused, fresh] = all as [Credentials, Credentials, Credentials, Credentials]
   const update = (set: string, { clientRowId }: { clientRowId: bigint }) =>
     database.query(`update api_client set ${set} where id = $1`, [clientRowId])
   await update(`expires_at = now() + interval '13 days'`, soon)

@@ -98,23 +98,6 @@ it('tests an endpoint once in two seconds', async () => {
   expect((await operator.post('/api/endpoints/404404/test')).status).toBe(404)
 })
 
-it('rotates a secret, and finishes or discards a rotation once', async () => {
-  const { id } = await add({ format: 'members' })
-  const rotated = await operator.post(`/api/endpoints/${id}/rotate`)
-  expect(rotated.json).toEqual({ secret: expect.stringMatching(/^whsec_/) })
-  expect((await read(id)).isRotating).toBe(true)
-  expect((await operator.post(`/api/endpoints/${id}/rotate`)).status).toBe(400)
-  expect((await operator.post(`/api/endpoints/${id}/finish-rotation`)).status).toBe(204)
-  expect((await read(id)).isRotating).toBe(false)
-  await operator.post(`/api/endpoints/${id}/rotate`)
-  expect((await operator.post(`/api/endpoints/${id}/discard-rotation`)).status).toBe(204)
-  expect((await read(id)).isRotating).toBe(false)
-  for (const end of ['finish', 'discard'])
-    expect((await operator.post(`/api/endpoints/${id}/${end}-rotation`)).status).toBe(400)
-  const line = await add()
-  expect((await operator.post(`/api/endpoints/${line.id}/rotate`)).status).toBe(400)
-})
-
 it('removes an endpoint with a large backlog in batches, and none of another endpoint', async () => {
   const [{ id }, other] = [await add(), await add()]
   await database.query(

@@ -5,6 +5,7 @@ import { type SearchLimits, search } from '../src/operations/search.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
+import { gate } from './support/gate.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
@@ -200,11 +201,8 @@ describe('a search', () => {
   })
 
   it('is refused while four others run, so that searches cannot take the connection from all other pages', async () => {
-    let open: () => void = () => undefined
-    const gate = new Promise<void>((resolve) => {
-      open = resolve
-    })
-    const query: typeof database.query = (...call) => gate.then(() => database.query(...call))
+    const { passed, open } = gate()
+    const query: typeof database.query = (...call) => passed.then(() => database.query(...call))
     const reads = { ...database.reads, console: () => ({ query, secretKeys: database.secretKeys }) }
     const gated = await startConsole({ console: database.console, reads })
     const other = await signedIn(gated.url)
