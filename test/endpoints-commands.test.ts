@@ -6,14 +6,16 @@ import { ownAddresses } from '../src/endpoints/address.ts'
 import { examineEndpoints, listBacklogs } from '../src/endpoints/endpoint-health.ts'
 import { listDeliveries } from '../src/endpoints/endpoints.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'
-import { LineApi } from '../src/line-api/client.ts'
+import { Settlements } from '../src/endpoints/settlements.ts'
 import { endpointResponded } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
+import type { BoundStatement } from '../src/postgres/statement.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { insertRow } from './support/load.ts'
+import { waitForBlocked } from './support/locks.ts'
 import { maintain } from './support/maintenance.ts'
+import { startPlatform, verifierOn } from './support/platform.ts'
 import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
@@ -118,11 +120,6 @@ describe('endpoints add', () => {
   it.each([
     ['its own address', ['--url', 'https://oa.example.com/audience/api/line/1'], /is this service itself/],
     ['another format', ['--url', URL_OF_TOOL, '--format', 'xml'], /Allowed choices are line, members/],
-    [
-      'an account that does not exist',
-      ['--url', URL_OF_TOOL, '--account', '404'],
-      /account 404 does not exist/,
-    ],
   ])('refuses %s with the reason in one line', async (_, args, complaint) => {
     const result = await run('add', '--account', String(tenant.accountId), ...args)
     expect(result).toMatchObject({ status: 1, stdout: '', stderr: expect.stringMatching(complaint) })
@@ -132,15 +129,8 @@ describe('endpoints add', () => {
   it.each<[string, Partial<NewEndpoint>, RegExp]>([
     ['a condition for members', { format: 'members', condition: {} }, /only endpoints of the format line/],
     ['a condition with an unknown field', { condition: { tag: 'vip' } as object }, /invalid/],
-    ['reply tokens for members', { format: 'members', replies: true }, /only endpoints of the format line/],
-    ['an unknown event', { format: 'members', events: ['member.gone'] }, /no event member\.gone/],
-    ['an empty list of events', { events: [] }, /the list of events is empty/],
     ['what is not a URL', { url: 'nonsense' }, /cannot be read/],
-    [
-      'its own URL in another spelling',
-      { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' },
-      /itself/,
-    ],
+    ['its own URL spelled otherwise', { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' }, /itself/],
     ['its own port', { url: 'http://localhost:3000/api/line/1', allowPrivateNetwork: true }, /itself/],
   ])('refuses %s', async (_, fields, complaint) => {
     const own = await addTenant(database)
@@ -148,14 +138,8 @@ describe('endpoints add', () => {
     await expect(add(own, fields)).rejects.toThrow(complaint)
   })
 
-  it.each<[string, Partial<NewEndpoint>]>([
-    ['another tool on the host of this service', { url: 'https://oa.example.com/chat' }],
-    [
-      'http and a private address with allow_private_network',
-      { url: 'http://127.0.0.1:3001/webhooks/line/1', allowPrivateNetwork: true },
-    ],
-  ])('accepts %s', async (_, fields) => {
-    expect((await add(tenant, fields)).secret).toBeNull()
+  it('accepts another tool on the host of this service', async () => {
+    expect((await add(tenant, { url: 'https://oa.example.com/chat' })).secret).toBeNull()
   })
 
   it('skips ids that another program has taken', async () => {
@@ -231,15 +215,6 @@ describe('an endpoint', () => {
     const { id } = await add(tenant)
     const result = await run('rotate', id)
     expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining('channel secret') })
-  })
-
-  it.each(['pause', 'rotate', 'deliveries'])('that does not exist is reported by %s', async (command) => {
-    expect(await run(command, '404404')).toEqual({
-      status: 1,
-      stdout: '',
-      stderr:
-        'oa-audience: endpoint 404404 does not exist. Run "oa-audience endpoints list" to see all endpoints.\n',
-    })
   })
 })
 
@@ -415,29 +390,69 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
   metrics.close()
 })
 
-describe('a verification', () => {
-  it('is queued once for each endpoint that wants it, with a new change number each time', async () => {
-    const platform = await simulatePlatform()
-    const own = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
-    await add(own)
-    await add(own, { format: 'members', events: ['member.created'] })
-    const all = await add(own, { format: 'members' })
-    const some = await add(own, { format: 'members', events: ['account.verified'] })
-    const verifier = {
-      ...{ database, lineApi: new LineApi(platform.url), publicUrl: null },
-      ...{ webhookPaths: () => [], now: Date.now },
-    }
-    const verify = async () => {
-      await verifyAccount(verifier, await requireAccount(database, own.accountId), {})
-      return database.query<{ endpoint_id: bigint; change: bigint }>(
-        `select endpoint_id, change from endpoint_delivery where type = 'account.verified' order by endpoint_id`,
-      )
-    }
-    const first = await verify()
-    expect(first.map(({ endpoint_id }) => String(endpoint_id))).toEqual([all.id, some.id])
-    const second = await verify()
-    expect(second).toHaveLength(2)
-    expect(second[0]?.change).toBeGreaterThan(first[0]?.change as bigint)
-    await platform.close()
-  })
+it('a verification is queued once for each endpoint that wants it, with a new change number each time', async () => {
+  const platform = await startPlatform()
+  const own = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
+  await add(own)
+  await add(own, { format: 'members', events: ['member.created'] })
+  const all = await add(own, { format: 'members' })
+  const some = await add(own, { format: 'members', events: ['account.verified'] })
+  const verifier = { database, ...verifierOn(platform) }
+  const verify = async () => {
+    await verifyAccount(verifier, await requireAccount(database, own.accountId), {})
+    return database.query<{ endpoint_id: bigint; change: bigint }>(
+      `select endpoint_id, change from endpoint_delivery where type = 'account.verified' order by endpoint_id`,
+    )
+  }
+  const first = await verify()
+  expect(first.map(({ endpoint_id }) => String(endpoint_id))).toEqual([all.id, some.id])
+  const second = await verify()
+  expect(second).toHaveLength(2)
+  expect(second[0]?.change).toBeGreaterThan(first[0]?.change as bigint)
 })
+
+it('the removal of an endpoint deadlocks with no sender, whichever is first', async () => {
+  const { database: own } = await createTestDatabase()
+  const { accountId } = await addTenant(own)
+  const account = { channel_oa_id: accountId }
+  const endpointId = await insertRow(own, 'endpoint', { ...account, url: 'https://example.com/' })
+  await own.query(`insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), '')`, [
+    endpointId,
+  ])
+  const id = await insertRow(own, 'endpoint_delivery', { ...account, endpoint_id: endpointId })
+  const statements = await statementsOf({ id, accountId, endpointId })
+  await own.session(async (holder) => {
+    await holder.query('begin')
+    await holder.query('select from endpoint_answer for update')
+    const sending = own.session(async (sender) => {
+      await sender.query('begin')
+      for (const { statement, values } of statements) await sender.query(statement as never, values)
+      await sender.query('commit')
+    })
+    await waitForBlocked(own, 1)
+    const removing = own.session((remover) =>
+      remover.query('delete from endpoint where id = $1', [endpointId]),
+    )
+    await waitForBlocked(own, 2)
+    await holder.query('commit')
+    await Promise.all([sending, removing])
+  })
+  for (const table of ['endpoint', 'endpoint_answer', 'endpoint_attempt', 'endpoint_delivery'])
+    expect(await own.query(`select from ${table}`), table).toEqual([])
+})
+
+/** As a sender stores a failed attempt. */
+async function statementsOf(delivery: { id: bigint; accountId: bigint; endpointId: bigint }) {
+  const stored: BoundStatement[] = []
+  const settlements = new Settlements({
+    pipelineIdempotent: async (statements: BoundStatement[]) => void stored.push(...statements),
+  } as never)
+  const response = { status: 500, reason: '', retryAfterMs: null }
+  const startedAtMs = performance.now()
+  settlements.note(
+    { delivery, attempt: 1, response, startedAtMs, durationMs: 1, events: 1, text: null },
+    null,
+  )
+  await settlements.settle()
+  return stored
+}

@@ -5,6 +5,7 @@ import { Settlements } from '../src/endpoints/settlements.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
+import { gate } from './support/gate.ts'
 import { eventually } from './support/process.ts'
 
 const attemptsOf = (database: TextDatabase, id: bigint, count: number): Promise<DeliveryAttempt[]> =>
@@ -80,11 +81,8 @@ it('has no text any more after an erasure or an unsent message in the account, a
     })
     expect(await textsOf(database, id)).toEqual(['echo of hello', null])
     const arrived = receiver.received.length
-    let respond: () => void = () => undefined
-    const until = new Promise<void>((resolve) => {
-      respond = resolve
-    })
-    receiver.answer = { status: 500, body: 'echo of hello', until }
+    const response = gate()
+    receiver.answer = { status: 500, body: 'echo of hello', until: response.passed }
     await makeDue()
     await expect.poll(() => receiver.received.length).toBeGreaterThan(arrived)
     if (kind === 'erasure')
@@ -92,7 +90,7 @@ it('has no text any more after an erasure or an unsent message in the account, a
     else
       await service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId: sent.message.id } })])
     expect(await textsOf(database, id)).toEqual([null, null])
-    respond()
+    response.open()
     await attemptsOf(database, id, 3)
     expect(await textsOf(database, id)).toEqual([null, null, null])
   }

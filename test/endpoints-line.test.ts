@@ -1,5 +1,5 @@
 /** Outgoing webhooks of the format `line`. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/line-api/line-signature.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
@@ -7,46 +7,42 @@ import { type Received, startReceiver, startSending } from './support/endpoints.
 
 const bodies = (received: Array<{ body: string }>) => received.map(({ body }) => JSON.parse(body))
 
-describe('an endpoint with replies', () => {
-  it('receives a delivery as LINE sent it, signed with the channel secret', async () => {
-    const { service, tenant, addEndpoint, becomesQuiet, database } = await startSending()
-    const { url, received } = await startReceiver()
-    await addEndpoint(url, { replies: true })
-    const events = [textMessage(randomUserId(), 'hello'), lineEvent('follow', randomUserId())]
-    expect((await service.deliver(tenant, events)).status).toBe(200)
-    await becomesQuiet()
-    expect(bodies(received)).toEqual([{ destination: tenant.botUserId, events }])
-    const { headers, body } = received[0] as Received
-    expect(headers).toMatchObject({
-      'content-type': 'application/json; charset=utf-8',
-      'user-agent': 'LineBotWebhook/2.0',
-      'x-line-signature': signLine(body, new Secret(tenant.channelSecret)),
-    })
-    expect(await database.query('select from endpoint_delivery')).toEqual([])
+it('an endpoint with replies receives a delivery as LINE sent it, signed with the channel secret', async () => {
+  const { service, tenant, addEndpoint, becomesQuiet, database } = await startSending()
+  const { url, received } = await startReceiver()
+  await addEndpoint(url, { replies: true })
+  const events = [textMessage(randomUserId(), 'hello'), lineEvent('follow', randomUserId())]
+  expect((await service.deliver(tenant, events)).status).toBe(200)
+  await becomesQuiet()
+  expect(bodies(received)).toEqual([{ destination: tenant.botUserId, events }])
+  const { headers, body } = received[0] as Received
+  expect(headers).toMatchObject({
+    'content-type': 'application/json; charset=utf-8',
+    'user-agent': 'LineBotWebhook/2.0',
+    'x-line-signature': signLine(body, new Secret(tenant.channelSecret)),
   })
+  expect(await database.query('select from endpoint_delivery')).toEqual([])
 })
 
-describe('an endpoint without replies', () => {
-  it('receives the event types that it asked for, and only new events', async () => {
-    const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
-    const { url, received } = await startReceiver()
-    await service.deliver(tenant, [lineEvent('follow', 'Ubefore')])
-    await addEndpoint(url, { events: ['follow'] })
-    const [old, followed, message] = [
-      lineEvent('follow', 'Uold'),
-      lineEvent('follow', 'Unew'),
-      textMessage('Unew', 'hello'),
-    ]
-    await service.deliver(tenant, [old])
-    await becomesQuiet()
-    await service.deliver(tenant, [old, followed, message])
-    await service.deliver(tenant, [message])
-    await becomesQuiet()
-    const users = bodies(received).map(({ events }) =>
-      events.map((event: { source: { userId: string } }) => event.source.userId),
-    )
-    expect(users).toEqual([['Uold'], ['Unew']])
-  })
+it('an endpoint without replies receives the event types that it asked for, and only new events', async () => {
+  const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const { url, received } = await startReceiver()
+  await service.deliver(tenant, [lineEvent('follow', 'Ubefore')])
+  await addEndpoint(url, { events: ['follow'] })
+  const [old, followed, message] = [
+    lineEvent('follow', 'Uold'),
+    lineEvent('follow', 'Unew'),
+    textMessage('Unew', 'hello'),
+  ]
+  await service.deliver(tenant, [old])
+  await becomesQuiet()
+  await service.deliver(tenant, [old, followed, message])
+  await service.deliver(tenant, [message])
+  await becomesQuiet()
+  const users = bodies(received).map(({ events }) =>
+    events.map((event: { source: { userId: string } }) => event.source.userId),
+  )
+  expect(users).toEqual([['Uold'], ['Unew']])
 })
 
 it('retries what was refused, marks retries, and keeps the status but no text of the receiver', async () => {

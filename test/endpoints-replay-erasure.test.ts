@@ -28,7 +28,7 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
     fc.asyncProperty(
       fc.array(stored, { minLength: 5, maxLength: 30 }),
       fc.array(step, { maxLength: 16 }),
-      fc.constantFrom(10, 30, 200),
+      fc.constantFrom(30, 100, 200),
       async (events, steps, rate) => {
         run += 1
         await database.query(

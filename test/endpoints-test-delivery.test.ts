@@ -7,6 +7,7 @@ import { signLine } from '../src/line-api/line-signature.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Receiver, startReceiver } from './support/endpoints.ts'
+import { gate } from './support/gate.ts'
 import { insertRow } from './support/load.ts'
 
 const { database, env } = await createTestDatabase()
@@ -108,13 +109,8 @@ it('says that the channel secret is missing', async () => {
 it('tests an endpoint once in two seconds, and a few at a time', async () => {
   const receiver = await startReceiver()
   const tester = newTester()
-  let respond = () => undefined as unknown
-  receiver.answer = {
-    status: 200,
-    until: new Promise((resolve) => {
-      respond = () => resolve(null)
-    }),
-  }
+  const response = gate()
+  receiver.answer = { status: 200, until: response.passed }
   const ids = await Promise.all(Array.from({ length: 9 }, () => add(receiver.url)))
   const tests = ids.slice(0, 8).map((id) => tester.test(database, id))
   await expect.poll(() => receiver.received.length).toBe(8)
@@ -123,7 +119,7 @@ it('tests an endpoint once in two seconds, and a few at a time', async () => {
     retryAfterSeconds: 2,
   })
   await expect(tester.test(database, ids[8] as bigint)).rejects.toMatchObject({ code: 'busy' })
-  respond()
+  response.open()
   expect((await Promise.all(tests)).map((result) => result.response.status)).toEqual(Array(8).fill(200))
   await expect(tester.test(database, ids[0] as bigint)).rejects.toMatchObject({ code: 'rate_limited' })
   expect((await tester.test(database, ids[8] as bigint)).response.status).toBe(200)

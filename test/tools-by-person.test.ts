@@ -1,11 +1,10 @@
 /** Several tools behind one account: a condition decides who receives an event, and the priority who may reply to it. */
 import { describe, expect, it } from 'vitest'
 import { ENDPOINTS } from '../src/operations/endpoints.ts'
-import { perform, type Services } from '../src/operations/operation.ts'
-import { commandActor } from '../src/operators/actor.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { type Receiver, startReceiver, startSending } from './support/endpoints.ts'
+import { runOperation } from './support/operations.ts'
 
 const VIP = { tagsAll: ['vip'] }
 
@@ -36,6 +35,18 @@ async function startTools() {
       tags,
     ])
   return { ...sending, message, deliver, setTags }
+}
+
+/** A tool for all people, and one for vips, which replies first. `Uvip` is one of them. */
+async function startTwoTools() {
+  const tools = await startTools()
+  const { message, deliver, setTags, addEndpoint } = tools
+  await deliver(message('Uvip', 'before'), message('Ugone', 'before'), message('Uother', 'before'))
+  await setTags('Uvip', ['vip'])
+  const [all, vips] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(all.url, { replies: true, events: ['message'] })
+  await addEndpoint(vips.url, { condition: VIP, replies: true, priority: -1 })
+  return { ...tools, all, vips }
 }
 
 describe('an endpoint with a condition', () => {
@@ -94,12 +105,8 @@ describe('an endpoint with a condition', () => {
 
 describe('of several endpoints that may reply', () => {
   it('the first by priority and id whose condition holds has the token, and the others are in standby', async () => {
-    const { addEndpoint, message, deliver, setTags } = await startTools()
-    await deliver(message('Uvip', 'before'), message('Uother', 'before'))
-    await setTags('Uvip', ['vip'])
-    const [all, vips, crm] = [await startReceiver(), await startReceiver(), await startReceiver()]
-    await addEndpoint(all.url, { replies: true })
-    await addEndpoint(vips.url, { condition: VIP, replies: true, priority: -1 })
+    const { addEndpoint, message, deliver, all, vips } = await startTwoTools()
+    const crm = await startReceiver()
     await addEndpoint(crm.url)
     await deliver(message('Uvip', 'one'), message('Uother', 'two'), message('Uvip', 'three'))
     expect(seenBy(all)).toEqual([['(one)', 'two', '(three)']])
@@ -116,29 +123,8 @@ describe('of several endpoints that may reply', () => {
     expect([seenBy(first), seenBy(second)]).toEqual([[], [['hello']]])
   })
 
-  it('no change moves the token of an event that was received before', async () => {
-    const { database, addEndpoint, message, deliver, makeDue, becomesQuiet } = await startTools()
-    const [first, second] = [await startReceiver(), await startReceiver()]
-    const id = await addEndpoint(first.url, { replies: true })
-    await addEndpoint(second.url, { replies: true })
-    first.answer = { status: 500 }
-    second.answer = { status: 500 }
-    await deliver(message('Uany', 'old'))
-    await database.query('update endpoint set priority = 1 where id = $1', [id])
-    await deliver(message('Uany', 'new'))
-    await makeDue()
-    await becomesQuiet()
-    expect(seenBy(first).flat().sort()).toEqual(['(new)', '(new)', 'old', 'old'])
-    expect(seenBy(second).flat().sort()).toEqual(['(old)', '(old)', 'new', 'new'])
-  })
-
   it('an unsent message is missing, and the tokens of the others stay with theirs', async () => {
-    const { addEndpoint, message, deliver, setTags, makeDue, becomesQuiet } = await startTools()
-    await deliver(message('Uvip', 'before'), message('Uother', 'before'))
-    await setTags('Uvip', ['vip'])
-    const [all, vips] = [await startReceiver(), await startReceiver()]
-    await addEndpoint(all.url, { replies: true, events: ['message'] })
-    await addEndpoint(vips.url, { condition: VIP, replies: true, priority: -1 })
+    const { message, deliver, makeDue, becomesQuiet, all } = await startTwoTools()
     all.answer = { status: 500 }
     const unsent = message('Uother', 'gone') as { message?: { id: string } }
     await deliver(message('Uvip', 'one'), unsent, message('Uother', 'two'))
@@ -153,18 +139,10 @@ describe('of several endpoints that may reply', () => {
 })
 
 it('an erased person is missing in a retry, and the tokens of the others stay with theirs', async () => {
-  const { service, tenant, addEndpoint, message, deliver, setTags, makeDue, becomesQuiet } =
-    await startTools()
-  await deliver(message('Uvip', 'before'), message('Ugone', 'before'), message('Uother', 'before'))
-  await setTags('Uvip', ['vip'])
-  const [all, vips] = [await startReceiver(), await startReceiver()]
-  await addEndpoint(all.url, { replies: true })
-  await addEndpoint(vips.url, { condition: VIP, replies: true, priority: -1 })
+  const { service, tenant, message, deliver, makeDue, becomesQuiet, all } = await startTwoTools()
   all.answer = { status: 500 }
   await deliver(message('Ugone', 'gone'), message('Uvip', 'one'), message('Uother', 'two'))
-  const gone = (await service.members(tenant)).find(({ userId }) => userId === 'Ugone')
-  const erased = await service.call('DELETE', `/api/audience/${gone?.id}`, { headers: tenant.headers })
-  expect(erased.status).toBe(204)
+  await service.eraseUser(tenant, 'Ugone')
   all.received.length = 0
   all.answer = { status: 200 }
   await makeDue()
@@ -172,48 +150,42 @@ it('an erased person is missing in a retry, and the tokens of the others stay wi
   expect(seenBy(all)).toEqual([['(one)', 'two']])
 })
 
-describe('a rehearsal', () => {
-  it('counts who would move to another endpoint, and changes nothing', async () => {
-    const { database, tenant, env, addEndpoint, message, deliver, setTags } = await startTools()
-    await deliver(...['U1', 'U2', 'U3'].map((user) => message(user, 'before')))
-    await setTags('U1', ['vip'])
-    await setTags('U2', ['vip'])
-    const all = await addEndpoint('https://all.example', { replies: true })
-    const vips = await addEndpoint('https://vips.example', { condition: { tagsAll: ['none'] }, priority: -1 })
-    const command = ['endpoints', 'rehearse', String(vips), '--condition', JSON.stringify(VIP)]
-    const rehearse = async (...options: string[]) => {
-      const { stdout, stderr } = await runCommand([...command, ...options, '--json'], env)
-      expect(stderr).toBe('')
-      return JSON.parse(stdout)
-    }
-    const [id, from] = [String(vips), String(all)]
-    expect(await rehearse()).toEqual({ id, members: 3, moves: [] })
-    expect(await rehearse('--replies')).toEqual({
-      id,
-      members: 3,
-      moves: [{ from, fromName: '', to: id, toName: '', people: 2 }],
-    })
-    expect(await rehearse('--replies', '--priority', '5')).toEqual({ id, members: 3, moves: [] })
-    expect(await database.query('select replies, priority from endpoint where id = $1', [vips])).toEqual([
-      { replies: false, priority: -1 },
-    ])
-    const seen = async (userId: string) => {
-      const { result } = await perform(ENDPOINTS.ofPerson, {
-        database,
-        actor: commandActor(),
-        services: {} as Services,
-        input: { account: tenant.accountId, user: userId },
-      })
-      return result?.endpoints.map(({ id: endpoint, mayReply }) => [endpoint, mayReply])
-    }
-    await database.query('update endpoint set condition = $2, replies = true where id = $1', [
-      vips,
-      JSON.stringify(VIP),
-    ])
-    expect(await seen('U1')).toEqual([
-      [all, false],
-      [vips, true],
-    ])
-    expect(await seen('U3')).toEqual([[all, true]])
+it('a rehearsal counts who would move to another endpoint, and changes nothing', async () => {
+  const { database, tenant, env, addEndpoint, message, deliver, setTags } = await startTools()
+  await deliver(...['U1', 'U2', 'U3'].map((user) => message(user, 'before')))
+  await setTags('U1', ['vip'])
+  await setTags('U2', ['vip'])
+  const all = await addEndpoint('https://all.example', { replies: true })
+  const vips = await addEndpoint('https://vips.example', { condition: { tagsAll: ['none'] }, priority: -1 })
+  const command = ['endpoints', 'rehearse', String(vips), '--condition', JSON.stringify(VIP)]
+  const rehearse = async (...options: string[]) => {
+    const { stdout, stderr } = await runCommand([...command, ...options, '--json'], env)
+    expect(stderr).toBe('')
+    return JSON.parse(stdout)
+  }
+  const [id, from] = [String(vips), String(all)]
+  expect(await rehearse()).toEqual({ id, members: 3, moves: [] })
+  expect(await rehearse('--replies')).toEqual({
+    id,
+    members: 3,
+    moves: [{ from, fromName: '', to: id, toName: '', people: 2 }],
   })
+  expect(await rehearse('--replies', '--priority', '5')).toEqual({ id, members: 3, moves: [] })
+  expect(await database.query('select replies, priority from endpoint where id = $1', [vips])).toEqual([
+    { replies: false, priority: -1 },
+  ])
+  const seen = async (userId: string) => {
+    const input = { account: String(tenant.accountId), user: userId }
+    const { result } = await runOperation(database, ENDPOINTS.ofPerson, { input })
+    return result?.endpoints.map(({ id: endpoint, mayReply }) => [endpoint, mayReply])
+  }
+  await database.query('update endpoint set condition = $2, replies = true where id = $1', [
+    vips,
+    JSON.stringify(VIP),
+  ])
+  expect(await seen('U1')).toEqual([
+    [all, false],
+    [vips, true],
+  ])
+  expect(await seen('U3')).toEqual([[all, true]])
 })
