@@ -5,7 +5,7 @@ import { pauseEndpoint } from '../src/endpoints/backlog.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
-import { load } from './support/load.ts'
+import { insertRow, load } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
 import { addClientNamed } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
@@ -64,24 +64,6 @@ describe('a change in the console', () => {
       expect.objectContaining({ action: 'client.added', objectId: row?.object_id }),
     ])
   })
-
-  it('is not recorded if it is rolled back', async () => {
-    const before = await rowsOf('client.added')
-    await database
-      .transaction(async (transaction) => {
-        // Inside of another transaction, as a fault after it.
-        const inner = {
-          ...transaction,
-          transaction: (work: never) => (work as CallableFunction)(transaction),
-        }
-        await addClientNamed(inner as never, 'lost')
-        throw new Error('a fault')
-      })
-      .catch(() => undefined)
-    expect(await rowsOf('client.added')).toEqual(before)
-    const clients = await load(database, `select from api_client where name = 'lost'`)
-    expect(clients).toEqual([])
-  })
 })
 
 it('a change by a command is recorded with the user and the host', async () => {
@@ -97,18 +79,14 @@ it('a change by a command is recorded with the user and the host', async () => {
 it('what LINE and receivers cause is recorded as a change by the service', async () => {
   await service.deliver(tenant, [lineEvent('botSuspended', null)])
   await service.deliver(tenant, [lineEvent('botResumed', null)])
-  const [endpoint] = await load<{ id: bigint }>(
-    database,
-    `insert into endpoint (channel_oa_id, url) values ($1, 'https://gone.example/') returning id`,
-    [accountId],
-  )
-  for (let i = 0; i < 2; i += 1) await database.query(pauseEndpoint, [endpoint?.id])
+  const id = await insertRow(database, 'endpoint', { channel_oa_id: accountId, url: 'https://gone.example/' })
+  for (let i = 0; i < 2; i += 1) await database.query(pauseEndpoint, [id])
   const service_ = { actor_kind: 'service', actor: 'service' }
   const object = { ...service_, object_id: String(accountId) }
   expect(await rowsOf('account.suspended')).toEqual([expect.objectContaining(object)])
   expect(await rowsOf('account.resumed')).toEqual([expect.objectContaining(object)])
   expect(await rowsOf('endpoint.gone')).toEqual([
-    expect.objectContaining({ ...service_, object_id: String(endpoint?.id) }),
+    expect.objectContaining({ ...service_, object_id: String(id) }),
   ])
 })
 

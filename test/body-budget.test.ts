@@ -1,9 +1,18 @@
-/** Bodies that are being received have a budget: who holds most for longest is cut off, not the newcomer. */
-import { connect, type Socket } from 'node:net'
+/** Bodies that are being received have a budget: who holds most for longest is cut off. They hold up nobody, and nothing of them is left. */
+
+import { execFileSync } from 'node:child_process'
+import { close, constants, open, openSync } from 'node:fs'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { LargeBodyTurns } from '../src/http/body.ts'
 import { BodyBudget, INCOMPLETE_BYTES } from '../src/http/body-budget.ts'
+import { createServer } from '../src/http/server.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { eventually } from './support/process.ts'
+import { eventually, temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { service, tenant } = await setUpService()
@@ -105,4 +114,89 @@ describe('a budget', () => {
     for (const body of held) body?.release()
     expect(budget.bytes).toBe(0)
   })
+})
+
+/** libuv's, if UV_THREADPOOL_SIZE is not set. */
+const SHARED_THREADS = 4
+
+/** Opening a pipe for reading waits for a program that writes to it. */
+function occupySharedThreads(): void {
+  const pipe = join(temporaryDirectory(), 'pipe')
+  execFileSync('mkfifo', [pipe])
+  for (let no = 0; no < SHARED_THREADS; no += 1) {
+    open(pipe, 'r', (_error, descriptor) => close(descriptor, () => undefined))
+  }
+  onTestFinished(() => void openSync(pipe, constants.O_RDWR))
+}
+
+it('reads compressed tracking events while all shared threads are occupied', async () => {
+  const body = gzipSync(
+    JSON.stringify({ writeKey: tenant.trackingKey, batch: [{ type: 'page', userId: 'U1' }] }),
+  )
+  occupySharedThreads()
+  const tracked = await service.call('POST', '/api/tracking', {
+    body,
+    headers: { 'content-encoding': 'gzip' },
+  })
+  expect(tracked.json).toMatchObject({ accepted: 1 })
+})
+
+it('handles one large body in each turn of the event loop, in the order of their ends', async () => {
+  const turns = new LargeBodyTurns()
+  const handled: string[] = []
+  for (const name of ['a', 'b', 'c']) turns.add(() => void handled.push(name))
+  expect(handled).toEqual([])
+  const seen: string[] = []
+  await new Promise<void>((resolve) => {
+    const look = () => {
+      seen.push(handled.join(''))
+      if (handled.length === 3) resolve()
+      else setImmediate(look)
+    }
+    setImmediate(look)
+  })
+  expect(seen).toEqual(['a', 'ab', 'abc'])
+})
+
+const REQUESTS = 10
+const BODY = 'x'.repeat(1_000)
+
+const post = (path: string) =>
+  `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`
+
+async function disconnectAfter(path: string, count: number): Promise<{ held: number; observed: number }> {
+  const budget = new BodyBudget(1024 * 1024)
+  const app = createServer(
+    { logLevel: 'silent', trustProxy: [] },
+    new Writable({ write: (_chunk, _encoding, done) => done() }),
+  )
+  let observed = 0
+  app.requestObservers.push(() => {
+    observed += 1
+  })
+  app.addHook('onRequest', async ({ url }) => {
+    if (url === '/slow-hook') await sleep(100)
+  })
+  for (const url of ['/slow-hook', '/slow-handler'])
+    app.post(url, { config: { bodies: budget } }, async () => {
+      await sleep(100)
+      return {}
+    })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const socket = connect(port, '127.0.0.1', () => socket.write(post(path).repeat(count)))
+  socket.on('error', () => undefined)
+  await sleep(50)
+  socket.resetAndDestroy()
+  await sleep(400)
+  await app.close()
+  return { held: budget.bytes, observed }
+}
+
+it('a client that disconnects during a hook leaves no held body', async () => {
+  expect(await disconnectAfter('/slow-hook', 1)).toEqual({ held: 0, observed: 1 })
+})
+
+it('a client that disconnects with pipelined requests leaves no held body, and each is observed', async () => {
+  expect(await disconnectAfter('/slow-handler', REQUESTS)).toEqual({ held: 0, observed: REQUESTS })
 })

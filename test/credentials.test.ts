@@ -1,12 +1,12 @@
 /** No credential that a body carries is stored, from any source. */
 import fc from 'fast-check'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isCredentialName, storedPayload } from '../src/intake/stored-payload.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import * as chatwoot from './support/chatwoot.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
+import { startPlatform } from './support/platform.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const MARKER = 'marker-of-a-credential'
@@ -18,11 +18,7 @@ const NAMES = [
   ...['imapPassword', 'accessToken', 'idToken', 'id-token', 'client_secret', 'privateKey', 'Authorization'],
   ...'secret_key auth_key signing_key pass smtp_pass smtppass userPass pwd jwt cookie'.split(' '),
   ...'bearer verification_pin PIN tokens api_keys secrets passwords cookies Set-Cookie'.split(' '),
-  ...`
-    password_confirmation password_digest token2 X-Api-Key api.key AWS_SECRET_ACCESS_KEY otp
-  `
-    .trim()
-    .split(/\s+/),
+  ...'password_confirmation password_digest token2 X-Api-Key api.key AWS_SECRET_ACCESS_KEY otp'.split(' '),
 ]
 
 /** The value with a marker under each name in each of its objects. */
@@ -83,8 +79,7 @@ const trackingWithMarkers = (idToken: string | null) =>
 
 it('stores, logs and answers none of the credentials in any known payload, and keeps all else', async () => {
   const { database } = await createTestDatabase()
-  const platform = await simulatePlatform()
-  onTestFinished(() => platform.close())
+  const platform = await startPlatform()
   const { loginChannelId } = platform.account
   const tenant = await addTenant(database, { loginChannelIds: [loginChannelId] })
   const lines: string[] = []
@@ -231,4 +226,22 @@ describe('a name', () => {
     '%s is not that of a credential',
     (name) => expect(isCredentialName(name)).toBe(false),
   )
+})
+
+const storedText = (text: string) => (JSON.parse(storedPayload({ text })) as { text: string }).text
+
+it.each([
+  'https://x.example/?next=/login?token=hunter2',
+  'https://x.example/?a=1;token=hunter2',
+  'https://x.example/?liff.state=%3Ftoken%3Dhunter2',
+  'https://x.example/?url=https%3A%2F%2Fy.example%2F%3Faccess_token%3Dhunter2',
+])('removes the credential of a nested address: %s', (text) => {
+  expect(storedText(text)).not.toContain('hunter2')
+})
+
+it.each([
+  'HP:https://shop.example、メール:info@shop.example',
+  '公式https://shop.exampleお問合せinfo@shop.exampleまで',
+])('keeps a text without spaces that has an address and an email address: %s', (text) => {
+  expect(storedText(text)).toBe(text)
 })

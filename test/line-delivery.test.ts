@@ -1,6 +1,7 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
 
 import { describe, expect, it } from 'vitest'
+import { queueChanged } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { loadMembers } from './support/load.ts'
@@ -154,4 +155,71 @@ describe('while another program writes to the same tables, a delivery', () => {
     expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
     expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
   })
+})
+
+/** Some 30 slices of 128 people, below 1 MiB. */
+const EVENTS = 4_000
+const follows = (count: number) => Array.from({ length: count }, () => lineEvent('follow', randomUserId()))
+
+it('a delivery of another account is answered while a large one that came before is being stored', async () => {
+  const [busy, other] = [await addTenant(database), await addTenant(database)]
+  const answered: string[] = []
+  const large = service.deliver(busy, follows(EVENTS)).then(({ json }) => {
+    answered.push('large')
+    return json
+  })
+  await expect
+    .poll(() => database.query('select from event where channel_oa_id = $1 limit 1', [busy.accountId]))
+    .not.toHaveLength(0)
+  await service.deliver(other, follows(1)).then(() => answered.push('small'))
+  expect(await large).toEqual({ accepted: EVENTS, duplicates: 0 })
+  expect(answered).toEqual(['small', 'large'])
+})
+
+it('each event counts once, also if it is in several slices and the delivery is repeated at the same time', async () => {
+  const account = await addTenant(database)
+  const events = follows(300)
+  const twice = [...events, ...events]
+  expect((await service.deliver(account, twice)).json).toEqual({ accepted: 300, duplicates: 300 })
+  const more = [...follows(300), ...events]
+  const answers = await Promise.all([more, more.toReversed()].map((each) => service.deliver(account, each)))
+  const accepted = answers.map(({ json }) => (json as { accepted: number }).accepted)
+  expect(accepted.reduce((sum, count) => sum + count)).toBe(300)
+  const [counted] = await database.query(
+    `select count(*)::int as members, sum(event_count)::int as events from audience_member where channel_oa_id = $1`,
+    [account.accountId],
+  )
+  expect(counted).toEqual({ members: 600, events: 600 })
+})
+
+const deliver = (to: Tenant) => service.deliver(to, follows(1))
+
+it('an account with a locked row is flushed apart, without the others, until it can be stored', async () => {
+  const [locked, other] = [await addTenant(database), await addTenant(database)]
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query('select from official_account where id = $1 for update', [locked.accountId])
+    expect((await deliver(locked)).status).toBe(503)
+    let queued = 0
+    let isOver = false
+    const unsubscribe = queueChanged.subscribe(({ queuedEvents }) => {
+      queued = queuedEvents
+    })
+    // It waits for the lock.
+    const waiting = deliver(locked).finally(() => {
+      isOver = true
+    })
+    const second = deliver(locked)
+    for (let sent = 0; sent < 2; sent += 1) expect((await deliver(other)).status).toBe(200)
+    expect(isOver).toBe(false)
+    // The second one waits behind the first, and the metric counts it.
+    expect(queued).toBe(1)
+    expect((await waiting).status).toBe(503)
+    expect((await second).status).toBe(503)
+    expect(queued).toBe(0)
+    unsubscribe()
+    await session.query('rollback')
+  })
+  expect((await deliver(locked)).status).toBe(200)
+  expect(await service.members(locked)).toHaveLength(1)
 })

@@ -7,20 +7,21 @@ import { findJob } from '../src/jobs/job.ts'
 import { type RemovalTally, startRemoval } from '../src/jobs/remove-account.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { commandActor } from '../src/operators/actor.ts'
+import { listFleet } from '../src/watch/fleet.ts'
 import { removeAccount } from '../tools/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
+import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { readContents } from './support/contents.ts'
-import { addTenant, urlOf } from './support/database.ts'
-import { loadMembers } from './support/load.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { endJobsAfterEach, finishJobs } from './support/jobs.ts'
+import { load, loadMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 async function setUp() {
-  const { database, connection, service, tenant } = await setUpService()
+  const { database, env: ownEnv, service, tenant } = await setUpService()
   const run = async (...args: string[]) => {
-    const { status, stdout, stderr } = await runCommand([...args, '--json'], {
-      DATABASE_URL: urlOf(connection),
-    })
+    const { status, stdout, stderr } = await runCommand([...args, '--json'], ownEnv)
     return { status, json: stdout === '' ? null : JSON.parse(stdout), stderr }
   }
   return { database, service, tenant, run }
@@ -253,15 +254,82 @@ it('removes an organization only without accounts, and a client with its keys', 
   expect(clients).toEqual([{ name: 'kept' }])
 })
 
-it('says that an account, an organization or a client does not exist', async () => {
-  const { run } = await setUp()
-  for (const group of ['accounts', 'organizations', 'clients']) {
-    const { status, stderr } = await run(group, 'remove', '99', '--yes')
-    expect({ status, stderr }).toEqual({
-      status: 1,
-      stderr: expect.stringMatching(
-        /^oa-audience: \w+ 99 does not exist\. Run "oa-audience \w+ list" [^\n]+\n$/,
-      ),
-    })
+const { database, env } = await createTestDatabase()
+const { url } = await startConsole(database)
+const owner = await signedIn(url)
+
+endJobsAfterEach(database)
+
+async function addAccount(members = 10) {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, members)
+  const path = `/api/accounts/${tenant.accountId}`
+  const countRows = async () => {
+    const [row] = await database.query<{ members: number; accounts: number }>(
+      `select (select count(*)::int from audience_member where channel_oa_id = $1) as members,
+              (select count(*)::int from official_account where id = $1) as accounts`,
+      [tenant.accountId],
+    )
+    return row
   }
+  return { tenant, path, countRows }
+}
+
+const GONE = { members: 0, accounts: 0 }
+
+it('a removal ends although its operator was disabled, demoted or moved to other organizations', async () => {
+  for (const change of [`status = 'disabled'`, `role = 'viewer'`, `organization_ids = '{-1}'`]) {
+    const { path, countRows } = await addAccount()
+    const manager = await addSignedIn({ url, database }, { role: 'manager' })
+    expect((await manager.post(`${path}/remove`, { name: 'test' })).status).toBe(202)
+    await database.query(`update operator set ${change} where id = $1`, [manager.id])
+    await finishJobs(database)
+    expect(await countRows(), change).toEqual(GONE)
+  }
+})
+
+it('a removal cannot be cancelled', async () => {
+  const { path, countRows } = await addAccount()
+  const { job } = (await owner.post(`${path}/remove`, { name: 'test' })).json
+  const { status, json } = await owner.post(`/api/jobs/${job.id}/cancel`)
+  expect([status, json.message]).toEqual([400, expect.stringContaining('cannot be cancelled')])
+  const command = await runCommand(['tasks', 'cancel', job.id], env)
+  expect([command.status, command.stderr]).toEqual([1, expect.stringContaining('cannot be cancelled')])
+  await finishJobs(database)
+  expect(await countRows()).toEqual(GONE)
+})
+
+it('a removal goes on after an unexpected error', async () => {
+  const { path, countRows } = await addAccount()
+  await owner.post(`${path}/remove`, { name: 'test' })
+  await load(
+    database,
+    `create function fail() returns trigger language plpgsql as $$ begin raise division_by_zero; end $$`,
+  )
+  await load(
+    database,
+    'create trigger fail before delete on audience_member for each statement execute function fail()',
+  )
+  await expect(finishJobs(database)).rejects.toThrow()
+  expect(await takeTurn(database)).toBe(false)
+  await load(database, 'drop trigger fail on audience_member')
+  await load(database, `update job set leased_until = '-infinity'`)
+  await finishJobs(database)
+  expect(await countRows()).toEqual(GONE)
+})
+
+it('a removal hides the account from the fleet, which would ask for the secret that the removal has deleted', async () => {
+  const { tenant, path } = await addAccount()
+  const isListed = async () => (await listFleet(database, null)).some(({ id }) => id === tenant.accountId)
+  expect(await isListed()).toBe(true)
+  await owner.post(`${path}/remove`, { name: 'test' })
+  expect(await isListed()).toBe(false)
+})
+
+it('a removal begins although four uploads of the organization wait for their files', async () => {
+  const { path } = await addAccount()
+  const startUpload = () => owner.post(`${path}/audience/import`, { format: 'csv', size: 100 })
+  for (let count = 0; count < 4; count += 1) expect((await startUpload()).status).toBe(202)
+  expect((await startUpload()).status).toBe(429)
+  expect((await owner.post(`${path}/remove`, { name: 'test' })).status).toBe(202)
 })

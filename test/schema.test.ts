@@ -1,11 +1,14 @@
 /** Guarantees of the schema to other programs and to the database's administrator. */
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { readClockSkew } from '../src/postgres/clock.ts'
+import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { migrate, readMigrations } from '../src/postgres/schema/migrate.ts'
 import { statement } from '../src/postgres/statement.ts'
 import { TextDatabase, type TextQueryable } from '../tools/text-database.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
+import { runProgramAsync } from './support/process.ts'
 
 /** These hold an organization's configuration, or the state of the database itself. They do not grow with an audience. */
 const REFERENCE_TABLES = [
@@ -17,42 +20,40 @@ const REFERENCE_TABLES = [
   ...['database_restore', 'pending_reapply', 'unrecorded_revocation'],
 ]
 
-describe('every table that grows', () => {
-  it('has the account in its columns, unique keys and references, so it can be distributed by account', async () => {
-    const { database } = await createTestDatabase()
-    const tables = await load<{ name: string; has_account: boolean }>(
-      database,
-      `select c.relname as name,
-              exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'channel_oa_id') as has_account
-         from pg_class c
-        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-          and c.relname <> all ($1)`,
-      [REFERENCE_TABLES],
-    )
-    expect(tables.length).toBeGreaterThanOrEqual(10)
-    expect(tables.filter(({ has_account }) => !has_account)).toEqual([])
-    const names = [tables.map(({ name }) => name)]
-    const keysWithoutAccount = await load(
-      database,
-      `select i.indexrelid::regclass::text as key
-         from pg_index i join pg_class c on c.oid = i.indrelid
-        where i.indisunique and c.relname = any ($1)
-          and not exists (select from pg_attribute a
-                           where a.attrelid = c.oid and a.attnum = any (i.indkey::int2[]) and a.attname = 'channel_oa_id')`,
-      names,
-    )
-    expect(keysWithoutAccount).toEqual([])
-    const referencesWithoutAccount = await load(
-      database,
-      `select f.conname
-         from pg_constraint f join pg_class c on c.oid = f.conrelid
-        where f.contype = 'f' and c.relname = any ($1)
-          and not exists (select from pg_attribute a
-                           where a.attrelid = c.oid and a.attnum = any (f.conkey) and a.attname = 'channel_oa_id')`,
-      names,
-    )
-    expect(referencesWithoutAccount).toEqual([])
-  })
+it('every table that grows has the account in its columns, unique keys and references, so it can be distributed by account', async () => {
+  const { database } = await createTestDatabase()
+  const tables = await load<{ name: string; has_account: boolean }>(
+    database,
+    `select c.relname as name,
+            exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'channel_oa_id') as has_account
+       from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+        and c.relname <> all ($1)`,
+    [REFERENCE_TABLES],
+  )
+  expect(tables.length).toBeGreaterThanOrEqual(10)
+  expect(tables.filter(({ has_account }) => !has_account)).toEqual([])
+  const names = [tables.map(({ name }) => name)]
+  const keysWithoutAccount = await load(
+    database,
+    `select i.indexrelid::regclass::text as key
+       from pg_index i join pg_class c on c.oid = i.indrelid
+      where i.indisunique and c.relname = any ($1)
+        and not exists (select from pg_attribute a
+                         where a.attrelid = c.oid and a.attnum = any (i.indkey::int2[]) and a.attname = 'channel_oa_id')`,
+    names,
+  )
+  expect(keysWithoutAccount).toEqual([])
+  const referencesWithoutAccount = await load(
+    database,
+    `select f.conname
+       from pg_constraint f join pg_class c on c.oid = f.conrelid
+      where f.contype = 'f' and c.relname = any ($1)
+        and not exists (select from pg_attribute a
+                         where a.attrelid = c.oid and a.attnum = any (f.conkey) and a.attname = 'channel_oa_id')`,
+    names,
+  )
+  expect(referencesWithoutAccount).toEqual([])
 })
 
 /** Runs `work` as a role that has rights on audience_member alone, and finds only its own schema. */
@@ -93,23 +94,19 @@ async function editMembers(session: TextQueryable, { accountId, organizationId }
   await session.query(`update ${members} set id = 777 where user_id = 'U4'`)
 }
 
-describe('another program with rights on audience_member alone', () => {
-  it('changes members, and its edits, tags and erasures are recorded', async () => {
-    const { database, connection } = await createTestDatabase()
-    const tenant = await addTenant(database)
-    await asOtherProgram(database, `crm_${connection.database}`, (session) => editMembers(session, tenant))
-    expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
-      { fields: ['externalId', 'tags'], api_key_id: null },
-    ])
-    const tags = await database.query(
-      `select tag, member_id = 777 as is_moved from audience_tag order by tag`,
-    )
-    expect(tags).toEqual([
-      { tag: 'moved', is_moved: true },
-      { tag: 'vip', is_moved: false },
-    ])
-    expect(await database.query('select from erased_member')).toHaveLength(1)
-  })
+it('another program with rights on audience_member alone changes members, and its edits, tags and erasures are recorded', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await asOtherProgram(database, `crm_${connection.database}`, (session) => editMembers(session, tenant))
+  expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
+    { fields: ['externalId', 'tags'], api_key_id: null },
+  ])
+  const tags = await database.query(`select tag, member_id = 777 as is_moved from audience_tag order by tag`)
+  expect(tags).toEqual([
+    { tag: 'moved', is_moved: true },
+    { tag: 'vip', is_moved: false },
+  ])
+  expect(await database.query('select from erased_member')).toHaveLength(1)
 })
 
 describe('migrate', () => {
@@ -159,24 +156,22 @@ describe('a function file', () => {
   })
 })
 
-describe('a session', () => {
-  it('commits to disk, isolates and reads text as the service needs it, whatever the database defaults to', async () => {
-    const { database, connection } = await createTestDatabase()
-    await load(
-      database,
-      `alter database ${connection.database} set synchronous_commit = off;
-       alter database ${connection.database} set default_transaction_isolation = 'serializable';
-       alter database ${connection.database} set standard_conforming_strings = off`,
-    )
-    const again = openDatabase(connection)
-    const settings = `select current_setting('synchronous_commit') as on_disk,
-                             current_setting('transaction_isolation') as isolation, '\\d' as backslash`
-    const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
-    expect(await again.query(settings)).toEqual(expected)
-    const bound = { statement: statement('test-settings')`${settings}`, values: [] }
-    expect(await again.pin().pipelineIdempotent([bound])).toEqual([expected])
-    expect(await load(again, `select '\\d' as backslash`)).toEqual([{ backslash: '\\d' }])
-  })
+it('a session commits to disk, isolates and reads text as the service needs it, whatever the database defaults to', async () => {
+  const { database, connection } = await createTestDatabase()
+  await load(
+    database,
+    `alter database ${connection.database} set synchronous_commit = off;
+     alter database ${connection.database} set default_transaction_isolation = 'serializable';
+     alter database ${connection.database} set standard_conforming_strings = off`,
+  )
+  const again = openDatabase(connection)
+  const settings = `select current_setting('synchronous_commit') as on_disk,
+                           current_setting('transaction_isolation') as isolation, '\\d' as backslash`
+  const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
+  expect(await again.query(settings)).toEqual(expected)
+  const bound = { statement: statement('test-settings')`${settings}`, values: [] }
+  expect(await again.pin().pipelineIdempotent([bound])).toEqual([expected])
+  expect(await load(again, `select '\\d' as backslash`)).toEqual([{ backslash: '\\d' }])
 })
 
 describe('a migration', () => {
@@ -206,4 +201,52 @@ describe('the clock of the database', () => {
     expect(await readClockSkew(database, clockAt(-60_000))).toBeCloseTo(60, 0)
     expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)
   })
+})
+
+const newestKnown = readMigrations().at(-1)?.version ?? 0
+
+const versions = (database: PostgresDatabase) =>
+  load(database, 'select version, checksum from schema_migration order by version')
+
+it.each(['clients list', 'organizations add --name x', 'doctor'])(
+  '%s changes nothing and names the command to run when the schema is older',
+  async (command) => {
+    const { database, env } = await createTestDatabase()
+    await load(database, 'delete from schema_migration where version = $1', [newestKnown])
+    const before = await versions(database)
+    const { status, stdout, stderr } = await runCommand(command.split(' '), env)
+    expect(status).toBe(1)
+    expect(stdout + stderr).toContain(
+      `the database schema lacks migration ${newestKnown}. Run "oa-audience migrate".\n`,
+    )
+    expect(await versions(database)).toEqual(before)
+  },
+)
+
+it('refuses a command with one line on a database without a schema, until migrate ran', async () => {
+  const { database, env } = await createTestDatabase('template0')
+  const { status, stderr } = await runCommand(['clients', 'list'], env)
+  expect(status).toBe(1)
+  expect(stderr).toBe('oa-audience: the database has no schema yet. Run "oa-audience migrate".\n')
+  expect(await load(database, 'select from pg_tables where schemaname = current_schema()')).toEqual([])
+  expect((await runCommand(['migrate'], env)).stdout).toMatch(/^applied 0001-/)
+  expect(await runCommand(['clients', 'list'], env)).toMatchObject({ status: 0, stdout: 'none\n' })
+})
+
+it('refuses a schema that is newer than the program with one line, and leaves its functions alone', async () => {
+  const { database, env } = await createTestDatabase()
+  await load(
+    database,
+    `insert into schema_migration (version, name, checksum) values (${newestKnown + 1}, 'next.sql', 'next');
+     update schema_function set checksum = 'of a later version'`,
+  )
+  for (const { status, stderr } of [
+    await runProgramAsync(['serve'], env),
+    await runCommand(['clients', 'list'], env),
+  ]) {
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/^oa-audience: the database schema has version \d+, but this program knows .+\n$/)
+  }
+  const functions = await load(database, `select from schema_function where checksum <> 'of a later version'`)
+  expect(functions).toEqual([])
 })
