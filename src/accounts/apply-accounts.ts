@@ -52,14 +52,9 @@ export interface WantedAccount {
 }
 
 export interface ApplyOptions {
-  /** what the reader of the file has found */
   faults?: FileFault[]
   /** adds the organizations that the file names and nobody has added */
   addsOrganizations?: boolean
-  /** starts a job in the transaction */
-  startJob?: (transaction: Queryable, applied: AppliedAccount[]) => Promise<bigint>
-  /** receives the number of accounts that the transaction has stored */
-  onProgress?: (stored: number) => void
 }
 
 export interface Plan {
@@ -90,11 +85,7 @@ export class RefusedLine extends Error {
   }
 }
 
-/**
- * Secrets are compared in this process, because PostgreSQL may log parameters.
- *
- * $1 organization ids bigint[], $2 channel ids text[]
- */
+/** Secrets are compared in this process, because PostgreSQL may log parameters. */
 const selectStored = statement('select-stored-accounts')`
     select id, organization_id as "organizationId", channel_id as "channelId",
            to_jsonb(account) - 'person_key' as columns
@@ -142,13 +133,14 @@ export async function planAccounts(
   return plans
 }
 
-/** Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine. */
+/** Adds and updates all accounts, and starts a job for them, in one transaction. Throws a RefusedFile or RefusedLine. */
 export async function applyAccounts(
   database: Transactions,
   actor: Actor,
   wanted: WantedAccount[],
+  startJob: (transaction: Queryable, applied: AppliedAccount[]) => Promise<bigint>,
   options: ApplyOptions = {},
-): Promise<{ accounts: AppliedAccount[]; jobId: bigint | null }> {
+): Promise<{ accounts: AppliedAccount[]; jobId: bigint }> {
   return transactionWithFreeIds(database, async (transaction) => {
     await takeLock(transaction, APPLY_LOCK)
     const accounts: AppliedAccount[] = []
@@ -167,10 +159,8 @@ export async function applyAccounts(
         throw violatedConstraint(error) === null ? error : new RefusedLine(plan.line, error)
       })
       accounts.push(account)
-      options.onProgress?.(accounts.length)
     }
-    const jobId = (await options.startJob?.(transaction, accounts)) ?? null
-    return { accounts, jobId }
+    return { accounts, jobId: await startJob(transaction, accounts) }
   })
 }
 

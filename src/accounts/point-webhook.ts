@@ -1,22 +1,14 @@
 /** Points LINE's webhook of an account at this service. */
-import { setTimeout as sleep } from 'node:timers/promises'
-import { secretOrNull } from '../config/secret.ts'
 import { AppError, FatalError } from '../errors.ts'
-import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
+import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
-import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Transactions } from '../postgres/statement.ts'
-import { type Account, type AccountId, findAccountOn } from './account.ts'
-import type { Plan } from './apply-accounts.ts'
+import type { Account, AccountId } from './account.ts'
 import { identityCheck, isSameAddress, refusedCheck } from './checks.ts'
 import { recordAccount } from './manage-accounts.ts'
 
-/** LINE applies a new webhook URL within a minute. */
-export const PROPAGATION_MAX_MS = 75_000
-const PROPAGATION_POLL_MS = 2_000
-/** Maximum length of a webhook URL that LINE accepts. */
 const URL_MAX_LENGTH = 500
 
 interface WebhookParts {
@@ -24,16 +16,6 @@ interface WebhookParts {
   lineApi: LineApi
   publicUrl: string | null
   actor: Actor
-}
-
-export interface Onboarding extends WebhookParts {
-  database: Transactions
-  /** if false, the webhook URL is neither set nor tested */
-  setsWebhook: boolean
-  /** if false, the caller imports them page by page */
-  importsFollowers: boolean
-  /** how long to wait until LINE has applied a new URL */
-  propagationMaxMs: number
 }
 
 /** Returns why LINE cannot be given a webhook URL of this service, or null. */
@@ -46,9 +28,7 @@ export function publicUrlFault(publicUrl: string | null): string | null {
   return null
 }
 
-/** What LINE has as the webhook of an account, and what this service would set. */
 export interface CurrentWebhook {
-  /** null: none is set */
   url: string | null
   /** null: unknown */
   isActive: boolean | null
@@ -64,7 +44,7 @@ export async function findWebhook(
   const current = await lineApi.webhookEndpoint(account)
   if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
   return {
-    url: replacedUrlOf(current),
+    url: (current.ok && current.value.endpoint) || null,
     isActive: current.ok ? current.value.active : null,
     isHere: current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id),
     wantedUrl: webhookUrl(publicUrl, account.id),
@@ -100,37 +80,23 @@ function withoutSecrets(url: string): string {
 }
 
 export interface WebhookStep {
-  state: 'set' | 'unchanged' | 'skipped' | 'failed'
-  /** the replaced URL of another tool, so that the operator can undo the change; null if none */
-  replacedUrl: string | null
+  isSet: boolean
   /** null: unknown */
   isActive: boolean | null
+  /** LINE's refusal */
   problem: string | null
 }
 
-export const NO_WEBHOOK: WebhookStep = {
-  state: 'skipped',
-  replacedUrl: null,
-  isActive: null,
-  problem: null,
-}
-
-/** Returns LINE's refusal as a problem of the account. Throws `platform_unavailable` if LINE is unavailable. */
-export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
+/** Throws `platform_unavailable` if LINE is unavailable. */
+export async function pointWebhookHere(parts: WebhookParts, account: Account): Promise<WebhookStep> {
   try {
-    const current = await findWebhook(onboarding, account)
-    if (current.isHere) return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.isActive }
-    await replaceWebhook(onboarding, account, current)
-    await waitUntilApplied(onboarding, account)
-    return { ...NO_WEBHOOK, state: 'set', replacedUrl: current.url }
+    const current = await findWebhook(parts, account)
+    if (!current.isHere) await replaceWebhook(parts, account, current)
+    return { isSet: !current.isHere, isActive: current.isActive, problem: null }
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
-    return { ...NO_WEBHOOK, state: 'failed', problem: error.message }
+    return { isSet: false, isActive: null, problem: error.message }
   }
-}
-
-function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null {
-  return current.ok && current.value.endpoint !== '' ? current.value.endpoint : null
 }
 
 const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
@@ -161,47 +127,6 @@ function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
   throw new FatalError(
     `LINE's webhook URL is that of account ${other}, which has the same channel. To move it on purpose, clear it in the LINE Developers Console first`,
   )
-}
-
-async function waitUntilApplied(
-  { lineApi, publicUrl, propagationMaxMs }: Onboarding,
-  account: Account,
-): Promise<void> {
-  for (const deadlineMs = performance.now() + propagationMaxMs; ; await sleep(PROPAGATION_POLL_MS)) {
-    const current = await lineApi.webhookEndpoint(account)
-    if (current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id)) return
-    if (performance.now() > deadlineMs) {
-      throw new FatalError(
-        `LINE has not applied the new webhook URL within ${PROPAGATION_MAX_MS / 1000} s: run the command again`,
-      )
-    }
-  }
-}
-
-export type WebhookPreview = {
-  webhook: 'set' | 'unchanged' | 'skipped' | 'unknown'
-  replacedUrl: string | null
-}
-
-/** Returns what a run would do with the webhook URL. Changes nothing. */
-export async function previewWebhook(
-  { database, lineApi, publicUrl, setsWebhook }: Onboarding,
-  { storedId, channelId, columns }: Plan,
-): Promise<WebhookPreview> {
-  if (!setsWebhook) return { webhook: 'skipped', replacedUrl: null }
-  const stored = storedId === null ? null : await findAccountOn(database, storedId)
-  const { channel_secret: secret = null, channel_access_token: token = null } = columns
-  const current = await lineApi.webhookEndpoint({
-    // LineApi keeps tokens and limits by account id, which a new account does not have. Channel ids are unique on LINE.
-    id: storedId ?? -BigInt(channelId),
-    channelId,
-    channelSecret: secretOrNull(secret) ?? stored?.channelSecret ?? null,
-    channelAccessToken: secretOrNull(token) ?? stored?.channelAccessToken ?? null,
-  })
-  if (!current.ok) return { webhook: isNotSet(current.fault) ? 'set' : 'unknown', replacedUrl: null }
-  return storedId !== null && isWebhookOf(current.value.endpoint, publicUrl, storedId)
-    ? { webhook: 'unchanged', replacedUrl: null }
-    : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
 }
 
 function webhookUrl(publicUrl: string | null, id: AccountId): string {

@@ -42,7 +42,7 @@ export function accountsCommand(program: Command): void {
   const group = program.command('accounts').description('manage official accounts')
   addCommand(group)
   updateCommand(group)
-  applyCommand(group)
+  applyCommand(group, platform)
   withJson(group.command('list'))
     .description('list all official accounts without their secrets')
     .action(async ({ json }: { json?: boolean }) => printMany(await onDatabase(listAccounts), json === true))

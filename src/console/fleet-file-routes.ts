@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AccountId } from '../accounts/account.ts'
 import { secretWarning } from '../accounts/account-fields.ts'
 import {
+  type AppliedAccount,
   applyAccounts,
   type FileFault,
   type Plan,
@@ -23,6 +24,7 @@ import { startOnboarding } from '../jobs/onboard-accounts.ts'
 import { toInputError } from '../operations/constraint-sentences.ts'
 import { includesRole, type Operator } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import { refusal } from './manage-account-routes.ts'
 import { type ConsoleParts, checkFields } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
@@ -65,16 +67,15 @@ export function fleetFileRoutes(
       const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)
       const options = { faults, addsOrganizations }
       const unproven = await provePlans(lineApi, await planAccounts(database, operator, wanted, options))
-      const applied = await applyAccounts(database, operator, wanted, {
-        ...options,
-        startJob: (transaction, stored) => startOnboarding(transaction, operator, stored, setsWebhook),
-      })
+      const start = (transaction: Queryable, stored: AppliedAccount[]) =>
+        startOnboarding(transaction, operator, stored, setsWebhook)
+      const applied = await applyAccounts(database, operator, wanted, start, options)
       return { ...applied, unproven }
     })
     if (!('faults' in outcome)) {
       const { accounts, jobId, unproven } = outcome
       onJob?.()
-      const job = await findJob(database, operator, jobId as bigint)
+      const job = await findJob(database, operator, jobId)
       return reply
         .code(202)
         .send({ job, unproven, accounts: accounts.map((account) => rowOf(account, account.id)) })

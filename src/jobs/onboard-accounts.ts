@@ -8,17 +8,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccountOn, type OrganizationId } from '../accounts/account.ts'
-import { findVerification } from '../accounts/accounts.ts'
-import { importPage, onboard } from '../accounts/onboard.ts'
-import {
-  findWebhook,
-  type Onboarding,
-  PROPAGATION_MAX_MS,
-  replaceWebhook,
-} from '../accounts/point-webhook.ts'
+import { importPage, type Onboarding, onboard } from '../accounts/onboard.ts'
+import { findWebhook, pointWebhookHere } from '../accounts/point-webhook.ts'
 import { isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { platformOf } from './import-followers.ts'
@@ -27,6 +21,8 @@ import type { RunStep, Step } from './step.ts'
 
 /** Problems in the row of the job. The fleet shows those of all accounts. */
 const PROBLEMS_MAX = 100
+/** LINE applies a new webhook URL within a minute. */
+const PROPAGATION_MAX_MS = 75_000
 /** While LINE has not applied a URL, other jobs wait this long. */
 const PROPAGATION_PAUSE_MS = 1_000
 
@@ -109,18 +105,15 @@ const next = ({ phase, index, setAtMs }: Position): Position => ({
   setAtMs,
 })
 
+/** The second pass reports what prevents it. */
 async function setWebhook(job: Job, step: Step, position: Position, account: Account): Promise<void> {
-  const onboarding = onboardingOf(job, step)
-  const isSet = await findWebhook(onboarding, account)
-    .then(async (current) => {
-      if (!current.isHere) await replaceWebhook(onboarding, account, current)
-      return !current.isHere
-    })
-    // The second pass reports it.
-    .catch((error: unknown) => {
-      if (error instanceof FatalError) return false
+  const isSet = await pointWebhookHere(onboardingOf(job, step), account).then(
+    (webhook) => webhook.isSet,
+    (error: unknown) => {
+      if (error instanceof AppError) return false
       throw error
-    })
+    },
+  )
   const setAtMs = isSet ? Date.now() : position.setAtMs
   await advance(job, step, { ...next(position), setAtMs }, {})
 }
@@ -137,15 +130,14 @@ async function verify(job: Job, step: Step, position: Position, account: Account
       return advance(job, step, position, {})
     }
   }
-  const { problem, verified } = await onboard(onboarding, account.id)
-  const added = { verified: verified === true ? 1 : 0 }
+  const { problem, verification } = await onboard(onboarding, account)
+  const added = { verified: verification?.verified ? 1 : 0 }
   if (problem !== null)
     return advance(job, step, next(position), {
       added,
       problem: { accountId: String(account.id), problem },
       isDone: true,
     })
-  const verification = await findVerification(step.database, account.id)
   const hasFollowers = verification?.accountType === 'verified_or_premium'
   if (!hasFollowers || (await isImportCompleted(step.database, account.id)))
     return advance(job, step, next(position), { added, isDone: true })
@@ -196,15 +188,7 @@ function advance(
 }
 
 function onboardingOf(job: Job, step: Step): Onboarding {
-  const { lineApi, publicUrl } = platformOf(step)
   const { setsWebhook } = job.parameters as Parameters
-  return {
-    lineApi,
-    publicUrl,
-    setsWebhook,
-    database: step.database,
-    actor: actorOf(job, step.organizationIds),
-    importsFollowers: false,
-    propagationMaxMs: 0,
-  }
+  const actor = actorOf(job, step.organizationIds)
+  return { ...platformOf(step), database: step.database, actor, setsWebhook }
 }

@@ -87,6 +87,14 @@ const stored = () =>
     [organizationId],
   )
 
+const VERIFIED = expect.objectContaining({ verified: true })
+
+async function followersOf(accounts: Array<Record<string, unknown>>): Promise<number> {
+  const ids = accounts.map(({ id }) => id)
+  const members = await load(database, 'select from audience_member where channel_oa_id = any ($1)', [ids])
+  return members.length
+}
+
 /** As the running service does every hour. */
 async function verifyUnasked(id: bigint) {
   const verifier = { database, publicUrl: PUBLIC_URL, webhookPaths: deliveryPaths, now: Date.now }
@@ -99,7 +107,7 @@ describe('a fleet', () => {
   it('is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
     const first = await apply(csv(), ['--json'])
     expect(first.status).toBe(0)
-    expect(first.stderr).toMatch(/accounts stored \[=*\] 100 %, 3 of 3/)
+    expect(first.stderr).toMatch(/accounts \[=*\] 100 %, 3 of 3/)
     const accounts = await stored()
     expect(first.rows).toEqual(
       fleet.map(({ account }, i) => ({
@@ -109,16 +117,17 @@ describe('a fleet', () => {
         channelId: account.channelId,
         change: 'added',
         columns: null,
-        webhook: 'set',
-        replacedUrl: OTHER_TOOL,
-        webhookTest: 'ok',
-        verified: true,
-        followers: 'imported',
-        followersAdded: 3,
-        webhookActive: true,
         problem: null,
       })),
     )
+    expect(accounts.map(({ verification }) => verification)).toEqual(fleet.map(() => VERIFIED))
+    expect(await followersOf(accounts)).toBe(9)
+    const replaced = await load<{ url: string[] }>(
+      database,
+      `select changes -> 'url' as url from activity where action = 'account.webhook_set' and organization_id = $1`,
+      [organizationId],
+    )
+    expect(replaced.map(({ url: [before] }) => before)).toEqual(fleet.map(() => OTHER_TOOL))
     for (const [i, { settings }] of fleet.entries())
       expect(settings.webhook).toEqual({
         endpoint: `${PUBLIC_URL}/api/line/${accounts[i]?.id}`,
@@ -132,15 +141,7 @@ describe('a fleet', () => {
     platform.calls.length = 0
     const second = await apply(csv(), ['--json'])
     expect(second.status).toBe(0)
-    for (const row of second.rows) {
-      expect(row).toMatchObject({
-        change: 'unchanged',
-        webhook: 'unchanged',
-        verified: true,
-        webhookTest: null,
-      })
-      expect(row).toMatchObject({ followers: 'imported earlier', problem: null })
-    }
+    for (const row of second.rows) expect(row).toMatchObject({ change: 'unchanged', problem: null })
     expect(new Set(platform.calls)).toEqual(new Set(['GET /v2/bot/channel/webhook/endpoint']))
     expect(await stored()).toEqual(beforeSecond)
   })
@@ -158,8 +159,8 @@ describe('a fleet', () => {
     ]
     const { rows } = await apply(lines.join('\r\n'), ['--json'])
     expect(rows).toMatchObject([
-      { change: 'updated', columns: 'name, basic_id', name: 'Renamed', webhook: 'unchanged', verified: true },
-      { change: 'unchanged', name: 'Second', webhook: 'unchanged' },
+      { change: 'updated', columns: 'name, basic_id', name: 'Renamed', problem: null },
+      { change: 'unchanged', name: 'Second', problem: null },
     ])
     const [first, ...others] = await stored()
     expect(first).toMatchObject({ name: 'Renamed', basic_id: account.basicId })
@@ -174,7 +175,7 @@ describe('a fleet', () => {
   it('is added once by several runs at the same time', async () => {
     const wanted = await readFleet(fileSource(fileOf(csv())))
     const runs = await Promise.all(
-      Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted)),
+      Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted, async () => 0n)),
     )
     expect(await stored()).toHaveLength(3)
     const isAdded = runs.map(({ accounts }) => accounts.map(({ storedId }) => storedId === null))
@@ -183,62 +184,58 @@ describe('a fleet', () => {
   })
 })
 
-describe('what the report says', () => {
-  it('lists what only the console can do, and notices that it was done or undone since', async () => {
+describe('the report', () => {
+  it('lists what only the console of LINE can do, and the next run verifies again what was off', async () => {
     const [{ settings }] = fleet as [SimulatedPlatform]
     settings.webhook = null
     const { status, stdout } = await apply(csv())
     expect(status).toBe(0)
+    expect(stdout).toContain('\nverified: 2 of 3 accounts, followers added: 9\n')
+    expect(stdout).toContain('"Use webhook": switch it on.')
     const [first] = await stored()
-    expect(stdout).toContain(`"Use webhook": switch it on for 1 of 3 accounts: ${first?.id}\n`)
-    expect(stdout).toContain('"Webhook redelivery"')
-    const switchTo = (active: boolean) => {
-      settings.webhook = { endpoint: `${PUBLIC_URL}/api/line/${first?.id}`, active }
-    }
-    switchTo(true)
-    expect((await apply(csv())).stdout).not.toContain('"Use webhook"')
-    switchTo(false)
-    const { rows } = await apply(csv(), ['--json'])
-    expect(rows[0]).toMatchObject({
-      webhook: 'unchanged',
-      verified: false,
-      webhookActive: false,
-      problem: null,
-    })
+    const endpoint = `${PUBLIC_URL}/api/line/${first?.id}`
+    settings.webhook = { endpoint, active: true }
+    expect((await apply(csv())).stdout).toContain('verified: 3 of 3')
+    settings.webhook = { endpoint, active: false }
+    const third = await apply(csv())
+    expect([third.status, third.stdout]).toEqual([0, expect.stringContaining('verified: 2 of 3')])
   })
 
-  it('says that an unverified account may not list its followers, which is not a problem', async () => {
+  it('has no problem for an unverified account, which may not list its followers', async () => {
     for (const { settings } of fleet) settings.isVerified = false
     const { rows, status } = await apply(csv(), ['--json'])
-    expect(status).toBe(0)
-    expect(rows[0]).toMatchObject({ verified: true, followers: 'not allowed', problem: null })
+    expect([status, rows[0].problem, await followersOf(await stored())]).toEqual([0, null, 0])
+  })
+
+  it('counts the problems that its rows do not have', async () => {
+    const lines = Array.from({ length: 101 }, (_, i) => `${organizationId},Shop,${900_000 + i},,`)
+    const { status, rows, stderr } = await apply(csv(lines), ['--json', '--no-webhook'])
+    expect(status).toBe(1)
+    expect(rows.filter(({ problem }: { problem: string | null }) => problem !== null)).toHaveLength(100)
+    expect(stderr).toContain('oa-audience: 1 more accounts have a problem.')
   })
 })
 
 describe('an account with a problem', () => {
   /** The first account has the problem. All others must be in service. */
-  const expectProblem = async (content: string, problem: RegExp, row: object = {}) => {
+  const expectProblem = async (content: string, problem: RegExp) => {
     const { rows, status } = await apply(content, ['--json'])
-    expect(status).toBe(1)
-    expect(rows[0]).toMatchObject({ ...row, problem: expect.stringMatching(problem) })
-    for (const other of rows.slice(1)) expect(other).toMatchObject({ verified: true, problem: null })
-    return rows
+    expect([status, rows[0].problem]).toEqual([1, expect.stringMatching(problem)])
+    for (const other of rows.slice(1)) expect(other.problem).toBeNull()
+    const [, ...others] = await stored()
+    for (const { verification } of others) expect(verification).toEqual(VERIFIED)
   }
 
   it('(LINE limits its rate) delays no other, and the next run finishes it', async () => {
     const [{ settings }] = fleet as [SimulatedPlatform]
     settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
-    await expectProblem(csv(), /platform does not respond/, { webhook: 'failed', verified: null })
+    await expectProblem(csv(), /platform does not respond/)
     settings.misbehaviour = null
     platform.calls.length = 0
     const { rows, status } = await apply(csv(), ['--json'])
     expect(status).toBe(0)
-    expect(rows[0]).toMatchObject({
-      change: 'unchanged',
-      webhook: 'set',
-      verified: true,
-      followers: 'imported',
-    })
+    expect(rows[0]).toMatchObject({ change: 'unchanged', problem: null })
+    expect((await stored())[0]?.verification).toEqual(VERIFIED)
     expect(callsTo(PUT)).toHaveLength(1)
   })
 
@@ -246,11 +243,9 @@ describe('an account with a problem', () => {
     const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
     const before = second.settings.webhook
     const wrong = { ...first.account, channelAccessToken: second.account.channelAccessToken }
-    await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/, {
-      webhook: 'failed',
-      followers: 'skipped',
-    })
+    await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/)
     expect(second.settings.webhook).toEqual(before)
+    expect(await followersOf(await stored())).toBe(0)
   })
 
   it('(its channel is that of an account of another organization) leaves the webhook of that account alone', async () => {
@@ -274,7 +269,7 @@ describe('an account with a problem', () => {
     const [{ account, settings }] = fleet as [SimulatedPlatform]
     const before = settings.webhook
     const content = `${HEADER},bot_user_id\n${lineOf(account)},U${'0'.repeat(32)}\n`
-    await expectProblem(content, /another bot user id/, { webhook: 'failed' })
+    await expectProblem(content, /another bot user id/)
     expect(settings.webhook).toEqual(before)
   })
 })
@@ -282,29 +277,24 @@ describe('an account with a problem', () => {
 it('waits until LINE applies a new webhook URL', async () => {
   for (const { settings } of fleet) settings.propagationMs = 500
   const { rows, status } = await apply(csv(), ['--json'])
-  expect(status).toBe(0)
-  expect(rows[2]).toMatchObject({ webhook: 'set', webhookTest: 'ok', verified: true })
+  expect([status, rows[2].problem]).toEqual([0, null])
+  expect((await stored())[2]?.verification).toEqual(VERIFIED)
 })
 
 it('continues after it was killed, without repeating what is done', async () => {
-  const [{ settings }] = fleet as [SimulatedPlatform]
+  const { settings } = fleet[2] as SimulatedPlatform
   settings.misbehaviour = MISBEHAVIOURS.silent as Misbehaviour
   const child = spawn(process.execPath, [MAIN, 'accounts', 'apply', fileOf(csv())], {
     env: { ...process.env, ...env },
     stdio: 'ignore',
   })
   const exited = new Promise((resolve) => child.once('close', resolve))
-  await expect
-    .poll(stored)
-    .toSatisfy(
-      (rows) =>
-        rows.filter((row: { followers_import: unknown }) => row.followers_import !== null).length === 2,
-    )
+  await expect.poll(() => callsTo(PUT).length).toBe(2)
   child.kill('SIGKILL')
   await exited
   settings.misbehaviour = null
-  const { rows } = await apply(csv(), ['--json'])
-  expect(rows.map(({ webhook }: { webhook: string }) => webhook)).toEqual(['set', 'unchanged', 'unchanged'])
+  const { status } = await apply(csv(), ['--json'])
+  expect(status).toBe(0)
   expect(callsTo(PUT)).toHaveLength(3)
   expect(callsTo(TEST)).toHaveLength(3)
 })
@@ -312,18 +302,17 @@ it('continues after it was killed, without repeating what is done', async () => 
 it('--dry-run shows what would change and changes nothing', async () => {
   await apply(csv(fleet.slice(0, 2).map(({ account }) => lineOf(account))))
   const before = await stored()
-  ;(fleet[1] as SimulatedPlatform).settings.webhook = null
   platform.calls.length = 0
   const content = csv().replace(/^(\d+),Second,/m, '$1,Renamed,')
   const { rows, status } = await apply(content, ['--dry-run', '--json'])
   expect(status).toBe(0)
   expect(rows).toMatchObject([
-    { change: 'unchanged', columns: null, webhook: 'unchanged' },
-    { change: 'updated', columns: 'name', webhook: 'set', replacedUrl: null },
-    { account: null, change: 'added', webhook: 'set', replacedUrl: OTHER_TOOL },
+    { change: 'unchanged', columns: null },
+    { change: 'updated', columns: 'name' },
+    { account: null, change: 'added' },
   ])
   expect(await stored()).toEqual(before)
-  expect(platform.calls.filter((call) => !call.startsWith('GET '))).toEqual([])
+  expect(platform.calls).toEqual([])
   expect((await apply(content, ['--dry-run'])).stdout).toContain('nothing was changed')
 })
 
@@ -331,7 +320,7 @@ describe('--no-webhook', () => {
   it('needs no PUBLIC_URL, and neither sets nor tests the webhook', async () => {
     const { rows, status } = await apply(csv(), ['--json', '--no-webhook'], { PUBLIC_URL: '' })
     expect(status).toBe(0)
-    expect(rows[0]).toMatchObject({ webhook: 'skipped', webhookTest: null, followers: 'imported' })
+    expect([rows[0].problem, await followersOf(await stored())]).toEqual([null, 9])
     expect(callsTo(PUT)).toHaveLength(0)
     expect(callsTo(TEST)).toHaveLength(0)
   })
