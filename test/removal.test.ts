@@ -1,8 +1,8 @@
 /** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
 import { expect, it } from 'vitest'
-import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../src/accounts/account-rows.ts'
 import { findVisibleAccount } from '../src/accounts/manage-accounts.ts'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
+import { ACCOUNT_TABLES } from '../src/accounts/remove-account.ts'
 import { findJob } from '../src/jobs/job.ts'
 import { type RemovalTally, startRemoval } from '../src/jobs/remove-account.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
@@ -79,7 +79,7 @@ it('knows every table with rows of accounts', async () => {
   )
   expect(rows.map(({ name }) => name).sort()).toEqual(
     // The log of who changed what outlives its account.
-    [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES, 'activity'].sort(),
+    [...ACCOUNT_TABLES, 'activity'].sort(),
   )
 })
 
@@ -106,14 +106,14 @@ it('deletes all rows of an account and none of another one', async () => {
   await fill({ database, service }, tenant)
   await fill({ database, service }, other)
   const filled = Object.keys(await readContents(database))
-  for (const table of [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]) expect(filled).toContain(table)
+  for (const table of ACCOUNT_TABLES) expect(filled).toContain(table)
 
   const removed = await run('accounts', 'remove', String(tenant.accountId), '--yes')
   expect(removed).toMatchObject({
     status: 0,
     json: { members: 1, storedEvents: 4, apiKeys: 1, removed: true },
   })
-  for (const table of [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]) {
+  for (const table of ACCOUNT_TABLES) {
     const [row] = await database.query(
       `select count(*) filter (where channel_oa_id = $1)::int as own, count(*)::int as all from ${table}`,
       [tenant.accountId],
@@ -186,7 +186,7 @@ it('continues a removal that was interrupted', async () => {
   expect((await service.deliver(tenant, [lineEvent('follow', 'U3')])).status).toBe(403)
   expect((await run('accounts', 'remove', String(tenant.accountId), '--yes')).status).toBe(0)
   const contents = await readContents(database)
-  for (const table of ['official_account', ...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES])
+  for (const table of ['official_account', ...ACCOUNT_TABLES])
     if (table !== 'job') expect(contents, table).not.toHaveProperty(table)
   expect(await database.query('select status from job')).toEqual([{ status: 'done' }])
 })

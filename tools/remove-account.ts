@@ -8,12 +8,11 @@ import {
 } from '../src/accounts/remove-account.ts'
 import type { Database } from '../src/postgres/database.ts'
 
-/** @param receivedSince see deleteNextRows */
-export async function removeAccount(database: Database, id: bigint, receivedSince?: string): Promise<void> {
+export async function removeAccount(database: Database, id: bigint): Promise<void> {
   await database.transaction((transaction) => refuseRequests(transaction, id))
   await finishErasuresOf(database, id)
   const deleteFrom = (position: RemovalPosition) =>
-    database.transaction((transaction) => deleteNextRows(transaction, id, position, receivedSince))
+    database.transaction((transaction) => deleteNextRows(transaction, id, position))
   let { next } = await deleteFrom(BEGINNING)
   while (next !== null) ({ next } = await deleteFrom(next))
 }

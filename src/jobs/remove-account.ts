@@ -1,7 +1,7 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
 import type { Account } from '../accounts/account.ts'
-import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../accounts/account-rows.ts'
 import {
+  ACCOUNT_TABLES,
   BEGINNING,
   deleteNextRows,
   finishErasuresOf,
@@ -41,10 +41,8 @@ export async function startRemoval(
   return id
 }
 
-const TABLES = [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]
-
 /** Deleted rows. Those of the last transaction count as rows of the account. */
-export type RemovalTally = Partial<Record<(typeof TABLES)[number] | 'official_account', number>>
+export type RemovalTally = Partial<Record<(typeof ACCOUNT_TABLES)[number] | 'official_account', number>>
 
 export const removeAccountRows: RunStep = async (job, { database, commit }) => {
   const { position, done } = job
@@ -64,7 +62,7 @@ export const removeAccountRows: RunStep = async (job, { database, commit }) => {
   try {
     await commit(async (transaction) => {
       const { deleted, next } = await deleteNextRows(transaction, accountId, from)
-      const table = TABLES[from.table] ?? 'official_account'
+      const table = ACCOUNT_TABLES[from.table] ?? 'official_account'
       const count = (tally[table] ?? 0) + deleted
       return { position: next, done: done + BigInt(deleted), tally: { ...tally, [table]: count } }
     })

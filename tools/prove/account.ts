@@ -114,12 +114,11 @@ interface StoredAccount {
   id: bigint
   organizationId: bigint
   run: number
-  createdAt: string
 }
 
 /** $1 name text; $2 account id bigint, null: all */
 const selectProveAccounts = statement('prove-select-accounts')`
-    select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run, a.created_at::text as "createdAt"
+    select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run
       from official_account a join organization o on o.id = a.organization_id
      where a.name = $1 and o.name = $1 and a.oa_hash ~ '^prove-\\d{1,9}-' and ($2::bigint is null or a.id = $2)`
 
@@ -144,8 +143,8 @@ export async function removeProveAccount(database: Database, { id }: { id: bigin
   if (account !== undefined) await remove(database, account)
 }
 
-async function remove(database: Database, { id, organizationId, createdAt }: StoredAccount): Promise<void> {
-  await removeAccount(database, id, createdAt)
+async function remove(database: Database, { id, organizationId }: StoredAccount): Promise<void> {
+  await removeAccount(database, id)
   await database.query(forgetRevocation, [id])
   await removeOrganization(database, organizationId)
 }
