@@ -71,7 +71,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   await collectRouteSchemas(app, { title: name, version }, componentSchemas, webhooks)
 
   const counts = new DeliveryCounts(database)
-  const guard = requireApiClient(database, now)
+  const guard = requireApiClient(database)
   app.addHook('onClose', async () => {
     stopLogging()
     await counts.close()

@@ -3,6 +3,7 @@
  * database, so a revoked or expired client or key is refused on its next request.
  */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
@@ -26,7 +27,6 @@ interface Caller {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Null on routes without the guard. */
     caller: (Caller & { findAgain: () => Promise<Caller | null> }) | null
   }
 }
@@ -43,9 +43,8 @@ interface CallerRow extends Row {
 const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
 
 /**
- * Returns the client if it is active and has not expired, with its key if the same holds for the key. The previous secret is valid until
- * the rotation is finished.
- * A use is due for recording once an hour, and never while the database is read-only.
+ * The client without a key if the key is not active or has expired. The previous secret is valid until the rotation is finished. A use is
+ * due for recording once an hour, and never while the database is read-only.
  *
  * $1 client_id text, $2 client_secret text, $3 key text
  */
@@ -59,7 +58,6 @@ const selectActiveCaller = statement('active-caller')`
      where c.client_id = $1 and (c.client_secret = $2 or c.previous_client_secret = $2) and c.status = 'active'
        and (c.expires_at is null or c.expires_at > now())`
 
-/** Call it once for the whole server. */
 export function decorateWithCaller(app: FastifyInstance): void {
   app.decorateRequest('caller', null)
 }
@@ -68,8 +66,8 @@ export function decorateWithCaller(app: FastifyInstance): void {
  * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws `internal`
  * (500), because a 401 would mean that the credentials are wrong.
  */
-export function requireApiClient(database: Database, now: () => number): onRequestAsyncHookHandler {
-  const noteUse = recordUses(database, now)
+export function requireApiClient(database: Database): onRequestAsyncHookHandler {
+  const noteUse = recordUses(database)
   return async (request) => {
     const clientId = header(request, 'x-client-id')
     const clientSecret = header(request, 'x-client-secret')
@@ -82,25 +80,18 @@ export function requireApiClient(database: Database, now: () => number): onReque
   }
 }
 
-/**
- * Returns null if the key is not active, has expired, or belongs to another client. Each route has its own response for that and
- * sends it before any other check of the request. Throws `caller_unknown` (401) without the guard.
- */
+/** Each route has its own response to null, and sends it before any other check. Throws `caller_unknown` (401) without the guard. */
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')
   return caller.scope
 }
 
-/** The client of the request. Throws `caller_unknown` (401) without the guard. */
 export function clientOf({ caller }: FastifyRequest): bigint {
   if (caller === null) throw new AppError('caller_unknown')
   return caller.apiClientId
 }
 
-/**
- * Queries the client and key of the request again, because a stream lasts longer than the guard's check. Throws `invalid_client` (401)
- * unless they are still valid and have the same scope.
- */
+/** A stream lasts longer than the guard's check. Throws `invalid_client` (401) unless client and key are still valid, with the same scope. */
 export async function requireScopeAgain(
   { caller }: FastifyRequest,
   { keyId, accountId, organizationId }: Scope,
@@ -141,59 +132,35 @@ function header(request: FastifyRequest, name: string): string | undefined {
   return text.trim() === '' ? undefined : text
 }
 
-// Records when clients and keys were last used. Requests do not wait for it. The guard's query reports whether a time is older than an
-// hour. One statement at a time writes all due times, so concurrent requests with due times cause only a few statements.
-
-/** After a failed write, such as on a full disk, requests do not cause another one for this long. */
-const PAUSE_AFTER_FAILURE_MS = 60_000
-
 /**
  * Each row is written by the first of several instances: the others skip it while it is locked, and then find that it is not due. No
  * index contains the column, so an update changes no index.
  *
- * $1 client ids bigint[], $2 key ids bigint[]
+ * $1 client id bigint, $2 key id bigint or null
  */
 const recordUse = statement('record-use-of-credentials')`
     with due_client as (
-      select id from api_client where id = any ($1) and ${isUseDue('last_used_at')} for no key update skip locked
+      select id from api_client where id = $1 and ${isUseDue('last_used_at')} for no key update skip locked
     ), due_key as (
-      select id from api_key where id = any ($2) and ${isUseDue('last_used_at')} for no key update skip locked
+      select id from api_key where id = $2 and ${isUseDue('last_used_at')} for no key update skip locked
     ), used_client as (
       update api_client c set last_used_at = now() from due_client due where c.id = due.id
     )
     update api_key k set last_used_at = now() from due_key due where k.id = due.id`
 
+const ATTEMPTS_MAX = 10_000
+/** An attempt that failed, such as on a full disk, or that found the row locked, is repeated after this time. */
+const ATTEMPT_INTERVAL_MS = 60_000
+
 type NoteUse = (clientId: bigint, keyId: bigint | null) => void
 
-/** The returned function never throws, and returns before the use is written. */
-function recordUses(database: Database, now: () => number): NoteUse {
-  const clientIds = new Set<bigint>()
-  const keyIds = new Set<bigint>()
-  let isWriting = false
-  let pausedUntilMs = Number.NEGATIVE_INFINITY
-  const forget = () => {
-    clientIds.clear()
-    keyIds.clear()
-  }
-  const write = async () => {
-    isWriting = true
-    try {
-      while (clientIds.size > 0) {
-        const values = [[...clientIds], [...keyIds]]
-        forget()
-        await database.query(recordUse, values)
-      }
-    } catch {
-      forget()
-      pausedUntilMs = now() + PAUSE_AFTER_FAILURE_MS
-    } finally {
-      isWriting = false
-    }
-  }
+function recordUses(database: Database): NoteUse {
+  const attempted = new LRUCache<string, true>({ max: ATTEMPTS_MAX, ttl: ATTEMPT_INTERVAL_MS })
   return (clientId, keyId) => {
-    if (now() < pausedUntilMs) return
-    clientIds.add(clientId)
-    if (keyId !== null) keyIds.add(keyId)
-    if (!isWriting) void write()
+    const credentials = `${clientId} ${keyId}`
+    if (attempted.has(credentials)) return
+    attempted.set(credentials, true)
+    // Requests neither wait for it nor fail with it.
+    database.query(recordUse, [clientId, keyId]).catch(() => undefined)
   }
 }
