@@ -1,10 +1,8 @@
 /** The checks of a verification, as pure functions of the platform's responses. */
 
-import { AppError } from '../errors.ts'
 import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
 import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Account, AccountId } from './account.ts'
+import type { Account } from './account.ts'
 import type { Check, Claims, FailureReason, Webhook } from './verification.ts'
 
 export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
@@ -166,35 +164,4 @@ function failed(
   facts: Pick<Check, 'status' | 'platformMessage'> = {},
 ): Check {
   return { name, ok: false, message, reason, ...facts }
-}
-
-// Limits webhook tests. The platform allows 60 per account and hour. The database counts them for all instances.
-
-const TESTS_PER_HOUR = 60
-/** Null before the first test. */
-const IS_HOUR_OVER = `is_due(webhook_test_hour + interval '1 hour', interval '1 hour') is not false`
-
-/** $1 id bigint, $2 tests per hour integer. Starts a new hour if the last one is over. Returns no row at the limit. */
-const countTest = statement('count-webhook-test')`
-    update official_account
-       set webhook_test_hour = case when ${IS_HOUR_OVER} then now() else webhook_test_hour end,
-           webhook_test_count = case when ${IS_HOUR_OVER} then 0 else webhook_test_count end + 1
-     where id = $1 and (${IS_HOUR_OVER} or webhook_test_count < $2)
-    returning id`
-
-/** $1 id bigint */
-const selectSecondsLeft = statement('select-webhook-test-wait')`
-    select ceil(extract(epoch from webhook_test_hour + interval '1 hour' - now()))::int as seconds
-      from official_account
-     where id = $1`
-
-/** Counts one test. If the tests are used up, throws `platform_unavailable` with the seconds until the hour ends. */
-export async function takeWebhookTest(database: Queryable, id: AccountId): Promise<void> {
-  const [counted] = await database.query(countTest, [id, TESTS_PER_HOUR])
-  if (counted !== undefined) return
-  const [row] = await database.query<{ seconds: number }>(selectSecondsLeft, [id])
-  throw new AppError('platform_unavailable', {
-    message: `The platform tests a webhook ${TESTS_PER_HOUR} times an hour: try again later, or verify without testWebhook`,
-    retryAfterSeconds: Math.max(1, row?.seconds ?? 1),
-  })
 }

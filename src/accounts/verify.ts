@@ -15,7 +15,6 @@ import {
   type Refusal,
   refusedCheck,
   TEST_IMPOSSIBLE,
-  takeWebhookTest,
   testCheck,
 } from './checks.ts'
 import { readEvidence } from './evidence.ts'
@@ -27,7 +26,6 @@ const VERIFICATION_TIMEOUT_MS = 8_000
 export interface Verifier {
   database: Queryable
   lineApi: LineApi
-  /** The public base URL of this service, without a trailing slash. */
   publicUrl: string | null
   /** The paths of an account's webhook, the recommended one first. */
   webhookPaths: (accountId: string) => string[]
@@ -75,8 +73,8 @@ const storeVerification = statement('store-verification')`
                due_at = case when d.failed_at is null then d.due_at else now() end`
 
 /**
- * Verifies an account and stores the outcome, which may be a refusal by the platform. If the platform is unreachable, slow or rate
- * limiting, this throws `platform_unavailable` and stores nothing.
+ * Stores the outcome, which may be a refusal by the platform. Throws `platform_unavailable` and stores nothing if the platform is
+ * unreachable, slow or rate limiting.
  * @param isRequested false: a periodic verification, of which endpoints receive only a changed outcome
  */
 export async function verifyAccount(
@@ -175,7 +173,6 @@ async function checkWebhook(
   const checks = [endpointCheck(webhook, expected[0] ?? ''), activeCheck(webhook)]
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, TEST_IMPOSSIBLE] }
-  await takeWebhookTest(verifier.database, account.id)
   const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
   return test.ok
     ? {
