@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver } from './support/endpoints.ts'
-import { eventsOf, startReplaying, textsOf } from './support/replays.ts'
+import { eventsOf, setBackEvents, startReplaying, textsOf } from './support/replays.ts'
 import { runs } from './support/runs.ts'
 
 const PEOPLE = 4
@@ -35,7 +35,7 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
           `update job set status = 'cancelled', finished_at = now() where status = 'running'`,
         )
         const userIdOf = (person: number) => `U${run}person${person}x`
-        const from = new Date().toISOString()
+        const from = new Date(Date.now() - 60_000).toISOString()
         const messages: Array<{ id: string; text: string; person: number }> = []
         for (const [no, { person, type, other }] of events.entries()) {
           const text = `${run} words ${no}.`
@@ -51,6 +51,7 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
           }
           await service.deliver(tenant, [kinds[type]])
         }
+        await setBackEvents(database)
         const receiver = await startReceiver()
         const started = await replay(await addEndpoint(receiver.url), { from, rate })
         const gone = new Set<string>()

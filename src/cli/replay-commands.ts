@@ -40,7 +40,7 @@ export function replayCommand(group: Command): void {
       '--from <time>',
       'ISO 8601 with an offset or Z, or a date (00:00 UTC): events received from then on',
     )
-    .requiredOption('--to <time>', 'events received before this time, and before now')
+    .requiredOption('--to <time>', 'events received before this time, and at least 10 s ago')
     .option('--events <list>', 'event types, separated by commas (default: all that the endpoint receives)')
     .action(
       async (

@@ -9,8 +9,6 @@ import { pipelineIn, type Queryable, type Row, statement } from '../postgres/sta
 
 /** A receiver that refuses a request five times probably never accepts it, and what follows must not wait for it forever. */
 const REFUSALS_MAX = 5
-/** Events of a flush are visible when it commits, but have the time of its beginning. Its statements take 5 s at most. */
-const FLUSH_MAX_SECONDS = 10
 
 /**
  * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. Responses 408, 410
@@ -27,7 +25,6 @@ const leaveRefused = statement('leave-refused-deliveries')`
     )
     select coalesce(sum(items), 0)::int as refused from refused`
 
-/** $1 job id bigint, $2 endpoint id bigint */
 const selectState = statement('select-replay-state')`
     select p.status, p.events, d.waiting, d."hasFailed", d."isRetrying", d."ageMs", d."dueInMs",
            (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"
@@ -41,13 +38,11 @@ const selectState = statement('select-replay-state')`
          from endpoint_delivery where job_id = $1) d
      where p.id = $2`
 
-/** What has become of the deliveries of a job. */
 export interface ReplayState extends Row {
   /** of the endpoint */
   status: string
   /** the endpoint's own filter */
   events: string[] | null
-  /** unsent deliveries */
   waiting: number
   /** A delivery has failed permanently. */
   hasFailed: boolean
@@ -62,7 +57,6 @@ export interface ReplayState extends Row {
   refused: number
 }
 
-/** Returns null if the endpoint was removed. */
 export async function examineReplay(
   transaction: Queryable,
   jobId: bigint,
@@ -75,31 +69,6 @@ export async function examineReplay(
   return state === undefined ? null : ({ ...state, refused: left?.refused ?? 0 } as ReplayState)
 }
 
-/**
- * When the oldest transaction began that may still store events of a range. It is read before the events, in a statement of its own:
- * a transaction that has ended by then is visible.
- *
- * $1 end of the range timestamptz, $2 maximum duration of a flush in seconds int
- */
-const selectOldestFlush = statement('select-oldest-open-flush')`
-    select to_char(min(xact_start) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as until
-      from pg_stat_activity
-     where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
-       and xact_start < $1 and xact_start > clock_timestamp() - $2 * interval '1 second'`
-
-/** Returns the time from which on events of a range may not be visible yet, or null if all are. */
-export async function findOpenFlush(
-  transaction: Queryable,
-  until: string,
-  nowMs: number,
-): Promise<string | null> {
-  if (nowMs > Date.parse(until) + FLUSH_MAX_SECONDS * 1000) return null
-  const values: unknown[] = [until, FLUSH_MAX_SECONDS]
-  const [row] = await transaction.query<{ until: string | null }>(selectOldestFlush, values)
-  return row?.until ?? null
-}
-
-/** An event in the order in which a replay sends them. */
 export interface EventPosition {
   /** in microseconds */
   receivedAt: string
@@ -222,8 +191,6 @@ export async function queueResentMembers(
 /**
  * Locks rows in the order in which the sender settles them. `+ 0` prevents the use of the primary key for that order, which would read
  * the deliveries of all accounts.
- *
- * $1 job id bigint
  */
 const lockDeliveries = statement('lock-deliveries-of-job')`
     select from endpoint_delivery where job_id = $1 order by channel_oa_id + 0, id + 0 for update`
@@ -231,8 +198,6 @@ const lockDeliveries = statement('lock-deliveries-of-job')`
 /**
  * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows may read
  * the deliveries of all accounts, and so may `failed_at is null`.
- *
- * $1 job id bigint
  */
 const endDeliveries = statement('end-deliveries-of-job')`
     with kept as (
@@ -240,7 +205,6 @@ const endDeliveries = statement('end-deliveries-of-job')`
     )
     delete from endpoint_delivery where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity'`
 
-/** Call it in a transaction. */
 export async function endDeliveriesOfJob(transaction: Queryable, jobId: bigint): Promise<void> {
   await pipelineIn(transaction)([
     { statement: lockDeliveries, values: [jobId] },

@@ -14,10 +14,13 @@ import type { EndpointFormat } from './settings.ts'
 const COUNTED_EVENTS_MAX = 1_000_000
 /** Events of one statement: some 3 ms, or 1 s if each is a random read of 0.5 ms on a cold disk. A statement may take 5 s. */
 const COUNTED_PER_STATEMENT = 2_000
+/**
+ * Events of a flush have the time of its beginning, and its statements take 5 s at most. So all events of an earlier range are visible.
+ */
+const FLUSH_MAX_SECONDS = 10
 /** Less than a proxy in front of the console waits. */
 const COUNT_MAX_MS = 5_000
 
-/** Times as an operator gives them. */
 export interface AskedReplay {
   from: string
   to: string
@@ -33,10 +36,9 @@ type ReplayableEndpoint = {
   events: string[] | null
 }
 
-/** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
 const selectEndpoint = statement('select-replayable-endpoint')`
     select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format, p.events,
-           iso(now()) as now
+           iso(now() - $3 * interval '1 second') as until
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 
@@ -47,16 +49,13 @@ export async function planReplay(
   id: bigint,
   { from, to, events = null, rate = RATE_DEFAULT }: AskedReplay,
 ): Promise<{ endpoint: ReplayableEndpoint; request: ReplayRequest }> {
-  const [row] = await database.query<ReplayableEndpoint & { now: string }>(selectEndpoint, [
-    id,
-    organizationIds,
-  ])
-  const { now, ...endpoint } = requireVisible(row, 'endpoint', id)
+  const { until, ...endpoint } = await findReplayable(database, organizationIds, id)
   requireFormat(endpoint, 'line')
   if (events?.length === 0) refuseInput('events', 'is empty. Omit it to send all events.')
   const begin = isoTime('from', from)
-  const end = [isoTime('to', to), now].sort()[0] as string
-  if (begin >= end) refuseInput('from', 'must be earlier than `to` and than now')
+  const end = [isoTime('to', to), until].sort()[0] as string
+  if (begin >= end)
+    refuseInput('from', `must be earlier than \`to\`, and ${FLUSH_MAX_SECONDS} seconds before now`)
   return { endpoint, request: { from: begin, to: end, events, rate } }
 }
 
@@ -66,10 +65,16 @@ export async function findResendable(
   organizationIds: OrganizationIds,
   id: bigint,
 ): Promise<ReplayableEndpoint> {
-  const [row] = await database.query<ReplayableEndpoint>(selectEndpoint, [id, organizationIds])
-  const endpoint = requireVisible(row, 'endpoint', id)
+  const { until: _, ...endpoint } = await findReplayable(database, organizationIds, id)
   requireFormat(endpoint, 'members')
   return endpoint
+}
+
+/** With the end of what can be replayed. */
+async function findReplayable(database: Queryable, organizationIds: OrganizationIds, id: bigint) {
+  const values = [id, organizationIds, FLUSH_MAX_SECONDS]
+  const [row] = await database.query<ReplayableEndpoint & { until: string }>(selectEndpoint, values)
+  return requireVisible(row, 'endpoint', id)
 }
 
 const isoTime = (field: 'from' | 'to', text: string): string => new Date(readTime(field, text)).toISOString()

@@ -9,7 +9,6 @@ import type { AccountId } from '../accounts/account.ts'
 import {
   beforeEventsAt,
   type EventPosition,
-  findOpenFlush,
   queueReplayedEvents,
   type ReplayState,
 } from '../endpoints/replays.ts'
@@ -24,8 +23,6 @@ import type { Progress, RunStep } from './step.ts'
 const BYTES_PER_REQUEST_MAX = 512 * 1024
 /** Events that one statement examines in addition to twice those of a request: some are of other sources, or erased. */
 const EXAMINED_MIN = 100
-/** While a flush that began before the end of the range is not committed. */
-const FLUSH_WAIT_MS = 200
 
 export interface ReplayRequest {
   /** ISO 8601 in UTC; the range includes `from` and excludes `to` */
@@ -82,39 +79,34 @@ async function continueReplay(transaction: Queryable, job: Job): Promise<Progres
   const rested: Position = { ...position, sending: 0 }
   const pauseMs = position.nextMs - state.nowMs
   if (pauseMs > 0) return { position: rested, done, tally, resumeInMs: pauseMs }
-  const { queued, next, end } = await queueNext(transaction, job, position, state)
+  const { queued, next, isLast } = await queueNext(transaction, job, position, state)
   if (queued > 0) {
     const nextMs = nextAtMs(position.nextMs, queued, rate, state.nowMs)
     const sent: Position = { after: next, sending: queued, nextMs }
     return { position: sent, done, tally, resumeInMs: SHORTEST_WAIT_MS }
   }
-  if (end === 'reached') return { position: null, done, tally }
-  const resume = end === 'not visible' ? { resumeInMs: FLUSH_WAIT_MS } : {}
-  return { position: { ...rested, after: next }, done, tally, ...resume }
+  return { position: isLast ? null : { ...rested, after: next }, done, tally }
 }
 
-async function queueNext(
+function queueNext(
   transaction: Queryable,
   job: Job,
   { after, nextMs }: Position & { nextMs: number },
   state: ReplayState,
 ) {
   const { endpointId, to, events: kinds, rate } = job.parameters as Parameters
-  const openFrom = await findOpenFlush(transaction, to, state.nowMs)
   const maxEvents = itemsNow(nextMs, rate, state.nowMs)
-  const { queued, next, isLast } = await queueReplayedEvents(
+  return queueReplayedEvents(
     transaction,
     {
       accountId: job.accountId as AccountId,
       endpointId: BigInt(endpointId),
       jobId: job.id,
       after,
-      until: openFrom ?? to,
+      until: to,
       kinds,
       endpointKinds: state.events,
     },
     { maxEvents, maxBytes: BYTES_PER_REQUEST_MAX, examined: 2 * maxEvents + EXAMINED_MIN },
   )
-  const end = !isLast ? 'ahead' : openFrom === null ? 'reached' : 'not visible'
-  return { queued, next, end }
 }

@@ -85,8 +85,15 @@ describe('a replay', () => {
     expect(await countReplay(database, endpoint, { ...request, events: ['follow'] })).toEqual({
       ...{ events: 0, isMore: false },
     })
-    expect(Date.parse(request.to)).toBeLessThanOrEqual(Date.now())
-    for (const asked of [{ from: 'yesterday' }, { to: '2019-12-31' }, { from: '2099-01-01' }, { events: [] }])
+    // The flush of a later event may not have been committed.
+    expect(Date.parse(request.to)).toBeLessThanOrEqual(Date.now() - 10_000)
+    for (const asked of [
+      { from: 'yesterday' },
+      { to: '2019-12-31' },
+      { from: '2099-01-01' },
+      { from: new Date(Date.now() - 9_000).toISOString() },
+      { events: [] },
+    ])
       await expect(plan(asked), JSON.stringify(asked)).rejects.toMatchObject({ code: 'invalid_input' })
     await expect(plan({}, members)).rejects.toThrow(`Use "oa-audience endpoints resend ${members}" instead`)
     await expect(plan({}, 0n)).rejects.toThrow(NotVisible)
@@ -110,7 +117,7 @@ describe('a replay', () => {
     expect(texts.filter((text) => text === 'words 0.')).toHaveLength(5)
     expect([...new Set(texts.slice(5))]).toEqual(['words 1.', 'words 2.'])
 
-    const [failed, ...others] = await listDeliveries(database, id, null, 10)
+    const [failed, ...others] = await listDeliveries(database, id, 'failed', { limit: 10 })
     expect(others).toEqual([])
     expect(failed).toMatchObject({ status: 'failed', events: 1, lastStatus: 400, isReplay: true })
     const preview = await previewDelivery(
@@ -160,7 +167,9 @@ describe('a replay', () => {
       )
       .toHaveLength(1)
     expect(await hurrying(endOf(started))).toMatchObject({ status: 'failed', reason: 'receiver_failed' })
-    expect(await listDeliveries(database, id, 'failed', 10)).toMatchObject([{ events: 2, isReplay: true }])
+    expect(await listDeliveries(database, id, 'failed', { limit: 10 })).toMatchObject([
+      { events: 2, isReplay: true },
+    ])
     expect(await database.query('select from endpoint_delivery where job_id is not null')).toEqual([])
   })
 
@@ -229,28 +238,6 @@ describe('a replay', () => {
     for (const id of ids.slice(1, 4)) await replay(id)
     await expect(replay(ids[4] as bigint)).rejects.toMatchObject({ code: 'too_many_jobs' })
     expect(await database.query(`select from job where status = 'running'`)).toHaveLength(4)
-  })
-
-  it('waits for a flush that began before the end of the range', async () => {
-    const { addReceiver, deliverMessages, replay, endOf, database, tenant, job } = await startReplaying()
-    await deliverMessages(2)
-    const { receiver, id } = await addReceiver()
-    let started = 0n
-    await database.transaction(async (transaction) => {
-      const open = transaction as unknown as typeof database
-      await open.query('select now()')
-      await deliverMessages(1)
-      started = await replay(id)
-      await expect.poll(() => job(started)).toMatchObject({ done: 2n })
-      expect((await job(started)).status).toBe('running')
-      await open.query(
-        `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
-         values ($1, 'line', 'message', gen_random_uuid(), now(), $2)`,
-        [tenant.accountId, JSON.stringify(textMessage('Ulate', 'late'))],
-      )
-    })
-    expect((await endOf(started)).status).toBe('done')
-    expect(textsOf(receiver).filter((text) => text === 'late')).toHaveLength(1)
   })
 })
 

@@ -238,9 +238,11 @@ async function sendAgain(
   }
   const plan = await planReplay(database, ALL_ORGANIZATIONS, line, asked)
   const resent = await findResendable(database, ALL_ORGANIZATIONS, members)
-  const { events } = await countReplay(database, plan.endpoint, plan.request)
+  // It would end 10 s before now.
+  const request = { ...plan.request, to: asked.to }
+  const { events } = await countReplay(database, plan.endpoint, request)
   await database.transaction(async (transaction) => {
-    await startReplay(transaction, commandActor(), plan.endpoint, plan.request, events)
+    await startReplay(transaction, commandActor(), plan.endpoint, request, events)
     await startResend(
       transaction,
       commandActor(),
