@@ -1,6 +1,6 @@
 /** The last refused attempts of each endpoint, as operators see them. */
 import { expect, it } from 'vitest'
-import { type DeliveryAttempt, listAttempts } from '../src/endpoints/endpoint-history.ts'
+import { type DeliveryAttempt, listAttempts } from '../src/endpoints/endpoints.ts'
 import { Settlements } from '../src/endpoints/settlements.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'

@@ -1,6 +1,5 @@
 /** Changes of an endpoint that has a backlog. */
 import { describe, expect, it } from 'vitest'
-import { continueResumption } from '../src/endpoints/manage.ts'
 import { type EndpointSettings, updateEndpoint } from '../src/endpoints/settings.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
@@ -11,16 +10,8 @@ import { insertRow, load } from './support/load.ts'
 
 const OWN = [new URL('https://oa.example.com/audience')]
 
-async function update(
-  { database }: Pick<Sending, 'database'>,
-  id: bigint,
-  changes: Partial<EndpointSettings>,
-) {
-  const updated = await database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
-  for (let rest = updated?.resumption ?? null; rest !== null; )
-    rest = await continueResumption(database, id, rest)
-  return updated
-}
+const update = ({ database }: Pick<Sending, 'database'>, id: bigint, changes: Partial<EndpointSettings>) =>
+  database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
 
 const textsOf = (received: Array<{ body: string }>): string[] =>
   received.flatMap(({ body }) =>

@@ -3,8 +3,13 @@
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { listFailureReasons } from '../audience/events.ts'
 import { listAllEvents } from '../audience/list-events.ts'
-import { listAttempts } from '../endpoints/endpoint-history.ts'
-import { type EndpointSummary, findEndpoint, listEndpoints, pageDeliveries } from '../endpoints/endpoints.ts'
+import {
+  type EndpointSummary,
+  findEndpoint,
+  listAttempts,
+  listEndpoints,
+  listDeliveries as readDeliveries,
+} from '../endpoints/endpoints.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
@@ -86,8 +91,11 @@ const listDeliveries = tool(
     const { database, organizationIds } = context
     const endpoint = await findEndpoint(database, organizationIds, idOf('endpointId', input.endpointId))
     const { status = 'failed' } = input
-    const after = input.after === undefined ? null : { dueUs: 0n, id: idOf('after', input.after) }
-    const page = await pageDeliveries(database, endpoint.id, status, after, limitOf(input))
+    const limit = limitOf(input)
+    const found = await readDeliveries(database, endpoint.id, status, {
+      limit: limit + 1,
+      ...(input.after !== undefined && { afterId: idOf('after', input.after) }),
+    })
     const attempts = (await listAttempts(database, endpoint.id)).slice(0, ATTEMPTS_MAX)
     return {
       facts: {
@@ -99,7 +107,7 @@ const listDeliveries = tool(
       },
       list: {
         name: 'deliveries',
-        rows: page.deliveries.map((delivery) => ({
+        rows: found.slice(0, limit).map((delivery) => ({
           row: {
             ...columnsOf(delivery, 'id', 'status', 'type', 'memberId', 'events', 'isReplay', 'attempts'),
             ...columnsOf(delivery, 'createdAt', 'dueAt', 'failedAt'),
@@ -108,7 +116,7 @@ const listDeliveries = tool(
           // Pending deliveries have no further page, because their order changes with each attempt.
           cursor: status === 'failed' ? String(delivery.id) : null,
         })),
-        hasMore: page.next !== null,
+        hasMore: found.length > limit,
       },
       account: await findAccountDetails(database, organizationIds, endpoint.accountId),
       object: { kind: 'endpoint', id: endpoint.id },

@@ -67,7 +67,9 @@ function deliveriesCommand(group: Command): void {
     .action(async (id: bigint, { status, limit, json }: DeliveriesOptions) => {
       const deliveries = await onDatabase(async (database) => {
         await performHere(database, ENDPOINTS.show, { id })
-        return listDeliveries(database, id, status ?? null, limit)
+        const failed = status === 'pending' ? [] : await listDeliveries(database, id, 'failed', { limit })
+        const rest = { limit: status === 'failed' ? 0 : limit - failed.length }
+        return [...failed, ...(await listDeliveries(database, id, 'pending', rest))]
       })
       printMany(json ? deliveries : deliveries.map(deliveryRow), json === true)
     })

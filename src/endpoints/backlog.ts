@@ -2,7 +2,6 @@
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 
-/** A delivery that this process has leased. */
 export interface ClaimedRow extends Row {
   id: bigint
   channel_oa_id: bigint
@@ -126,7 +125,6 @@ export const renewSending = statement('renew-sending')`select without_waiting_er
 /** $1 bigint[]: accounts. */
 export const releaseSending = statement('release-sending')`select release_sending($1)`
 
-/** The current content of a delivery. */
 export interface ContentRow extends Row {
   id: bigint
   channel_oa_id: bigint

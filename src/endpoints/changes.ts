@@ -7,7 +7,6 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
-/** Maximum per step. */
 const CHANGES_PER_ENDPOINT = 100
 /** Endpoints with changes that one step moves: 20 × 100 rows take about 80 ms. */
 const MOVED_PER_STEP = 20

@@ -2,10 +2,9 @@
 
 import { age } from '../http/format.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
-import { ENDPOINTS_WITH_DELIVERIES } from './backlog.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import { endpointState } from './endpoint-state.ts'
-import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
+import { COUNTED_MAX, type EndpointSummary, listEndpoints } from './endpoints.ts'
 
 const RESPONSE_LINE_MAX = 120
 
@@ -68,14 +67,8 @@ export const countText = (count: number): string => (count < COUNTED_MAX ? Strin
 const nameOf = ({ name, accountId }: EndpointSummary): string =>
   `${name === '' ? 'no name' : name} (account ${accountId})`
 
-const selectBacklogs = statement('select-endpoint-backlogs')`${ENDPOINTS_WITH_DELIVERIES}`
-
 /** The endpoints for which deliveries wait or have failed. */
 export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {
-  const found = await database.query<{ id: bigint }>(selectBacklogs)
-  return findEndpoints(
-    database,
-    ALL_ORGANIZATIONS,
-    found.map(({ id }) => id),
-  )
+  const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
+  return endpoints.filter(({ pending, failed }) => pending > 0 || failed > 0)
 }

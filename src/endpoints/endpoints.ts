@@ -30,12 +30,9 @@ export interface EndpointSummary {
   priority: number
   status: string
   allowPrivateNetwork: boolean
-  /** receivers may still use the previous secret */
   isRotating: boolean
   createdAt: string
-  /** at most COUNTED_MAX */
   pending: number
-  /** at most COUNTED_MAX */
   failed: number
   /** null: nothing is pending */
   oldestPendingSeconds: number | null
@@ -50,10 +47,9 @@ interface LastResponse {
 }
 
 /**
- * The oldest pending delivery is found among the first $2 that are due and the first $2 of the account. It is exact unless the
- * endpoint has more pending ones, and as many older deliveries of the account's other endpoints are stored.
+ * The oldest pending delivery is found among the $2 that are due first.
  *
- * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint ids bigint[], null: all; $4 after this id bigint;
+ * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint id bigint, null: all; $4 after this id bigint;
  * $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
  */
 const selectEndpoints = statement('select-endpoints')`
@@ -62,11 +58,7 @@ const selectEndpoints = statement('select-endpoints')`
            p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
            iso(p.created_at) as "createdAt",
            pending.count as pending, failed.count as failed,
-           extract(epoch from now() - least(pending.first_at, (
-             select min(created_at)
-               from (select endpoint_id, failed_at, created_at from endpoint_delivery
-                      where pending.count = $2 and channel_oa_id = p.channel_oa_id order by id limit $2) d
-              where endpoint_id = p.id and failed_at is null)))::float8 as "oldestPendingSeconds",
+           extract(epoch from now() - pending.first_at)::float8 as "oldestPendingSeconds",
            iso(x.answered_at) as "answeredAt",
            x.status as "answerStatus", x.answer
       from endpoint p
@@ -79,7 +71,7 @@ const selectEndpoints = statement('select-endpoints')`
      cross join lateral (
        select count(*)::int as count
          from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
-     where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
+     where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint is null or p.id = $3) and p.id > $4
        and visible(a.organization_id, $6)
      order by p.id
      limit $5`
@@ -90,7 +82,6 @@ type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
   answer: string | null
 }
 
-/** @param accountId null: all accounts */
 export function listEndpoints(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -106,17 +97,9 @@ export async function findEndpoint(
   organizationIds: OrganizationIds,
   id: bigint,
 ): Promise<EndpointSummary> {
-  const [endpoint] = await findEndpoints(database, organizationIds, [id])
+  const values = [null, COUNTED_MAX, id, INT64_MIN, null, organizationIds]
+  const [endpoint] = await queryEndpoints(database, values)
   return requireVisible(endpoint, 'endpoint', id)
-}
-
-/** Returns the existing endpoints in the order of the ids. */
-export function findEndpoints(
-  database: Queryable,
-  organizationIds: OrganizationIds,
-  ids: bigint[],
-): Promise<EndpointSummary[]> {
-  return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null, organizationIds])
 }
 
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {
@@ -150,13 +133,6 @@ export type DeliverySummary = {
   lastAnswer: string | null
 }
 
-/** Where a page of deliveries begins: after this one. */
-interface DeliveryPosition {
-  /** of pending deliveries, microseconds since 1970 */
-  dueUs: bigint
-  id: bigint
-}
-
 const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when not is_due(leased_until, interval '30 seconds') then 'sending' else 'pending' end as status,
          type, member_id as "memberId", coalesce(cardinality(event_keys), cardinality(event_ids)) as events,
          job_id is not null or event_ids is not null as "isReplay", attempts,
@@ -164,65 +140,58 @@ const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when
          case when failed_at is null
               then iso(due_at) end as "dueAt",
          iso(failed_at) as "failedAt",
-         status as "lastStatus", answer as "lastAnswer", (extract(epoch from due_at) * 1000000)::bigint as "dueUs"`
+         status as "lastStatus", answer as "lastAnswer"`
 
-/** $1 endpoint id bigint; $2 after this id bigint; $3 maximum number of rows int */
 const selectFailedDeliveries = statement('select-failed-deliveries')`
     select ${DELIVERY_COLUMNS}
       from endpoint_delivery
      where endpoint_id = $1 and failed_at is not null and id > $2
      order by id limit $3`
 
-/** $1 endpoint id bigint; $2 and $3 after this time, in microseconds, and id bigint; $4 maximum number of rows int */
 const selectPendingDeliveries = statement('select-pending-deliveries')`
     select ${DELIVERY_COLUMNS}
       from endpoint_delivery
      where endpoint_id = $1 and failed_at is null
-       and due_at >= timestamptz 'epoch' + $2 * interval '1 microsecond'
-       and (due_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3)
-     order by due_at, id limit $4`
+     order by due_at limit $2`
 
-export interface DeliveryPage {
-  deliveries: DeliverySummary[]
-  /** null: there are no more */
-  next: DeliveryPosition | null
-}
-
-/** Failed deliveries in the order of their ids, pending ones in the order in which they are due. */
-export async function pageDeliveries(
+/** Failed deliveries in the order of their ids, or the pending ones that are due first, whose order changes with each attempt. */
+export function listDeliveries(
   database: Queryable,
   endpointId: bigint,
   status: 'pending' | 'failed',
-  after: DeliveryPosition | null,
-  limit: number,
-): Promise<DeliveryPage> {
-  const { dueUs = 0n, id = INT64_MIN } = after ?? {}
-  // One extra row shows whether another page follows.
-  const rows =
-    status === 'failed'
-      ? await database.query<DeliveryRow>(selectFailedDeliveries, [endpointId, id, limit + 1])
-      : await database.query<DeliveryRow>(selectPendingDeliveries, [endpointId, dueUs, id, limit + 1])
-  const page = rows.slice(0, limit)
-  const last = page.at(-1)
-  return {
-    deliveries: page.map(({ dueUs: _, ...delivery }) => delivery),
-    next: last === undefined || rows.length <= limit ? null : { dueUs: last.dueUs, id: last.id },
-  }
+  { afterId = INT64_MIN, limit }: { afterId?: bigint; limit: number },
+): Promise<DeliverySummary[]> {
+  return status === 'failed'
+    ? database.query(selectFailedDeliveries, [endpointId, afterId, limit])
+    : database.query(selectPendingDeliveries, [endpointId, limit])
 }
 
-type DeliveryRow = DeliverySummary & { dueUs: bigint }
+export type DeliveryAttempt = {
+  startedAt: string
+  /** null: there was no HTTP response */
+  status: number | null
+  /** why there was no response, otherwise empty */
+  reason: string
+  /** the beginning of a response that was not 2xx; null: none, or deleted by an erasure or an unsent message */
+  responseText: string | null
+  durationMs: number
+  /** null: unknown */
+  events: number | null
+  /** 1 for the first attempt of the delivery */
+  attempt: number
+  deliveryId: bigint
+}
 
-/** Failed ones first. @param status null: pending and failed ones */
-export async function listDeliveries(
-  database: Queryable,
-  endpointId: bigint,
-  status: 'pending' | 'failed' | null,
-  limit: number,
-): Promise<DeliverySummary[]> {
-  const read = (half: 'pending' | 'failed') =>
-    status === null || status === half ? pageDeliveries(database, endpointId, half, null, limit) : null
-  const halves = [await read('failed'), await read('pending')]
-  return halves.flatMap((half) => half?.deliveries ?? []).slice(0, limit)
+const selectAttempts = statement('select-endpoint-attempts')`
+    select iso(started_at) as "startedAt", status, reason, response_text as "responseText", duration_ms as "durationMs", events, attempt,
+           delivery_id as "deliveryId"
+      from endpoint_attempt
+     where endpoint_id = $1
+     order by started_at desc, delivery_id desc, attempt desc`
+
+/** The last refused attempts to send to an endpoint, newest first. */
+export function listAttempts(database: Queryable, endpointId: bigint): Promise<DeliveryAttempt[]> {
+  return database.query<DeliveryAttempt>(selectAttempts, [endpointId])
 }
 
 export interface DeliveryRequest {

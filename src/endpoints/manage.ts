@@ -5,8 +5,9 @@ import { newSecret } from './messages.ts'
 
 /** Deliveries changed in one statement, so that senders do not wait long for their rows. */
 const ROWS_PER_STATEMENT = 5_000
+/** Deliveries that become due when an endpoint is resumed, in the transaction: 0.2 s. */
+const RENEWED_MAX = 10_000
 
-/** $1 endpoint id bigint */
 const pauseById = statement('pause-endpoint-by-id')`
     update endpoint set status = 'paused' where id = $1 returning id`
 
@@ -16,63 +17,38 @@ export async function pauseEndpoint(database: Queryable, id: bigint): Promise<vo
   requireVisible(paused, 'endpoint', id)
 }
 
-/** $1 endpoint id bigint */
 const resumeById = statement('resume-endpoint')`
-    update endpoint set status = 'active' where id = $1
-    returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "resumedAt"`
+    update endpoint set status = 'active' where id = $1 returning id`
 
 /**
- * Makes deliveries due that failed before the endpoint was resumed, and restarts their 24 hours of retries. Batches are in the order
- * of ids.
- *
- * $1 endpoint id bigint, $2 when it was resumed timestamptz, $3 the last id of the previous batch bigint,
- * $4 maximum number of rows int
+ * Makes deliveries due that were tried before, and restarts their 24 hours of retries. Any others are due at the end of their backoff, or
+ * when the endpoint has accepted one: see claimDue.
  */
 const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
     with tried as (
       select channel_oa_id, id from endpoint_delivery
-       where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
-         and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and is_due(leased_until, interval '30 seconds')
-       order by id limit $4 for update skip locked
-    ), made_due as (
-      update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
-        from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
+       where endpoint_id = $1 and failed_at is null and first_attempt_at is not null and is_due(leased_until, interval '30 seconds')
+       order by due_at limit $2 for update skip locked
     )
-    select max(id) as "lastId", count(*)::int as count from tried`
+    update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
+      from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id`
 
-/** Where resuming an endpoint continues. */
-export interface Resumption {
-  resumedAt: string
-  lastId: bigint
-  /** deliveries of the last batch */
-  count: number
+/** The backlog gets a new beginning, because the receiver was repaired, or is another one. */
+export async function renewBacklog(database: Queryable, id: bigint): Promise<void> {
+  await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
 
-/** Resumes an endpoint. `continueResumption` makes its backlog due. Throws NotVisible. */
-export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption> {
-  const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
-  return { ...requireVisible(resumed, 'endpoint', id), lastId: 0n, count: 0 }
+/** Throws NotVisible. */
+export async function resumeEndpoint(database: Queryable, id: bigint): Promise<void> {
+  const [resumed] = await database.query(resumeById, [id])
+  requireVisible(resumed, 'endpoint', id)
+  await renewBacklog(database, id)
 }
 
-/** Makes the next batch of the backlog due. Returns null when nothing is left. */
-export async function continueResumption(
-  database: Queryable,
-  id: bigint,
-  { resumedAt, lastId }: Pick<Resumption, 'resumedAt' | 'lastId'>,
-): Promise<Resumption | null> {
-  const values: unknown[] = [id, resumedAt, lastId, ROWS_PER_STATEMENT]
-  const [batch] = await database.query<{ lastId: bigint | null; count: number }>(makeDeliveriesDue, values)
-  return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId, count: batch.count }
-}
-
-/** $1 endpoint id bigint. A trigger deletes its deliveries that are left. */
+/** A trigger deletes its deliveries that are left. */
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`
 
-/**
- * Deletes deliveries that are not being settled now.
- *
- * $1 endpoint id bigint, $2 maximum number of rows int
- */
+/** Deletes deliveries that are not being settled now. */
 const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
     with pending as (
       select channel_oa_id, id from endpoint_delivery
@@ -90,10 +66,7 @@ const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
     )
     select count(*)::int as count from deleted`
 
-/**
- * Pauses the endpoint and deletes a batch of its deliveries. The last batch deletes the endpoint. For requests, which may not take as
- * long as the removal of a large backlog. Throws NotVisible.
- */
+/** The last batch deletes the endpoint. A request may not take as long as the removal of a large backlog. Throws NotVisible. */
 export async function removeEndpointBatch(
   database: Queryable,
   id: bigint,
@@ -106,7 +79,7 @@ export async function removeEndpointBatch(
   return { deleted, isLast }
 }
 
-/** $1 endpoint id bigint. If two rotations are concurrent, one waits and then finds the previous secret of the other. */
+/** If two rotations are concurrent, one waits and then finds the previous secret of the other. */
 const lockSecrets = statement('lock-endpoint-secrets')`
     select format, secret, previous_secret as previous from endpoint where id = $1 for no key update`
 
@@ -116,10 +89,7 @@ type LockedSecrets = { format: string; secret: string | null; previous: string |
 const replaceSecret = statement('replace-endpoint-secret')`
     update endpoint set secret = $2, previous_secret = $3 where id = $1`
 
-/**
- * Messages have the signatures of both secrets until finishRotation. Returns the new secret. Throws NotVisible,
- * and `invalid_input` if the endpoint has no secret or is already rotating.
- */
+/** Messages have the signatures of both secrets until finishRotation. Throws NotVisible, and `invalid_input`. */
 export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string> {
   const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
   const state = requireVisible(locked, 'endpoint', id)
@@ -142,7 +112,7 @@ export async function rotateSecret(transaction: Queryable, id: bigint): Promise<
   return secret
 }
 
-/** Deletes the previous secret. Throws NotVisible, and `invalid_input` if the endpoint is not rotating. */
+/** Throws NotVisible, and `invalid_input` if the endpoint is not rotating. */
 export async function finishRotation(transaction: Queryable, id: bigint): Promise<void> {
   const { secret } = await lockRotating(transaction, id)
   await transaction.query(replaceSecret, [id, secret, null])
@@ -171,11 +141,7 @@ function refuse(message: string): never {
   throw new AppError('invalid_input', { message })
 }
 
-/**
- * Makes failed deliveries due. The next attempt counts as a retry, and the 24 hours of retries begin again.
- *
- * $1 endpoint id bigint, $2 maximum number of rows int
- */
+/** Makes failed deliveries due. The next attempt counts as a retry, and the 24 hours of retries begin again. */
 const retryFailed = statement('retry-failed-deliveries')`
     with due as (
       select channel_oa_id, id from endpoint_delivery
@@ -189,7 +155,6 @@ const retryFailed = statement('retry-failed-deliveries')`
     )
     select count(*)::int as count from retried`
 
-/** Makes the next batch of permanently failed deliveries due. */
 export async function retryFailedBatch(
   database: Queryable,
   id: bigint,

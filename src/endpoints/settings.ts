@@ -1,17 +1,20 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
 import type { AccountId } from '../accounts/account.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, checkCondition } from '../audience/condition.ts'
 import { AppError, NotVisible, requireVisible } from '../errors.ts'
 import { toJson } from '../http/format.ts'
+import { refuseInput } from '../http/validate.ts'
+import type { Changes } from '../operators/activity.ts'
+import type { Actor } from '../operators/actor.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { isOwnUrl, RefusedUrl, readEndpointUrl } from './address.ts'
-import type { Resumption } from './manage.ts'
+import { isOwnUrl, printableUrl, RefusedUrl, readEndpointUrl } from './address.ts'
+import { renewBacklog } from './manage.ts'
 import { MEMBER_EVENTS, newSecret } from './messages.ts'
 
 export type EndpointFormat = 'line' | 'members'
 
-/** What an operator may change later. */
 export type EndpointSettings = {
   url: string
   name: string
@@ -78,7 +81,35 @@ export async function addEndpoint(
   return { id: added.id, secret }
 }
 
-/** Returns URL and condition as they are stored. Throws `invalid_input` that says why the endpoint is refused. */
+/** What reaches the private network shows what answers there, by its test. Operators of some organizations must not look around in it. */
+export function requirePrivateNetwork(
+  { organizationIds }: Actor,
+  field: 'allowPrivateNetwork' | 'url' = 'allowPrivateNetwork',
+): void {
+  if (organizationIds !== null)
+    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
+}
+
+/** For an operator. */
+export async function addEndpointOf(
+  transaction: Queryable,
+  actor: Actor,
+  endpoint: NewEndpoint,
+  own: URL[],
+): Promise<{
+  result: AddedEndpoint
+  target: { id: bigint; organizationId: bigint; accountId: bigint }
+  changes: Changes
+}> {
+  const { accountId, url, format } = endpoint
+  if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor)
+  const { organizationId } = await findAccountDetails(transaction, actor.organizationIds, accountId)
+  const result = await addEndpoint(transaction, endpoint, own)
+  const changes = { url: [null, printableUrl(url)], format: [null, format] }
+  return { result, target: { id: result.id, organizationId, accountId }, changes }
+}
+
+/** Returns URL and condition as they are stored. Throws `invalid_input`. */
 export function checkEndpoint(
   endpoint: Omit<NewEndpoint, 'accountId'>,
   own: URL[],
@@ -90,7 +121,7 @@ export function checkEndpoint(
 
 const jsonOf = (condition: Condition | null) => condition && toJson(condition)
 
-/** $1 endpoint id bigint. Another change of the endpoint waits until the transaction ends. */
+/** Another change of the endpoint waits until the transaction ends. */
 const lockEndpoint = statement('lock-endpoint')`
     select channel_oa_id as "accountId", format, url, name, events, condition, replies, priority,
            allow_private_network as "allowPrivateNetwork"
@@ -103,26 +134,19 @@ const lockEndpoint = statement('lock-endpoint')`
 const updateSettings = statement('update-endpoint')`
     update endpoint
        set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6, condition = $7, priority = $8
-     where id = $1
-    returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "updatedAt"`
+     where id = $1`
 
 interface UpdatedEndpoint {
   accountId: AccountId
   before: EndpointSettings
   after: EndpointSettings
-  /** The receiver is another one, so `continueResumption` should make the backlog due. Null: it is the same one. */
-  resumption: Resumption | null
 }
 
 /**
- * Changes the given settings. Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one.
- * Changed events, conditions and priorities apply to what the service receives from now on: deliveries that are queued already are
- * still sent.
+ * Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one. Changed events, conditions and
+ * priorities do not concern deliveries that are queued already. The format cannot be changed, because these have content of one format.
  *
- * The format cannot be changed, because queued deliveries have content of one format only. Throws NotVisible,
- * and `invalid_input` that says why a setting is refused.
- * @param transaction not the database itself, because the endpoint is locked between two statements
- * @param own the base URLs of this service, where an endpoint would be a loop
+ * Throws NotVisible, and `invalid_input` that says why a setting is refused.
  */
 export async function updateEndpoint(
   transaction: Queryable,
@@ -141,14 +165,10 @@ export async function updateEndpoint(
     checkEvents({ ...after, format })
   if (condition) after.condition = checkCondition(condition)
   const values = [id, after.name, after.url, after.events, after.replies, after.allowPrivateNetwork]
-  const [updated] = await transaction.query<{ updatedAt: string }>(updateSettings, [
-    ...values,
-    jsonOf(after.condition),
-    after.priority,
-  ])
+  await transaction.query(updateSettings, [...values, jsonOf(after.condition), after.priority])
   const hasMoved = after.url !== before.url || after.allowPrivateNetwork !== before.allowPrivateNetwork
-  const resumption = updated && hasMoved ? { resumedAt: updated.updatedAt, lastId: 0n, count: 0 } : null
-  return { accountId, before, after, resumption }
+  if (hasMoved) await renewBacklog(transaction, id)
+  return { accountId, before, after }
 }
 
 function checkUrl(

@@ -6,12 +6,10 @@ import { type EndpointRow, loadEndpoints } from './backlog.ts'
 import { type EndpointResponse, type Message, notSent, post, type Target } from './post.ts'
 import type { HostResolver, Share } from './resolver.ts'
 
-/** Endpoints, and URLs, in the cache. */
 const TARGETS_MAX = 10_000
 /** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
 const ENDPOINT_MAX_AGE_MS = 1_000
 
-/** The checks of addresses. */
 export interface ReceiverChecks {
   /** whether a URL is this service's own, so that sending there would be a loop */
   isOwnUrl: (url: URL) => boolean
@@ -28,8 +26,6 @@ export class Targets {
   readonly #connection: PinnedConnection
   readonly #checks: ReceiverChecks
   readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: TARGETS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
-  /** Cache of parsed URLs, because parsing takes 10 µs. The key also has the account and whether the URL may be private. */
-  readonly #urls = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
   /** The endpoints that the next batch reads. Reads that begin in one turn of the event loop share a round trip. */
   #batch: { ids: Set<bigint>; rows: Promise<Map<bigint, EndpointRow>> } | null = null
 
@@ -63,7 +59,6 @@ export class Targets {
     return { ids, rows: read() }
   }
 
-  /** Call it when the endpoint has changed. */
   forget(id: bigint): void {
     this.#endpoints.delete(id)
   }
@@ -72,10 +67,7 @@ export class Targets {
     if (!row.can_sign) {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
-    const key = `${row.channel_oa_id} ${row.allow_private_network} ${row.url}`
-    const target = this.#urls.get(key) ?? readTarget(row.channel_oa_id, row, this.#checks)
-    this.#urls.set(key, target)
-    return target
+    return readTarget(row.channel_oa_id, row, this.#checks)
   }
 }
 
@@ -99,7 +91,6 @@ function readTarget(
   }
 }
 
-/** Sends a message apart from the queue, such as a test. */
 export async function sendNow(
   share: Share,
   row: Pick<EndpointRow, 'url' | 'allow_private_network'>,

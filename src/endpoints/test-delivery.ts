@@ -1,7 +1,4 @@
-/**
- * Sends a test message to an endpoint and returns the request and the response. It uses the address checks, the resolver and the limits
- * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
- */
+/** Sends a test message to an endpoint, apart from the queue and the state of the endpoint: it may be paused. */
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { AppError, requireVisible } from '../errors.ts'
@@ -34,7 +31,6 @@ export interface TestDelivery {
     headers: Array<[name: string, value: string]>
     /** the beginning of the body as text */
     body: string
-    /** there was more */
     isCut: boolean
   }
 }
@@ -58,10 +54,7 @@ export class EndpointTester {
     this.#checks = { isOwnUrl, resolver }
   }
 
-  /**
-   * Throws NotVisible, `invalid_input` without a secret to sign with, and `rate_limited` or `busy`
-   * if too many tests were made or are being made.
-   */
+  /** Throws NotVisible, `invalid_input` without a secret to sign with, and `rate_limited` or `busy`. */
   async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery> {
     const [tested] = await database.query<TestedRow>(selectTested, [id])
     const row = requireVisible(tested, 'endpoint', id)
@@ -91,7 +84,6 @@ function missingSecret({ format, channel_oa_id: accountId }: TestedRow): AppErro
   return new AppError('invalid_input', { message })
 }
 
-/** Tests of one endpoint or notification channel. */
 const TEST_INTERVAL_MS = 2_000
 /** Of one process and kind. A request may last 10 s, with a body of 20 KiB: see post.ts and response.ts. */
 const TESTS_IN_FLIGHT_MAX = 8
@@ -112,7 +104,6 @@ export class TestLimit {
     }
   }
 
-  /** Throws `rate_limited` or `busy` if too many tests were made or are being made. */
   async run<T>(id: bigint, test: () => Promise<T>): Promise<T> {
     const { repetition, further } = this.#refusals
     if (this.#recent.has(id)) throw repetition()

@@ -13,8 +13,7 @@ import {
   verifyAccount,
 } from '../accounts/manage-accounts.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { addEndpointOf } from '../endpoints/add-endpoint.ts'
-import type { NewEndpoint } from '../endpoints/settings.ts'
+import { addEndpointOf, type NewEndpoint } from '../endpoints/settings.ts'
 import { AppError, NotVisible, requireVisible, toFatalError } from '../errors.ts'
 import { type Action, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'

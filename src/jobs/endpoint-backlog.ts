@@ -1,6 +1,6 @@
-/** `endpoint.resume` makes the backlog of an active endpoint due, and `endpoint.retry` its permanently failed deliveries. */
+/** `endpoint.retry` makes the permanently failed deliveries of an endpoint due. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import { continueResumption, type Resumption, retryFailedBatch } from '../endpoints/manage.ts'
+import { retryFailedBatch } from '../endpoints/manage.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { type JobActivity, type NewJob, startJob } from './job.ts'
@@ -11,14 +11,6 @@ export type EndpointOfJob = {
   accountId: AccountId
   organizationId: OrganizationId
 }
-
-/** Makes the backlog of an active endpoint due. Call it in a transaction. */
-export const startBacklog = (
-  transaction: Queryable,
-  actor: Actor,
-  endpoint: EndpointOfJob,
-  position: Resumption,
-) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.resume', position, total: null }, null)
 
 /** Call it in a transaction. @param failed deliveries */
 export const startEndpointRetry = (
@@ -33,7 +25,7 @@ export function startEndpointJob(
   transaction: Queryable,
   actor: Actor,
   { id, accountId, organizationId }: EndpointOfJob,
-  job: Pick<NewJob, 'kind' | 'position' | 'total'> & { parameters?: object },
+  job: Pick<NewJob, 'kind' | 'total'> & { parameters?: object },
   activity: Omit<JobActivity, 'object'> | null,
 ): Promise<bigint> {
   const parameters = { endpointId: String(id), ...job.parameters }
@@ -43,16 +35,6 @@ export function startEndpointJob(
     { ...job, accountId, organizationId, parameters },
     activity && { ...activity, object: { kind: 'endpoint', id } },
   )
-}
-
-export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {
-  const { endpointId } = parameters as { endpointId: string }
-  const { resumedAt, lastId } = position as { resumedAt: string; lastId: string }
-  await commit(async (transaction) => {
-    const from = { resumedAt, lastId: BigInt(lastId) }
-    const rest = await continueResumption(transaction, BigInt(endpointId), from)
-    return { position: rest, done: before + BigInt(rest?.count ?? 0), tally: {} }
-  })
 }
 
 export const retryEndpoint: RunStep = async ({ parameters, done: before }, { commit }) => {

@@ -28,7 +28,6 @@ export type JobKind =
   | 'events.retry'
   | 'events.set_aside'
   | 'endpoint.retry'
-  | 'endpoint.resume'
   | 'endpoint.replay'
   | 'endpoint.resend'
 

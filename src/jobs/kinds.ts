@@ -1,6 +1,6 @@
 /** The step of each kind of job. A kind without one does not compile. */
 import { changeAccounts } from './change-accounts.ts'
-import { resumeEndpoint, retryEndpoint } from './endpoint-backlog.ts'
+import { retryEndpoint } from './endpoint-backlog.ts'
 import { eraseMatching, eraseMemberships } from './erase-members.ts'
 import { importFollowersOf } from './import-followers.ts'
 import { importMembers } from './import-members.ts'
@@ -25,7 +25,6 @@ export const STEPS: Record<JobKind, RunStep> = {
   'events.retry': retryFailedEvents,
   'events.set_aside': setFailedEventsAside,
   'endpoint.retry': retryEndpoint,
-  'endpoint.resume': resumeEndpoint,
   'endpoint.replay': replayEvents,
   'endpoint.resend': resendMembers,
 }

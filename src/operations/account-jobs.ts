@@ -1,9 +1,8 @@
 /** Changes of many accounts at once: of chosen ones, or of all that match a filter. Each is one task, with a result for each account. */
 
 import { findClient } from '../accounts/clients.ts'
-import { requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { printableUrl } from '../endpoints/address.ts'
-import { checkEndpoint } from '../endpoints/settings.ts'
+import { checkEndpoint, requirePrivateNetwork } from '../endpoints/settings.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readFutureExpiry } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'

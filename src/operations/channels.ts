@@ -1,9 +1,9 @@
 /** Notification channels: where messages about broken accounts are sent. The activity log contains only the hosts of their targets. */
 import type { OrganizationId } from '../accounts/account.ts'
 import { isEmailAddress } from '../config/parsers.ts'
-import { requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../endpoints/address.ts'
 import { newSecret } from '../endpoints/messages.ts'
+import { requirePrivateNetwork } from '../endpoints/settings.ts'
 import { NotVisible } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'

@@ -2,33 +2,38 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { checkCondition, recordable } from '../audience/condition.ts'
-import { addEndpointOf, requirePrivateNetwork } from '../endpoints/add-endpoint.ts'
 import { printableUrl } from '../endpoints/address.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'
-import { listAttempts } from '../endpoints/endpoint-history.ts'
 import {
   type EndpointSummary,
   findEndpoint,
+  listAttempts,
+  listDeliveries,
   listEndpoints,
-  pageDeliveries,
   previewDelivery,
 } from '../endpoints/endpoints.ts'
 import {
-  beginResumption,
   discardRotation,
   finishRotation,
   pauseEndpoint,
   removeEndpointBatch,
+  resumeEndpoint,
   rotateSecret,
 } from '../endpoints/manage.ts'
 import { listEndpointsOfPerson, rehearse } from '../endpoints/repliers.ts'
-import { type EndpointSettings, updateEndpoint } from '../endpoints/settings.ts'
+import {
+  addEndpointOf,
+  type EndpointSettings,
+  requirePrivateNetwork,
+  updateEndpoint,
+} from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { parseJson } from '../http/body.ts'
 import { age } from '../http/format.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { startBacklog, startEndpointRetry } from '../jobs/endpoint-backlog.ts'
+import { startEndpointRetry } from '../jobs/endpoint-backlog.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import { EndpointUrl, NEW_ENDPOINT, REHEARSED, SETTINGS } from './endpoint-fields.ts'
@@ -106,22 +111,16 @@ export const ENDPOINTS = {
     run: async ({ database, target }) => ({ attempts: await listAttempts(database, target.id) }),
   }),
 
-  deliveries: read({
+  /** Pending ones have no further page. */
+  deliveries: list({
     name: 'endpoint.deliveries',
     does: 'list deliveries',
-    input: {
-      status: Type.Enum(['pending', 'failed']),
-      dueUs: Type.Optional(Id('of the last delivery of the page before')),
-      after: Type.Optional(Id('the last delivery of the page before')),
-    },
-    run: ({ database, target, input: { status, dueUs = 0n, after } }) =>
-      pageDeliveries(
-        database,
-        target.id,
-        status,
-        after === undefined ? null : { id: after, dueUs },
-        PAGE_SIZE,
-      ),
+    input: { status: Type.Enum(['pending', 'failed']) },
+    run: ({ database, target, input: { status } }, { after, limit }) =>
+      listDeliveries(database, target.id, status, {
+        afterId: after ?? INT64_MIN,
+        limit: status === 'failed' ? limit : PAGE_SIZE,
+      }),
   }),
 
   delivery: read({
@@ -144,7 +143,6 @@ export const ENDPOINTS = {
       addEndpointOf(database, actor, { ...settings, accountId }, services.ownUrls()),
   }),
 
-  /** If the receiver is another one, a job makes the backlog due. If too many jobs run, nothing is changed. */
   update: change({
     name: 'endpoint.update',
     does: 'change an endpoint',
@@ -152,18 +150,12 @@ export const ENDPOINTS = {
     records: 'endpoint.updated',
     input: partial({ url: EndpointUrl, ...SETTINGS }),
     run: async ({ database, actor, target, services, input }) => {
-      const { before, after, resumption } = await updateEndpoint(
-        database,
-        target.id,
-        input,
-        services.ownUrls(),
-      )
+      const { before, after } = await updateEndpoint(database, target.id, input, services.ownUrls())
       if (after.allowPrivateNetwork) {
         if (!before.allowPrivateNetwork) requirePrivateNetwork(actor)
         if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
       }
-      const job = resumption && (await startBacklog(database, actor, target, resumption))
-      return { job, changes: changesBetween(printable(before), printable(after)) }
+      return { changes: changesBetween(printable(before), printable(after)) }
     },
   }),
 
@@ -212,16 +204,15 @@ export const ENDPOINTS = {
     },
   }),
 
-  /** The endpoint is active at once. A job makes its backlog due. */
   resume: change({
     name: 'endpoint.resume',
     does: 'resume an endpoint',
     help: 'send again, beginning with what is kept',
     records: 'endpoint.resumed',
     status: 'active',
-    run: async ({ database, actor, target }) => ({
-      job: await startBacklog(database, actor, target, await beginResumption(database, target.id)),
-    }),
+    run: async ({ database, target }) => {
+      await resumeEndpoint(database, target.id)
+    },
   }),
 
   retry: change({

@@ -69,17 +69,17 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
   const [task, setTask] = useState<Task>()
-  const pause = () =>
+  const change = (action: 'pause' | 'resume') =>
     run(async () => {
-      await perform('endpoint.pause', id)
+      await perform(`endpoint.${action}`, id)
       setTask(undefined)
-      setMessage(t.endpoints.paused)
+      setMessage(action === 'pause' ? t.endpoints.paused : t.endpoints.resumed)
       onChange()
     })
-  const start = (action: 'resume' | 'retry') =>
+  const retry = () =>
     run(async () => {
-      setTask(await startTask(`endpoint.${action}`, id))
-      setMessage(action === 'resume' ? t.endpoints.resumed : '')
+      setTask(await startTask('endpoint.retry', id))
+      setMessage('')
       onChange()
     })
   return (
@@ -90,14 +90,14 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
       </span>
       <ActionFailure error={error} />
       {failed > 0 && (
-        <button type="button" class="primary" disabled={isRunning} onClick={() => start('retry')}>
+        <button type="button" class="primary" disabled={isRunning} onClick={retry}>
           {t.endpoints.retryFailed}
         </button>
       )}
       <button
         type="button"
         disabled={isRunning}
-        onClick={() => (status === 'active' ? pause() : start('resume'))}
+        onClick={() => change(status === 'active' ? 'pause' : 'resume')}
       >
         {status === 'active' ? t.endpoints.pause : t.endpoints.resume}
       </button>

@@ -1,8 +1,9 @@
 /** Deliveries that an endpoint has not accepted, with request and last response. */
 import type { ComponentChildren } from 'preact'
-import type { DeliveryPage, DeliveryRequest, EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
+import type { DeliveryRequest, DeliverySummary, EndpointSummary } from '../../src/endpoints/endpoints.ts'
+import type { Json } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import { useItems } from '../operations.ts'
 import { replaceQuery, usePlace } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
@@ -14,7 +15,7 @@ import { Table } from './table.tsx'
 import { Payload, Time } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
-type Delivery = Json<DeliveryPage>['deliveries'][number]
+type Delivery = Json<DeliverySummary>
 
 const STATUSES = ['failed', 'pending'] as const
 
@@ -22,12 +23,7 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
   const { t } = useLocalized()
   const asked = usePlace().query.get('deliveries')
   const status = STATUSES.find((name) => name === asked) ?? (failed > 0 ? 'failed' : 'pending')
-  const path = `/api/endpoints/${id}/deliveries${queryOf({ status })}`
-  // The list is in the order of due times, so a cursor has two parts.
-  const list = useList<Delivery>(path, 'deliveries', (next) => {
-    const { dueUs, id: after } = next as unknown as NonNullable<Json<DeliveryPage>['next']>
-    return { dueUs, after }
-  })
+  const list = useItems('endpoint.deliveries', id, { status })
   return (
     <Panel
       title={t.endpoints.deliveries}
