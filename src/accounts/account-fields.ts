@@ -55,7 +55,6 @@ const LOGIN_CHANNELS_MAX = 20
 
 const idsOf = (text: string) => text.split(/[\s,;]+/).filter((id) => id !== '')
 
-/** Whether an `oa_hash` can be part of a URL unescaped. */
 function isUrlSegment(text: string): boolean {
   return /^[\w.~-]*$/.test(text)
 }
@@ -98,7 +97,6 @@ export function faultOf(field: Field, value: string): string | null {
   return rule === undefined || rule.isValid(value) ? null : rule.rule
 }
 
-/** Returns the invalid fields. */
 export function faultsOf(fields: Fields): ErrorDetail[] {
   return FIELDS.flatMap((field) => {
     const value = fields[field]
@@ -110,7 +108,6 @@ export function faultsOf(fields: Fields): ErrorDetail[] {
   })
 }
 
-/** Returns the columns that the given fields set. */
 export function columnsOf(fields: Fields): Partial<AccountColumns> {
   const given = FIELDS.filter((field) => fields[field] !== undefined)
   return Object.fromEntries(

@@ -63,29 +63,25 @@ const SELECT_ACCOUNT = `
            ${IS_PROOF_ARMED} as "isProofArmed"
       from official_account`
 
-/** $1 id bigint */
 const selectById = statement('account-by-id')`
     ${SELECT_ACCOUNT}
      where id = $1`
 
-/** $1 oa_hash text */
 const selectByOaHash = statement('account-by-oa-hash')`
     ${SELECT_ACCOUNT}
      where oa_hash = $1`
 
-/** $1 tracking_key text */
 const selectByTrackingKey = statement('account-by-tracking-key')`
     ${SELECT_ACCOUNT}
      where tracking_key = $1`
 
-/** $1 id bigint, $2 organization_id bigint */
 const selectInOrganization = statement('account-in-organization')`
     ${SELECT_ACCOUNT}
      where id = $1 and organization_id = $2`
 
 /**
- * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute otherwise. The
- * deliveries of several bots behind one module channel alternate, and without a limit each would cost a commit.
+ * Writes at most once per hour for the same destination, and once per minute otherwise. The deliveries of several bots behind one module
+ * channel alternate, and without a limit each would cost a commit.
  */
 const updateForeignDestination = statement('update-foreign-destination')`
     update official_account
@@ -95,36 +91,31 @@ const updateForeignDestination = statement('update-foreign-destination')`
        and (foreign_destination_at > now() - case when foreign_destination = $2 then interval '1 hour'
                                                   else interval '1 minute' end) is not true`
 
-/** $1 id bigint. Once an hour, because a delivery is refused for it. The new version of the credentials lets every instance know. */
+/** Once an hour, because a delivery is refused for it. The new version of the credentials lets every instance know. */
 const armProof = statement('arm-redelivery-proof')`
     update official_account set redelivery_armed_at = now()
      where id = $1 and (redelivery_armed_at > now() - interval '1 hour') is not true`
 
-/** $1 id bigint */
 const takeProof = statement('take-redelivery-proof')`
     update official_account set redelivery_refused_at = now() where id = $1 and ${IS_PROOF_ARMED}
     returning id`
 
-/** $1 id bigint. At most once an hour, unless a proof was begun since. */
+/** At most once an hour, unless a proof was begun since. */
 const noteRedelivery = statement('note-redelivery')`
     update official_account set redelivery_seen_at = now()
      where id = $1
        and (redelivery_seen_at > greatest(now() - interval '1 hour', redelivery_armed_at)) is not true`
 
-/**
- * Arms a proof that the platform sends deliveries again: for ten minutes, the next delivery with events is stored, and answered 503 once.
- * Does nothing if one was armed within an hour.
- */
+/** For ten minutes, the next delivery with events is stored, and answered 503 once. */
 export async function armRedeliveryProof(database: Queryable, id: AccountId): Promise<void> {
   await database.query(armProof, [id])
 }
 
-/** Returns whether the delivery that is being answered is the one to refuse. */
+/** Whether the delivery that is being answered is the one to refuse. */
 export async function takeRedeliveryProof(database: Queryable, id: AccountId): Promise<boolean> {
   return (await database.query(takeProof, [id])).length > 0
 }
 
-/** Stores that the platform has sent a delivery again. */
 export async function flagRedelivery(database: Queryable, id: AccountId): Promise<void> {
   await database.query(noteRedelivery, [id])
 }
@@ -154,7 +145,6 @@ export async function findAccountByTrackingKey(
   return findOne(database, selectByTrackingKey, [trackingKey])
 }
 
-/** Returns null if the account does not exist or belongs to another organization. */
 export function findAccountInOrganization(
   database: Lookups,
   id: AccountId,
@@ -163,7 +153,7 @@ export function findAccountInOrganization(
   return findOne(database, selectInOrganization, [id, organizationId])
 }
 
-/** Records that a delivery was for another bot user id. The webhook or `bot_user_id` is misconfigured. */
+/** The webhook or `bot_user_id` is misconfigured. */
 export async function flagForeignDestination(
   database: Queryable,
   id: AccountId,

@@ -42,7 +42,6 @@ const selectMatches = statement('search-accounts')`
      order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
      limit $2`
 
-/** Finds accounts by a part of their name or basic id, or by their id. */
 export function searchAccounts(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -68,7 +67,6 @@ export type AccountDetails = {
   hasChatSecret: boolean
 }
 
-/** $1 account id bigint; $2 organization ids bigint[], null: all */
 const selectAccountDetails = statement('select-account-details')`
     select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
            basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
@@ -89,11 +87,9 @@ export async function findAccountDetails(
   return requireVisible(account, 'account', id)
 }
 
-/** $1 account id bigint */
 const selectVerification = statement('select-verification')`
     select verification from official_account where id = $1`
 
-/** The outcome of the last verification. Null if there was none. */
 export async function findVerification(database: Queryable, id: AccountId): Promise<Verification | null> {
   const [row] = await database.query<{ verification: Verification | null }>(selectVerification, [id])
   return row?.verification ?? null

@@ -8,7 +8,6 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import type { AccountColumns } from './provisioning.ts'
 
-/** The account that has a channel. */
 type ChannelOwner = {
   id: AccountId
   channelId: string
@@ -17,7 +16,6 @@ type ChannelOwner = {
   organizationName: string
 }
 
-/** $1 channel ids text[]; $2 organization ids bigint[], null: all */
 const selectOwners = statement('select-accounts-of-channels')`
     select a.id, a.channel_id as "channelId", a.name, o.id as "organizationId", o.name as "organizationName"
       from official_account a join organization o on o.id = a.organization_id

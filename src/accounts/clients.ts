@@ -3,14 +3,13 @@
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readFutureExpiry } from '../http/read-time.ts'
-import type { Changes } from '../operators/activity.ts'
+import { type Changes, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import { findAccountDetails } from './accounts.ts'
 import { type AddedKey, addKey } from './provisioning.ts'
 
-/** When a credential expires, and when it was last used. */
 type Lifetime = {
   /** null: never */
   expiresAt: string | null
@@ -43,7 +42,6 @@ type KeySummary = Lifetime & {
   status: string
 }
 
-/** $1 organization ids bigint[], null: all; $2 after this id bigint; $3 maximum number of rows int */
 const selectKeys = statement('select-keys')`
     select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
            ${lifetimeOf('k')}
@@ -65,7 +63,6 @@ export type ClientDetails = Lifetime & {
   clientId: string
   name: string | null
   status: string
-  /** the previous secret is also valid */
   isRotating: boolean
   createdAt: string
   isExpired: boolean
@@ -91,7 +88,6 @@ const selectClientDetails = statement('select-client-details')`
      order by c.id
      limit $3`
 
-/** Clients in the order of their ids, with their number of active keys. */
 export function listClientDetails(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -117,7 +113,6 @@ type KeyDetails = Lifetime & {
   clientId: string
   clientName: string | null
   accountId: AccountId
-  /** null: the account does not exist */
   accountName: string | null
   /** the key and its client are active and have not expired */
   works: boolean
@@ -144,7 +139,6 @@ const selectKeyDetails = statement('select-key-details')`
      order by k.id
      limit $4`
 
-/** The keys of a client or of an account, in the order of their ids, without the keys themselves. */
 export function listKeyDetails(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -154,13 +148,9 @@ export function listKeyDetails(
   return database.query(selectKeyDetails, [client, account, afterId, limit, organizationIds])
 }
 
-/** What the activity log needs of something that was added to an account. */
 type AddedOf = { id: bigint; organizationId: OrganizationId; accountId: AccountId }
 
-/**
- * Adds a key of a client that the actor sees. Throws NotVisible for the account, and `invalid_input` for a time in the past.
- * @param expiresAt a time or a date; null: never
- */
+/** @param expiresAt a time or a date in the future; null: never */
 export async function addKeyOf(
   transaction: Queryable,
   actor: Actor,
@@ -173,4 +163,17 @@ export async function addKeyOf(
   const result = requireVisible(await addKey(transaction, client, accountId, expiry), 'account', accountId)
   const changes = { client, ...(expiry !== null && { expiresAt: [null, expiry] }) }
   return { result, target: { id: result.id, organizationId, accountId }, changes }
+}
+
+/** Of a client that is added in the same transaction. */
+export async function addFirstKey(
+  transaction: Queryable,
+  actor: Actor,
+  client: bigint,
+  accountId: AccountId,
+): Promise<AddedKey> {
+  const { result, target, changes } = await addKeyOf(transaction, actor, client, accountId, null)
+  const object = { kind: 'key', id: result.id } as const
+  await recordActivity(transaction, actor, { ...target, action: 'key.added', object, changes })
+  return result
 }

@@ -6,10 +6,7 @@
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
 
-/**
- * Limits the time of the lookup. Organizations store a bot more than once only for tests. If more accounts have the bot, the account in the
- * path receives the delivery. versions_of_bot has the same limit.
- */
+/** Limits the time of the lookup, as in versions_of_bot. If more accounts have the bot, the account in the path receives the delivery. */
 const ACCOUNTS_OF_BOT_MAX = 20
 
 /**
@@ -43,7 +40,7 @@ interface Named {
   botVersions: bigint
 }
 
-/** Returns one element per delivery. Undefined: the account in the path does not exist. */
+/** One element per delivery. Undefined: the account in the path does not exist. */
 export async function findNamedAccounts(
   database: Queryable,
   deliveries: Array<{ pathAccountId: AccountId; destination: string }>,

@@ -67,166 +67,140 @@ const selectEvidence = statement('select-evidence')`
                 group by h.source) s) counted
      where a.id = $1`
 
+type Finding = Omit<Check, 'name'>
+
 /** One check for each fact that a delivery can prove. `ok` is null while nothing is proven. */
 export async function readEvidence(database: Queryable, id: AccountId): Promise<Check[]> {
   const [row] = await database.query<EvidenceRow>(selectEvidence, [id])
   if (row === undefined) return []
   const of = (source: string) => row.sources.find((counts) => counts.source === source)
   const line = of('line')
-  return [
-    channelSecretCheck(row, line),
-    redeliveryCheck(row),
-    destinationCheck(row, line),
-    responseTimeCheck(line),
-    moduleCheck(row),
-    loginChannelsCheck(row, of('id_token')),
-    chatSecretCheck(row, of('mbox')),
-    trackingKeyCheck(of('tracking')),
+  const findings: Array<[Check['name'], Finding]> = [
+    ['channel_secret', channelSecret(row, line)],
+    ['redelivery', redelivery(row)],
+    ['destination', destination(row, line)],
+    ['response_time', responseTime(line)],
+    ['module', moduleChannel(row)],
+    ['login_channels', loginChannels(row, of('id_token'))],
+    ['chat_secret', chatSecret(row, of('mbox'))],
+    ['tracking_key', trackingKey(of('tracking'))],
   ]
+  return findings.map(([name, finding]) => ({ name, ...finding }))
 }
 
-const proven = (name: Check['name'], message: string, seenAt: string | null): Check => ({
-  ...{ name, ok: true, message, seenAt },
+const proven = (message: string, seenAt: string | null): Finding => ({ ok: true, message, seenAt })
+const unknown = (message: string): Finding => ({ ok: null, message, seenAt: null })
+const disproven = (reason: FailureReason, seenAt: string | null, message: string): Finding => ({
+  ...{ ok: false, message, reason, seenAt },
 })
-const unknown = (name: Check['name'], message: string): Check => ({ name, ok: null, message, seenAt: null })
-const disproven = (
-  name: Check['name'],
-  reason: FailureReason,
-  message: string,
-  seenAt: string | null,
-): Check => ({ name, ok: false, message, reason, seenAt })
 
 const isLater = (at: string | null | undefined, other: string | null | undefined): at is string =>
   typeof at === 'string' && (typeof other !== 'string' || at > other)
 
-function channelSecretCheck({ secretChangedAt, kept }: EvidenceRow, line: SourceCounts | undefined): Check {
-  const name = 'channel_secret'
-  const acceptedAt = isLater(line?.lastAt, secretChangedAt) ? line?.lastAt : null
-  if (isLater(line?.lastRefusedAt, acceptedAt) && isLater(line?.lastRefusedAt, secretChangedAt)) {
+function channelSecret({ secretChangedAt, kept }: EvidenceRow, line: SourceCounts | undefined): Finding {
+  const { lastAt = null, lastRefusedAt = null, refusedSince = 0 } = line ?? {}
+  const acceptedAt = isLater(lastAt, secretChangedAt) ? lastAt : null
+  if (isLater(lastRefusedAt, acceptedAt) && isLater(lastRefusedAt, secretChangedAt)) {
     const keptText =
       kept === 0
         ? ''
         : `. ${kept} of them are kept for 24 hours, and taken in when the right secret is stored`
     return disproven(
-      name,
       'secret_refused',
-      `Deliveries whose signature does not match: ${line?.refusedSince}, the newest at ${line?.lastRefusedAt}. Copy the channel secret from ` +
+      lastRefusedAt,
+      `Deliveries whose signature does not match: ${refusedSince}, the newest at ${lastRefusedAt}. Copy the channel secret from ` +
         `the LINE Developers Console${keptText}`,
-      line?.lastRefusedAt ?? null,
     )
   }
-  if (typeof acceptedAt === 'string') return proven(name, 'The stored secret signs what arrives', acceptedAt)
+  if (acceptedAt !== null) return proven('The stored secret signs what arrives', acceptedAt)
   return unknown(
-    name,
     secretChangedAt === null
       ? 'No delivery has arrived yet'
       : 'No delivery has arrived since the secret was changed',
   )
 }
 
-function redeliveryCheck({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: EvidenceRow): Check {
-  const name = 'redelivery'
+function redelivery({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: EvidenceRow): Finding {
   if (offAt !== null)
     return disproven(
-      name,
       'redelivery_off',
+      offAt,
       `LINE did not send the delivery of ${offAt} again, which was refused on purpose: in the LINE Developers Console switch on ` +
         '"Webhook redelivery"',
-      offAt,
     )
   if (refusedAt !== null)
     return unknown(
-      name,
       `The delivery of ${refusedAt} was refused on purpose. LINE has until ten minutes later to send it again`,
     )
   if (isProofArmed && (seenAt ?? '') < (armedAt ?? ''))
     return unknown(
-      name,
       `A proof is armed since ${armedAt}: the next delivery with events will be stored, and refused once`,
     )
-  if (seenAt !== null) return proven(name, 'LINE sends again what was not accepted', seenAt)
-  return unknown(name, 'Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it')
+  if (seenAt !== null) return proven('LINE sends again what was not accepted', seenAt)
+  return unknown('Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it')
 }
 
-function destinationCheck(
+function destination(
   { botUserId, foreignDestination, foreignDestinationAt }: EvidenceRow,
   line: SourceCounts | undefined,
-): Check {
-  const name = 'destination'
+): Finding {
   if (foreignDestinationAt !== null)
     return disproven(
-      name,
       'other_destination',
+      foreignDestinationAt,
       `A delivery was for the bot ${foreignDestination}, and the account's bot is ${botUserId}: correct the webhook URL of the other ` +
         'channel, or the bot user id of this account',
-      foreignDestinationAt,
     )
-  if (typeof line?.lastAt === 'string') return proven(name, 'Deliveries are for this bot', line.lastAt)
-  return unknown(name, 'No delivery has arrived yet')
+  if (line?.lastAt) return proven('Deliveries are for this bot', line.lastAt)
+  return unknown('No delivery has arrived yet')
 }
 
-function responseTimeCheck(line: SourceCounts | undefined): Check {
-  const name = 'response_time'
+function responseTime(line: SourceCounts | undefined): Finding {
   const { deliveries24h = 0, late24h = 0, lastAt = null } = line ?? {}
-  if (deliveries24h === 0) return unknown(name, 'No delivery has arrived in 24 hours')
+  if (deliveries24h === 0) return unknown('No delivery has arrived in 24 hours')
   const message = `${late24h} of ${deliveries24h} deliveries of 24 hours were answered later than the 2 s that LINE waits`
-  if (late24h / deliveries24h <= LATE_SHARE_MAX) return proven(name, message, lastAt)
+  if (late24h / deliveries24h <= LATE_SHARE_MAX) return proven(message, lastAt)
   return disproven(
-    name,
     'responded_late',
-    `${message}: the operator of this service has to look at its database`,
     lastAt,
+    `${message}: the operator of this service has to look at its database`,
   )
 }
 
-function moduleCheck({ moduleAttached, moduleAt }: EvidenceRow): Check {
-  const name = 'module'
-  if (moduleAttached === null) return unknown(name, 'No module channel was attached or detached')
-  if (moduleAttached) return proven(name, 'A module channel is attached', moduleAt)
+function moduleChannel({ moduleAttached, moduleAt }: EvidenceRow): Finding {
+  if (moduleAttached === null) return unknown('No module channel was attached or detached')
+  if (moduleAttached) return proven('A module channel is attached', moduleAt)
   return disproven(
-    name,
     'module_detached',
-    `The module channel was detached at ${moduleAt}: attach it again in LINE's manager, or use a Messaging API channel`,
     moduleAt,
+    `The module channel was detached at ${moduleAt}: attach it again in LINE's manager, or use a Messaging API channel`,
   )
 }
 
-function loginChannelsCheck({ hasLoginChannel }: EvidenceRow, tokens: SourceCounts | undefined): Check {
-  const name = 'login_channels'
+function loginChannels({ hasLoginChannel }: EvidenceRow, tokens: SourceCounts | undefined): Finding {
   if (isLater(tokens?.lastRefusedAt, tokens?.lastAt))
     return disproven(
-      name,
       'other_login_channel',
-      `An ID token of another login channel arrived at ${tokens?.lastRefusedAt}: store the id of the channel of that page`,
-      tokens?.lastRefusedAt ?? null,
+      tokens.lastRefusedAt,
+      `An ID token of another login channel arrived at ${tokens.lastRefusedAt}: store the id of the channel of that page`,
     )
-  if (typeof tokens?.lastAt === 'string')
-    return proven(name, 'ID tokens of the login channels prove people', tokens.lastAt)
-  return unknown(name, hasLoginChannel ? 'No ID token has arrived yet' : 'No login channel is stored')
+  if (tokens?.lastAt) return proven('ID tokens of the login channels prove people', tokens.lastAt)
+  return unknown(hasLoginChannel ? 'No ID token has arrived yet' : 'No login channel is stored')
 }
 
-function chatSecretCheck({ hasChatSecret }: EvidenceRow, chat: SourceCounts | undefined): Check {
-  const name = 'chat_secret'
+function chatSecret({ hasChatSecret }: EvidenceRow, chat: SourceCounts | undefined): Finding {
   if (isLater(chat?.lastRefusedAt, chat?.lastAt))
     return disproven(
-      name,
       'chat_secret_refused',
-      `${chat?.refusedSince} callbacks of the support chat were refused, the newest at ${chat?.lastRefusedAt}: compare the chat secret`,
-      chat?.lastRefusedAt ?? null,
+      chat.lastRefusedAt,
+      `${chat.refusedSince} callbacks of the support chat were refused, the newest at ${chat.lastRefusedAt}: compare the chat secret`,
     )
-  if (typeof chat?.lastAt === 'string')
-    return proven(
-      name,
-      hasChatSecret
-        ? 'The chat secret signs what arrives'
-        : 'Callbacks arrive, unsigned: no chat secret is stored',
-      chat.lastAt,
-    )
-  return unknown(name, 'No callback of the support chat has arrived yet')
+  if (!chat?.lastAt) return unknown('No callback of the support chat has arrived yet')
+  const message = 'Callbacks arrive, unsigned: no chat secret is stored'
+  return proven(hasChatSecret ? 'The chat secret signs what arrives' : message, chat.lastAt)
 }
 
-function trackingKeyCheck(tracking: SourceCounts | undefined): Check {
-  const name = 'tracking_key'
-  if (typeof tracking?.lastAt === 'string') return proven(name, 'Tracking events arrive', tracking.lastAt)
-  return unknown(name, 'No tracking event has arrived yet')
-}
+const trackingKey = (tracking: SourceCounts | undefined): Finding =>
+  tracking?.lastAt
+    ? proven('Tracking events arrive', tracking.lastAt)
+    : unknown('No tracking event has arrived yet')

@@ -19,7 +19,6 @@ const KNOWN_COLUMNS: string[] = [ORGANIZATION, ...Object.values(COLUMNS)]
 const FIELD_OF = new Map<string, Field>(FIELDS.map((field) => [COLUMNS[field], field]))
 
 interface Line {
-  /** from 1 */
   number: number
   cells: string[]
 }

@@ -20,7 +20,6 @@ import {
 import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
-/** What the log of changes says about an account. */
 interface AccountActivity {
   action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported' | 'removed'
   account: Pick<Account, 'id' | 'organizationId'>
@@ -82,18 +81,14 @@ export async function addAccountIn(
   return added
 }
 
-/**
- * The secrets of the row are compared in this process.
- *
- * $1 account id bigint, $2 organization ids bigint[], null: all
- */
+/** The secrets of the row are compared in this process. */
 const lockAccount = statement('lock-account-of-operator')`
     select id, organization_id as "organizationId", to_jsonb(account) - 'person_key' as columns
       from official_account account
      where id = $1 and visible(organization_id, $2)
        for no key update`
 
-/** $1 account id bigint. The stored outcome belongs to the previous credentials. */
+/** The stored outcome belongs to the previous credentials. */
 const clearVerification = statement('clear-account-verification')`
     update official_account set verification = null, verified_at = null where id = $1`
 
@@ -130,7 +125,7 @@ async function checkChannel(
   return proveChannel(lineApi, { ...account.stored, ...columns })
 }
 
-/** Locks the account until the transaction ends. Throws NotVisible. */
+/** Throws NotVisible. */
 async function lockStored(transaction: Queryable, { organizationIds }: Actor, id: AccountId) {
   const [locked] = await transaction.query<LockedAccount>(lockAccount, [id, organizationIds])
   const account = requireVisible(locked, 'account', id)
@@ -152,7 +147,6 @@ export async function updateAccountIn(
   return changes
 }
 
-/** The verifier of the service, with the database of the actor. */
 interface OperatorVerifier extends Verifier {
   database: Transactions
 }
@@ -178,7 +172,6 @@ export async function verifyAccount(
   return verification
 }
 
-/** $1 account id bigint, $2 organization ids bigint[], null: all */
 const selectVisible = statement('select-account-of-operator')`
     select id, id as "accountId", organization_id as "organizationId", name
       from official_account
@@ -191,7 +184,6 @@ export type VisibleAccount = {
   name: string
 }
 
-/** Returns null if the account does not exist for the actor. */
 export async function findVisibleAccount(
   database: Queryable,
   { organizationIds }: Pick<Actor, 'organizationIds'>,

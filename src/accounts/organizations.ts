@@ -9,7 +9,6 @@ import { addOrganization } from './provisioning.ts'
 
 type OrganizationSummary = { id: OrganizationId; name: string; accounts: number }
 
-/** $1 organization ids bigint[], null: all */
 const selectOrganizations = statement('select-organizations')`
     select id, name,
            (select count(*)::int from official_account where organization_id = o.id) as accounts
@@ -26,15 +25,12 @@ export function listOrganizations(
 
 export type OrganizationContents = { name: string; accounts: number; apiKeys: number }
 
-/**
- * $1 organization id bigint, $2 organization ids bigint[], null: all. Keys of the organization without an account give no access.
- */
+/** Keys of the organization without an account give no access. */
 const selectOrganization = statement('select-organization-contents')`
     select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
            (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
       from organization where id = $1 and visible(id, $2)`
 
-/** What a removal would delete. Throws NotVisible. */
 export async function findOrganizationContents(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -44,17 +40,15 @@ export async function findOrganizationContents(
   return requireVisible(contents, 'organization', id)
 }
 
-/** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
+/** Nobody adds an account to the organization until the transaction ends. */
 const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
 
-/** $1 organization id bigint */
 const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
     delete from api_key where organization_id = $1`
 
-/** $1 organization id bigint */
 const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
 
-/** Removes an organization unless it has accounts, whose number it returns. Call it in a transaction. Throws NotVisible. */
+/** Removes an organization unless it has accounts. Throws NotVisible. */
 export async function removeOrganization(
   transaction: Queryable,
   organizationIds: OrganizationIds,
@@ -66,22 +60,6 @@ export async function removeOrganization(
   await transaction.query(deleteKeysOfOrganization, [id])
   await transaction.query(deleteOrganization, [id])
   return contents
-}
-
-export function recordAddedOrganization(
-  transaction: Queryable,
-  actor: Actor,
-  id: OrganizationId,
-  name: string,
-): Promise<void> {
-  const object = { kind: 'organization', id } as const
-  const changes = { name: [null, name] }
-  return recordActivity(transaction, actor, {
-    action: 'organization.added',
-    object,
-    organizationId: id,
-    changes,
-  })
 }
 
 // The organizations of a fleet file, which names them by id or name.
@@ -140,6 +118,11 @@ export async function addOrganizationOf(
   name: string,
 ): Promise<OrganizationId> {
   const id = await addOrganization(transaction, name)
-  await recordAddedOrganization(transaction, actor, id, name)
+  await recordActivity(transaction, actor, {
+    action: 'organization.added',
+    object: { kind: 'organization', id },
+    organizationId: id,
+    changes: { name: [null, name] },
+  })
   return id
 }

@@ -1,7 +1,4 @@
-/**
- * Adds, changes and revokes organizations, official accounts, API clients and API keys. Invalid values are rejected with the
- * database's constraint violation. Other programs may write the same tables.
- */
+/** Writes organizations, official accounts, API clients and API keys. Other programs may write the same tables. */
 import { randomBytes } from 'node:crypto'
 import { SECRET_COLUMNS, type SecretKeys } from '../config/secret-keys.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
@@ -24,15 +21,10 @@ export interface AccountColumns {
 
 export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
 
-/** $1 id bigint, $2 name text */
 const insertOrganization = statement('insert-organization')`
     insert into organization (id, name) values ($1, $2) returning id`
 
-/**
- * $1 organization id bigint
- * $2 values jsonb: an object whose keys are column names
- * $3 id bigint
- */
+/** $1 organization id bigint, $2 values jsonb: an object whose keys are column names, $3 id bigint */
 const insertAccount = statement('insert-account')`
     insert into official_account (id, organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
                                   basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
@@ -43,12 +35,7 @@ const insertAccount = statement('insert-account')`
       from jsonb_populate_record(null::official_account, $2::jsonb) as given
     returning id, oa_hash, tracking_key`
 
-/**
- * A column that $2 does not contain keeps its value.
- *
- * $1 account id bigint
- * $2 values jsonb: an object whose keys are column names
- */
+/** $1 account id bigint, $2 values jsonb: a column that it does not contain keeps its value */
 const updateAccountColumns = statement('update-account-columns')`
     update official_account as account
        set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
@@ -57,16 +44,14 @@ const updateAccountColumns = statement('update-account-columns')`
                    changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
                    changed.oa_hash, changed.tracking_key, changed.login_channel_ids
               from jsonb_populate_record(account, $2::jsonb) as changed)
-     where id = $1
-    returning id`
+     where id = $1`
 
 /** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null, $5 when it expires timestamptz or null */
 const insertClient = statement('insert-client')`
     insert into api_client (id, client_id, client_secret, name, expires_at) values ($1, $2, $3, $4, $5) returning id`
 
-/** $1 api_client.id bigint */
 const revokeClientById = statement('revoke-client')`
-    update api_client set status = 'revoked' where id = $1 returning id`
+    update api_client set status = 'revoked' where id = $1`
 
 /** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint, $5 when it expires timestamptz or null */
 const insertKey = statement('insert-key')`
@@ -74,9 +59,8 @@ const insertKey = statement('insert-key')`
     select $4, $1, $2, id, organization_id, $5 from official_account where id = $3
     returning id`
 
-/** $1 api_key.id bigint */
 const revokeKeyById = statement('revoke-key')`
-    update api_key set status = 'revoked' where id = $1 returning id`
+    update api_key set status = 'revoked' where id = $1`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
   const [added] = await insertWithFreeId<{ id: bigint }>(
@@ -120,7 +104,7 @@ export interface AddedAccount {
   trackingKey: string
 }
 
-/** Adds an official account. `oa_hash` and `tracking_key` are random unless they are given. */
+/** `oa_hash` and `tracking_key` are random unless they are given. */
 export async function addAccount(
   database: Queryable,
   organizationId: OrganizationId,
@@ -136,17 +120,13 @@ export async function addAccount(
   return { id, oaHash, trackingKey }
 }
 
-/** Changes the given columns. Returns false if the account does not exist. */
 export async function updateAccount(
   database: Queryable,
   id: AccountId,
   changes: Partial<AccountColumns>,
-): Promise<boolean> {
-  const updated = await database.query(updateAccountColumns, [
-    id,
-    JSON.stringify(encryptAccount(database.secretKeys, id, changes)),
-  ])
-  return updated.length > 0
+): Promise<void> {
+  const encrypted = encryptAccount(database.secretKeys, id, changes)
+  await database.query(updateAccountColumns, [id, JSON.stringify(encrypted)])
 }
 
 export interface AddedClient {
@@ -155,7 +135,6 @@ export interface AddedClient {
   clientSecret: string
 }
 
-/** @param expiresAt null: never */
 export async function addClient(
   database: Queryable,
   name: string | null,
@@ -172,10 +151,8 @@ export async function addClient(
   return { id: inserted(added).id, ...credentials }
 }
 
-/** The client's next request is refused. Returns false if the client does not exist. */
-export async function revokeClient(database: Queryable, id: bigint): Promise<boolean> {
-  const revoked = await database.query(revokeClientById, [id])
-  return revoked.length > 0
+export async function revokeClient(database: Queryable, id: bigint): Promise<void> {
+  await database.query(revokeClientById, [id])
 }
 
 export interface AddedKey {
@@ -183,10 +160,7 @@ export interface AddedKey {
   key: string
 }
 
-/**
- * Adds a random key for one account and the organization that owns it. Returns null if the account does not exist.
- * @param expiresAt null: never
- */
+/** Returns null if the account does not exist. */
 export async function addKey(
   database: Queryable,
   clientRowId: bigint,
@@ -204,10 +178,8 @@ export async function addKey(
   return added === undefined ? null : { id: added.id, key }
 }
 
-/** The key's next request is refused. Returns false if the key does not exist. */
-export async function revokeKey(database: Queryable, id: bigint): Promise<boolean> {
-  const revoked = await database.query(revokeKeyById, [id])
-  return revoked.length > 0
+export async function revokeKey(database: Queryable, id: bigint): Promise<void> {
+  await database.query(revokeKeyById, [id])
 }
 
 export const newClientSecret = () => randomCredential('secret')

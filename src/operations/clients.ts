@@ -1,7 +1,7 @@
 /** API clients. Operators see the clients that have a key in one of their organizations. Only an addition and a rotation return a secret. */
 
 import {
-  addKeyOf,
+  addFirstKey,
   type ClientDetails,
   findClient,
   jsonTime,
@@ -13,7 +13,6 @@ import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readFutureExpiry } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
-import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
@@ -146,16 +145,7 @@ export const CLIENTS = {
       const target = { id: client.id, organizationId: null }
       const changes = expiry === null ? {} : { expiresAt: [null, expiry] }
       if (account === null) return { result: client as AddedAccess, target, changes }
-      const { result: key, ...added } = await addKeyOf(database, actor, client.id, account, null)
-      const { organizationId, accountId = null } = added.target
-      const object = { kind: 'key', id: key.id } as const
-      await recordActivity(database, actor, {
-        action: 'key.added',
-        object,
-        organizationId,
-        accountId,
-        changes: added.changes,
-      })
+      const key = await addFirstKey(database, actor, client.id, account)
       return { result: { ...client, keyId: key.id, key: key.key }, target, changes }
     },
   }),

@@ -13,8 +13,6 @@ export const MAINTENANCE_LOCK = 7_301_004
 export const PASS_LOCK = 7_301_008
 /** Runs over fleet files. Otherwise two runs could add the same account. */
 export const APPLY_LOCK = 730_201
-/** Runs of `setup`. Otherwise two runs could add the same organization. */
-export const SETUP_LOCK = 730_203
 /** Changes of operators. Otherwise two owners could remove each other. */
 export const OPERATORS_LOCK = 730_204
 
