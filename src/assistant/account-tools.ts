@@ -7,6 +7,7 @@ import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
+import { Default, Id } from '../operations/fields.ts'
 import { ACCOUNT_STATUSES, REASONS } from '../watch/account-status.ts'
 import {
   type FleetAccount,
@@ -17,12 +18,10 @@ import {
 } from '../watch/fleet.ts'
 import { explainProblem } from '../watch/problem-commands.ts'
 import {
+  AFTER,
   absent,
   accountTool,
   columnsOf,
-  Id,
-  idOf,
-  limitOf,
   PAGE,
   personal,
   type ToolContext,
@@ -36,8 +35,6 @@ const NAME_MAX_LENGTH = 100
 /** Tags of one person that are shown. */
 const TAGS_MAX = 50
 
-const oneOf = (values: readonly string[]) => Type.Union(values.map((value) => Type.Literal(value)))
-
 export const listAccounts = tool(
   {
     name: 'list_accounts',
@@ -46,8 +43,8 @@ export const listAccounts = tool(
       'Lists LINE official accounts with their status, the worst first. Use it first to see what is wrong, and to find the id of an account. `reasons` are codes of problems; explain_account explains them.',
   },
   {
-    status: Type.Optional(oneOf(ACCOUNT_STATUSES)),
-    problem: Type.Optional(oneOf(Object.keys(REASONS))),
+    status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES])),
+    problem: Type.Optional(Type.Enum(Object.keys(REASONS))),
     organizationId: Type.Optional(Id('id of an organization')),
     name: Type.Optional(
       Type.String({
@@ -59,30 +56,23 @@ export const listAccounts = tool(
     ...PAGE,
   },
   async ({ database, organizationIds }, input) => {
-    const { status, problem, name, after = '0' } = input
-    const organizationId =
-      input.organizationId === undefined ? null : idOf('organizationId', input.organizationId)
-    const start = Number(idOf('after', after))
+    const { status, problem, organizationId, name, limit, after = 0n } = input
+    const start = Number(after)
     if (start < 0) refuseInput('after', 'is not `next` of this list')
     const fleet = await listFleet(database, organizationIds)
     const matching = fleet.filter(
       (account) =>
         (status === undefined || account.status === status) &&
         (problem === undefined || account.problems.some(({ reason }) => reason === problem)) &&
-        (organizationId === null || account.organizationId === organizationId) &&
+        (organizationId === undefined || account.organizationId === organizationId) &&
         (name === undefined || account.name.toLowerCase().includes(name.toLowerCase())),
     )
-    const end = start + limitOf(input)
+    const end = start + limit
     const countOf = (of: string) => matching.filter((account) => account.status === of).length
     const byStatus = Object.fromEntries(ACCOUNT_STATUSES.map((each) => [each, countOf(each)]))
-    const rows = matching.slice(start, end).map((account, index) => ({
-      row: rowOf(account),
-      cursor: String(start + index + 1),
-    }))
-    return {
-      facts: { matching: matching.length, byStatus },
-      list: { name: 'accounts', rows, hasMore: end < matching.length },
-    }
+    const accounts = matching.slice(start, end).map(rowOf)
+    const next = end < matching.length ? String(end) : null
+    return { facts: { matching: matching.length, byStatus, accounts, next } }
   },
 )
 
@@ -144,20 +134,19 @@ export const showTrends = accountTool(
       'Shows one account by day, oldest first: deliveries and events received (days of UTC), and people who follow, have blocked, followed newly, returned and left (days of LINE, which begin at 15:00 UTC of the previous day). null: not counted on that day.',
   },
   {
-    days: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: DAYS_MAX, description: `days (default ${DAYS_DEFAULT})` }),
-    ),
+    days: Default(Type.Integer({ minimum: 1, maximum: DAYS_MAX }), DAYS_DEFAULT),
   },
-  async ({ database }, { id }, { days = DAYS_DEFAULT }) => {
+  async ({ database }, { id }, { days }) => {
     const deliveries = deliveriesByDay(await listDeliveryHours(database, id, days))
     const counted = await listAccountDays(database, id, days)
     const members = new Map(counted.map(({ day, ...counts }) => [day, counts]))
     const dates = [...new Set([...deliveries.keys(), ...members.keys()])].sort()
-    const rows = dates.map((day) => ({
-      row: { day, deliveries: deliveries.get(day) ?? null, members: members.get(day) ?? null },
-      cursor: null,
+    const byDay = dates.map((day) => ({
+      day,
+      deliveries: deliveries.get(day) ?? null,
+      members: members.get(day) ?? null,
     }))
-    return { facts: { accountId: id, days }, list: { name: 'byDay', rows, hasMore: false } }
+    return { facts: { accountId: id, days, byDay } }
   },
 )
 
@@ -189,21 +178,21 @@ export const showPerson = accountTool(
       description: "the person's user id of LINE, or the id of the member",
     }),
     ...PAGE,
+    after: Type.Optional(Type.String({ maxLength: 64, description: AFTER })),
   },
   async (context, { id: accountId }, input) => {
     const { database } = context
     const member = await findMember(database, accountId, input.id, parsePathId(input.id))
     if (member === null) throw absent('person of this account')
     const after = input.after === undefined ? null : positionOf(input.after)
-    const { entries, next } = await memberTimeline(database, accountId, member, limitOf(input), after)
-    const last = entries.length - 1
-    const rows = entries.map((entry, index) => ({
-      row: entryOf(entry, context),
-      cursor: next !== null && index === last ? `${next.atUs}.${next.part}.${next.id}` : null,
-    }))
+    const { entries, next } = await memberTimeline(database, accountId, member, input.limit, after)
     return {
-      facts: { accountId, member: memberOf(member, context) },
-      list: { name: 'timeline', rows, hasMore: next !== null },
+      facts: {
+        accountId,
+        member: memberOf(member, context),
+        timeline: entries.map((entry) => entryOf(entry, context)),
+        next: next && `${next.atUs}.${next.part}.${next.id}`,
+      },
       object: { kind: 'member', id: BigInt(member.id) },
     }
   },

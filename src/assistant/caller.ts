@@ -3,7 +3,7 @@
  *
  * 1. Find the tool, and check the arguments.
  * 2. Read, in a session in which PostgreSQL refuses every change.
- * 3. Cut the result to RESULT_MAX_BYTES.
+ * 3. Refuse a result of more than RESULT_MAX_BYTES.
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
 import { AppError, NotVisible } from '../errors.ts'
@@ -24,10 +24,6 @@ import { TOOLS } from './tools.ts'
 
 /** Bytes of one result as JSON: some 20,000 tokens of a model's context. */
 export const RESULT_MAX_BYTES = 64 * 1024
-/** Reserved for the fields `next` and `truncated`. */
-const RESERVED_BYTES = 256
-/** Calls that run or wait. A client sends a few at a time. */
-const CALLS_MAX = 32
 
 export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'examineSystem'> {
   database: Database
@@ -35,6 +31,8 @@ export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'exa
   /** receives errors that the assistant does not see */
   logError: (text: string) => void
 }
+
+const TOO_LARGE = { message: 'The result is too large. Ask for fewer rows with `limit`.' }
 
 interface CallOutcome {
   isError: boolean
@@ -51,7 +49,6 @@ export type Caller = ReturnType<typeof createCaller>
 
 export function createCaller({ database, actor, logError, ...context }: CallerParts) {
   const { organizationIds } = actor
-  let calls = 0
   let last: Promise<unknown> = Promise.resolve()
 
   /** A message of the database may contain values, so only its code is logged. */
@@ -87,7 +84,8 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
         await session.query(refuseChanges, [STATEMENT_MAX_MS])
         return called.call({ database: session, organizationIds, ...context }, input)
       })
-      const shown = bounded(result)
+      const shown = written(result.facts)
+      if (Buffer.byteLength(shown.json) > RESULT_MAX_BYTES) throw new AppError('invalid_input', TOO_LARGE)
       await record(called.name, input, 'answered', result)
       return { isError: false, ...shown }
     } catch (error) {
@@ -102,16 +100,9 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
     /** @returns null: no tool has this name */
     call: async (name: string, input: unknown): Promise<CallOutcome | null> => {
       const called = toolsFor(actor).find((each) => each.name === name)
-      if (calls >= CALLS_MAX) {
-        await recordRefused(called?.name ?? 'unknown')
-        return failure('Too many calls at a time. Wait for the results of the earlier ones.')
-      }
-      calls += 1
-      const done = last
-        .then(() => (called === undefined ? recordRefused('unknown').then(() => null) : run(called, input)))
-        .finally(() => {
-          calls -= 1
-        })
+      const done = last.then(() =>
+        called === undefined ? recordRefused('unknown').then(() => null) : run(called, input),
+      )
       last = done.catch(() => undefined)
       return done
     },
@@ -145,24 +136,6 @@ function recordable(input: unknown): Record<string, unknown> {
     ([name, value]) => RECORDED.includes(name) && isScalar(value) && RECORDABLE.test(String(value)),
   )
   return Object.fromEntries(values)
-}
-
-/** Leaves out the last rows of a list that would be too long. */
-function bounded({ facts, list }: ToolResult): Pick<CallOutcome, 'result' | 'json'> {
-  const shown: object[] = []
-  let bytes = Buffer.byteLength(toJson(facts)) + RESERVED_BYTES
-  let cursor: string | null = null
-  for (const entry of list?.rows ?? []) {
-    bytes += Buffer.byteLength(toJson(entry.row)) + 1
-    if (bytes > RESULT_MAX_BYTES) break
-    shown.push(entry.row)
-    cursor = entry.cursor
-  }
-  if (list === undefined) return written(facts)
-  const isTruncated = shown.length < list.rows.length
-  const next = isTruncated || list.hasMore ? cursor : null
-  const note = 'The result was too large: rows are missing at its end. Ask for fewer, or for the next page.'
-  return written({ ...facts, [list.name]: shown, next, ...(isTruncated && { truncated: note }) })
 }
 
 function written(result: object): Pick<CallOutcome, 'result' | 'json'> {

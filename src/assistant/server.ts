@@ -24,7 +24,10 @@ export function createServer(caller: Caller, actor: Actor): Server {
     name,
     title,
     description,
-    inputSchema: JSON.parse(JSON.stringify(inputSchema)),
+    // `isId` is a keyword of our own.
+    inputSchema: JSON.parse(
+      JSON.stringify(inputSchema, (keyword, value) => (keyword === 'isId' ? undefined : value)),
+    ),
     annotations: {
       title,
       readOnlyHint: true,

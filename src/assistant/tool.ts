@@ -7,9 +7,8 @@
 import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
 import { AppError } from '../errors.ts'
 import { oneLine } from '../http/one-line.ts'
-import { parsePathId } from '../http/path-id.ts'
-import { type Static, type TSchema, Type } from '../http/typebox.ts'
-import { checker, refuseInput } from '../http/validate.ts'
+import { type TSchema, Type } from '../http/typebox.ts'
+import { checkerOf, Default, type Fields, Id, type InputOf, objectOf } from '../operations/fields.ts'
 import type { NewActivity } from '../operators/activity.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
@@ -24,13 +23,8 @@ export interface ToolContext {
 }
 
 export interface ToolResult {
+  /** A list has `next`: the argument `after` of the following page, or null. */
   facts: Record<string, unknown>
-  list?: {
-    name: string
-    /** `cursor` is the argument `after` that continues after this row; null: the list has no pages */
-    rows: Array<{ row: object; cursor: string | null }>
-    hasMore: boolean
-  }
   /** For the activity log: what the result is about. Without an object, it is about the account. */
   account?: AccountDetails
   object?: NewActivity['object']
@@ -48,42 +42,36 @@ export interface Tool {
 }
 
 type Definition = Pick<Tool, 'name' | 'title' | 'description'> & { isForAll?: boolean }
-type Parameters = Record<string, TSchema>
-
-const objectOf = <P extends Parameters>(parameters: P) =>
-  Type.Object(parameters, { additionalProperties: false })
-type Input<P extends Parameters> = Static<ReturnType<typeof objectOf<P>>>
 
 /** @param parameters by name; all others are refused */
-export function tool<P extends Parameters>(
+export function tool<F extends Fields>(
   definition: Definition,
-  parameters: P,
-  run: (context: ToolContext, input: Input<P>) => Promise<ToolResult>,
+  parameters: F,
+  run: (context: ToolContext, input: InputOf<F>) => Promise<ToolResult>,
 ): Tool {
-  const inputSchema = objectOf(parameters)
-  const check = checker(inputSchema)
+  const check = checkerOf(parameters)
   return {
     isForAll: false,
     ...definition,
-    inputSchema,
-    call: async (context, input) => run(context, check(input)),
+    inputSchema: objectOf(parameters),
+    call: async (context, input) => run(context, check(input) as InputOf<F>),
   }
 }
 
 /** A tool about one account. */
-export const accountTool = <P extends Parameters>(
+export const accountTool = <F extends Fields>(
   definition: Definition,
-  parameters: P,
-  run: (context: ToolContext, account: AccountDetails, input: Input<P>) => Promise<ToolResult>,
+  parameters: F,
+  run: (context: ToolContext, account: AccountDetails, input: InputOf<F>) => Promise<ToolResult>,
 ): Tool =>
   tool(definition, { accountId: Id('id of the account'), ...parameters }, async (context, input) => {
-    const account = await accountOf(context, (input as { accountId: string }).accountId)
-    return { account, ...(await run(context, account, input as Input<P>)) }
+    const account = await accountOf(context, (input as { accountId: bigint }).accountId)
+    return { account, ...(await run(context, account, input as InputOf<F>)) }
   })
 
-interface Listing<Row, P extends Parameters> {
+interface Listing<Row, F extends Fields> {
   /** Reads one row more than a page has, if another page follows. */
-  read: (context: ToolContext, query: Query, input: Input<P>) => Promise<Row[]>
+  read: (context: ToolContext, query: Query, input: InputOf<F>) => Promise<Row[]>
   show: (row: Row, context: ToolContext) => object
   facts?: (context: ToolContext, query: Query) => Promise<Record<string, unknown>>
 }
@@ -96,27 +84,22 @@ interface Query {
 }
 
 /** A tool that lists the rows of one account, or of all. @param rows their name, such as `endpoints` */
-export const listTool = <Row extends { id: bigint }, P extends Parameters>(
+export const listTool = <Row extends { id: bigint }, F extends Fields>(
   definition: Definition,
   rows: string,
-  parameters: P,
-  { read, show, facts = async () => ({}) }: Listing<Row, P>,
+  parameters: F,
+  { read, show, facts = async () => ({}) }: Listing<Row, F>,
 ): Tool => {
   const accountId = Type.Optional(Id(`only ${rows} of this account: its id`))
   return tool(definition, { accountId, ...parameters, ...PAGE }, async (context, input) => {
-    const given = input as { accountId?: string; limit?: number; after?: string }
-    const account = given.accountId === undefined ? null : await accountOf(context, given.accountId)
-    const after = given.after === undefined ? null : idOf('after', given.after)
-    const limit = limitOf(given)
+    const { accountId: id, limit, after = null } = input as InputOf<typeof PAGE> & { accountId?: bigint }
+    const account = id === undefined ? null : await accountOf(context, id)
     const query = { accountId: account?.id ?? null, after, limit: limit + 1 }
-    const found = await read(context, query, input as Input<P>)
+    const found = await read(context, query, input as InputOf<F>)
+    const shown = found.slice(0, limit)
+    const next = found.length > limit ? shown.at(-1)?.id : null
     return {
-      facts: await facts(context, query),
-      list: {
-        name: rows,
-        rows: found.slice(0, limit).map((row) => ({ row: show(row, context), cursor: String(row.id) })),
-        hasMore: found.length > limit,
-      },
+      facts: { ...(await facts(context, query)), [rows]: shown.map((row) => show(row, context)), next },
       ...(account && { account }),
     }
   })
@@ -126,31 +109,18 @@ export const listTool = <Row extends { id: bigint }, P extends Parameters>(
 const PAGE_MAX = 50
 const PAGE_DEFAULT = 20
 
-export const Id = (description: string) =>
-  Type.String({ pattern: '^-?\\d{1,19}$', description: `${description}, in decimal digits` })
+export const AFTER = '`next` of the page before, to read the following page'
 /** The arguments of a tool whose list has pages. */
 export const PAGE = {
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: PAGE_MAX,
-      description: `maximum number of rows (default ${PAGE_DEFAULT})`,
-    }),
+  limit: Default(
+    Type.Integer({ minimum: 1, maximum: PAGE_MAX, description: 'maximum number of rows' }),
+    PAGE_DEFAULT,
   ),
-  after: Type.Optional(
-    Type.String({ maxLength: 64, description: '`next` of the page before, to read the following page' }),
-  ),
-}
-export const limitOf = ({ limit = PAGE_DEFAULT }: { limit?: number }): number => limit
-
-export function idOf(field: string, text: string): bigint {
-  const id = parsePathId(text)
-  if (id === null) refuseInput(field, 'must be a 64-bit integer in decimal digits')
-  return id
+  after: Type.Optional(Id(AFTER)),
 }
 
-const accountOf = ({ database, organizationIds }: ToolContext, text: string): Promise<AccountDetails> =>
-  findAccountDetails(database, organizationIds, idOf('accountId', text))
+const accountOf = ({ database, organizationIds }: ToolContext, id: bigint): Promise<AccountDetails> =>
+  findAccountDetails(database, organizationIds, id)
 
 /** The same error for an object that does not exist and for one of another organization. */
 export function absent(noun: string): AppError {

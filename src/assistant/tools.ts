@@ -13,13 +13,11 @@ import {
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
+import { Default, Id } from '../operations/fields.ts'
 import { type Activity, listActivity } from '../operators/list-activity.ts'
 import { explainAccount, listAccounts, showPerson, showTrends } from './account-tools.ts'
 import {
   columnsOf,
-  Id,
-  idOf,
-  limitOf,
   listTool,
   PAGE,
   personal,
@@ -34,7 +32,7 @@ const ATTEMPTS_MAX = 20
 const REASONS_MAX = 20
 /** Characters. Every action is shorter. */
 const ACTION_MAX_LENGTH = 64
-const FINDINGS_MAX = 200
+const FINDINGS_MAX = 50
 const TIME_MAX_LENGTH = 40
 
 const showEndpoints = listTool(
@@ -84,18 +82,17 @@ const listDeliveries = tool(
   },
   {
     endpointId: Id('id of the endpoint'),
-    status: Type.Optional(Type.Union([Type.Literal('failed'), Type.Literal('pending')])),
+    status: Default(Type.Enum(['failed', 'pending']), 'failed'),
     ...PAGE,
   },
-  async (context, input) => {
+  async (context, { endpointId, status, limit, after }) => {
     const { database, organizationIds } = context
-    const endpoint = await findEndpoint(database, organizationIds, idOf('endpointId', input.endpointId))
-    const { status = 'failed' } = input
-    const limit = limitOf(input)
+    const endpoint = await findEndpoint(database, organizationIds, endpointId)
     const found = await readDeliveries(database, endpoint.id, status, {
       limit: limit + 1,
-      ...(input.after !== undefined && { afterId: idOf('after', input.after) }),
+      ...(after !== undefined && { afterId: after }),
     })
+    const shown = found.slice(0, limit)
     const attempts = (await listAttempts(database, endpoint.id)).slice(0, ATTEMPTS_MAX)
     return {
       facts: {
@@ -104,19 +101,13 @@ const listDeliveries = tool(
           ...columnsOf(attempt, 'startedAt', 'status', 'durationMs', 'events', 'attempt', 'deliveryId'),
           ...textsOf(attempt, 'reason'),
         })),
-      },
-      list: {
-        name: 'deliveries',
-        rows: found.slice(0, limit).map((delivery) => ({
-          row: {
-            ...columnsOf(delivery, 'id', 'status', 'type', 'memberId', 'events', 'isReplay', 'attempts'),
-            ...columnsOf(delivery, 'createdAt', 'dueAt', 'failedAt'),
-            lastResponse: responseOf(delivery.lastStatus, delivery.lastAnswer, context),
-          },
-          // Pending deliveries have no further page, because their order changes with each attempt.
-          cursor: status === 'failed' ? String(delivery.id) : null,
+        deliveries: shown.map((delivery) => ({
+          ...columnsOf(delivery, 'id', 'status', 'type', 'memberId', 'events', 'isReplay', 'attempts'),
+          ...columnsOf(delivery, 'createdAt', 'dueAt', 'failedAt'),
+          lastResponse: responseOf(delivery.lastStatus, delivery.lastAnswer, context),
         })),
-        hasMore: found.length > limit,
+        // Pending deliveries have no further page, because their order changes with each attempt.
+        next: status === 'failed' && found.length > limit ? (shown.at(-1)?.id ?? null) : null,
       },
       account: await findAccountDetails(database, organizationIds, endpoint.accountId),
       object: { kind: 'endpoint', id: endpoint.id },
@@ -229,13 +220,15 @@ const checkSystem = tool(
     const others = findings.filter(({ check }) => HAS_OWN_TOOL.test(check))
     const own = findings.filter(({ check }) => !HAS_OWN_TOOL.test(check))
     const count = (severity: string) => others.filter((finding) => finding.severity === severity).length
-    const rows = own.slice(0, FINDINGS_MAX).map((finding) => ({
-      row: { severity: finding.severity, ...textsOf(finding, 'check', 'message') },
-      cursor: null,
-    }))
+    const shown = own.slice(0, FINDINGS_MAX)
     return {
-      facts: { accountsAndEndpoints: { errors: count('error'), warnings: count('warning') } },
-      list: { name: 'findings', rows, hasMore: own.length > FINDINGS_MAX },
+      facts: {
+        accountsAndEndpoints: { errors: count('error'), warnings: count('warning') },
+        findings: shown.map((finding) => ({
+          severity: finding.severity,
+          ...textsOf(finding, 'check', 'message'),
+        })),
+      },
     }
   },
 )
