@@ -79,7 +79,7 @@ it.each([
   [['restore', '-1'], 'argument'],
   [['backup', ''], 'argument'],
   [['audience', 'export', '--account', '1', '--output', '--json'], 'option'],
-  [['events', 'export', '--account', '1', '--from', '2026-01-01', '--output', '--gzip'], 'option'],
+  [['events', 'export', '--account', '1', '--from', '2026-01-01', '--output', '--json'], 'option'],
 ])('%j takes no mistyped option for a path', async (args, kind) => {
   const { status, stderr } = await runCommand(args, env)
   expect(status).toBe(1)
@@ -126,21 +126,33 @@ it('a channel id that another account has is refused, by add and by update, in e
     )
 })
 
-it('has a sentence for every foreign key, unique index, check and constraint trigger of the tables that commands write', async () => {
+/** Members are added by events, which know no such fault, and random credentials differ. */
+const NOT_BY_COMMANDS = [
+  'api_client_client_id_key',
+  'api_key_api_client_id_key_key',
+  'audience_member_account',
+  'audience_member_id',
+  'audience_member_user',
+  'official_account_id_organization_id_key',
+]
+
+it('has a sentence for every foreign key, unique index and constraint trigger that a command may violate', async () => {
   const rows = await load<{ name: string }>(
     database,
     `select f.conname as name
        from pg_constraint f join pg_class c on c.oid = f.conrelid
-      where f.contype in ('f', 'c', 't') and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+      where f.contype in ('f', 't') and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
      union
      select i.relname
        from pg_index x join pg_class i on i.oid = x.indexrelid join pg_class c on c.oid = x.indrelid
-      where x.indisunique and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+      where x.indisunique and not x.indisprimary and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
       order by 1`,
     [TABLES],
   )
   const byTrigger = ['official_account_oa_hash_retired', 'official_account_tracking_key_retired']
-  expect([...rows.map(({ name }) => name), ...byTrigger].sort()).toEqual(Object.keys(CONSTRAINTS).sort())
+  const names = [...rows.map(({ name }) => name), ...byTrigger, ...Object.keys(CONSTRAINTS)]
+  const expected = [...Object.keys(CONSTRAINTS), ...NOT_BY_COMMANDS]
+  expect([...new Set(names)].sort()).toEqual(expected.sort())
 })
 
 it('has sentences that name the given id, and no constraint', () => {
@@ -151,7 +163,6 @@ it('has sentences that name the given id, and no constraint', () => {
       expect(text).not.toContain(name)
       expect(text).not.toContain('undefined')
     }
-    const isReference = name.endsWith('_fkey') || name === 'audience_member_account'
-    expect(sentence(['71', '72']).includes('71'), name).toBe(isReference)
+    expect(sentence(['71', '72']).includes('71'), name).toBe(name.endsWith('_fkey'))
   }
 })

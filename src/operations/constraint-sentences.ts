@@ -11,19 +11,11 @@ interface Constraint {
   hint?: string
 }
 
-const NO_CONDITION =
-  'a condition is a JSON object with the fields of docs/segments.md, whose times and numbers can be read.'
-
-/** What the tables that operators write refuse: each foreign key, unique index, check and constraint trigger, and `retire_addresses`. */
+/** What operators can violate: foreign keys, unique indexes, constraint triggers, and `retire_addresses`. Schemas exclude the rest. */
 export const CONSTRAINTS: Record<string, Constraint> = {
-  organization_pkey: idTaken('organization'),
-
-  official_account_pkey: idTaken('account'),
-  official_account_id_organization_id_key: idTaken('account'),
   official_account_organization_id_fkey: missing('organization'),
   official_account_channel: {
-    field: 'channelId',
-    text: () => 'another account of the organization already has this channel id.',
+    ...taken('channelId', 'another account of the organization already has this channel id.'),
     hint: 'Run "oa-audience accounts list" to see it.',
   },
   official_account_oa_hash_key: taken(
@@ -42,57 +34,28 @@ export const CONSTRAINTS: Record<string, Constraint> = {
     'trackingKey',
     'this tracking key was in use before, and web pages may still have it. Choose another one, or omit it to get a random one.',
   ),
-
-  api_client_pkey: idTaken('client'),
-  api_client_client_id_key: {
-    ...taken('', 'another client already has this client id.'),
-    hint: 'Run the command again.',
-  },
-
-  api_key_pkey: idTaken('key'),
   api_key_api_client_id_fkey: missing('client'),
-  api_key_api_client_id_key_key: {
-    ...taken('', 'the client already has this key.'),
-    hint: 'Run the command again.',
-  },
-
-  audience_member_pkey: idTaken('member'),
-  audience_member_account: {
-    field: '',
-    text: ([accountId, organizationId]) =>
-      accountId === undefined || organizationId === undefined
-        ? 'the account does not exist in this organization.'
-        : `organization ${organizationId} has no account ${accountId}.`,
-    hint: 'Run "oa-audience accounts list" to see all accounts.',
-  },
-  audience_member_user: taken('userId', 'the account already has a member with this user id.'),
   audience_member_external_id: taken(
     'externalId',
     'another member of the account already has this externalId.',
   ),
-  audience_member_id: taken('id', 'a member cannot have the smallest 64-bit integer as its id.'),
-  audience_member_relationship_check: taken(
-    'relationship',
-    'a relationship is following, blocked or unknown.',
-  ),
-
-  endpoint_pkey: idTaken('endpoint'),
   endpoint_channel_oa_id_fkey: missing('account'),
   endpoint_max_per_account: {
     ...taken('', 'the account already has 20 endpoints, which is the limit. Remove one that nobody needs.'),
     hint: 'Run "oa-audience endpoints list --account ID" to see them.',
   },
-  endpoint_condition_check: taken('condition', NO_CONDITION),
-  endpoint_format_check: taken('format', 'the format of an endpoint is line or members.'),
-
-  segment_pkey: idTaken('segment'),
   segment_channel_oa_id_fkey: missing('account'),
   segment_name: taken('name', 'the account already has a segment with this name.'),
-  segment_condition_check: taken('condition', NO_CONDITION),
   segment_max_per_account: {
     ...taken('', 'the account already has 100 segments, which is the limit. Remove one that nobody needs.'),
     hint: 'Run "oa-audience segments list --account ID" to see them.',
   },
+}
+
+/** Another program inserts rows with explicit ids at the same time. */
+const ID_TAKEN: Constraint = {
+  ...taken('', 'another row already has the next id.'),
+  hint: 'Run the command again.',
 }
 
 /** Returns the message for a violated constraint with a hint for the command line, or null for any other error. */
@@ -112,7 +75,8 @@ export function sentenceOf(name: string, ids: string[]): string | null {
   return [constraint.text(ids), constraint.hint].filter(Boolean).join(' ')
 }
 
-const constraintOf = (name: string) => (Object.hasOwn(CONSTRAINTS, name) ? CONSTRAINTS[name] : undefined)
+const constraintOf = (name: string): Constraint | undefined =>
+  name.endsWith('_pkey') ? ID_TAKEN : Object.hasOwn(CONSTRAINTS, name) ? CONSTRAINTS[name] : undefined
 
 /** Converts a violated constraint to `invalid_input` with the field that has the refused value. Returns any other error as it is. */
 export function toInputError(error: unknown): unknown {
@@ -136,9 +100,4 @@ function missing(noun: string): Constraint {
 
 function taken(field: string, text: string): Constraint {
   return { field, text: () => text }
-}
-
-/** Another program inserts rows with explicit ids at the same time. */
-function idTaken(noun: string): Constraint {
-  return { ...taken('', `another ${noun} already has the next id.`), hint: 'Run the command again.' }
 }
