@@ -1,7 +1,7 @@
 /** One search for everything that has a name or an id, in all accounts that the operator may see. */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../src/accounts/provisioning.ts'
-import { type SearchLimits, search } from '../src/operations/search.ts'
+import { type Search, search } from '../src/operations/search.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
@@ -18,8 +18,8 @@ const foreign = await addTenant(database)
 const call = (q: string) => operator.get(`/api/search?${new URLSearchParams({ q })}`)
 const find = async (q: string) => (await call(q)).json
 /** Searches as an operator of these organizations. */
-const findFor = (organizationIds: bigint[] | null, text: string, limits?: SearchLimits) =>
-  search(database.reads.console(), { text, organizationIds }, limits)
+const findFor = (organizationIds: bigint[] | null, text: string, limits: Partial<Search> = {}) =>
+  search({ reads: database.reads.console(), text, organizationIds, ...limits })
 
 const ann = randomUserId()
 const ben = randomUserId()

@@ -29,11 +29,8 @@ export function searchRoutes(api: FastifyInstance, { reads }: Pick<ConsoleParts,
     const abandoned = new AbortController()
     reply.raw.once('close', () => abandoned.abort())
     try {
-      return await search(
-        reads,
-        { text, organizationIds: operator.organizationIds },
-        { signal: abandoned.signal },
-      )
+      const { organizationIds } = operator
+      return await search({ reads, text, organizationIds, signal: abandoned.signal })
     } finally {
       end()
     }
