@@ -35,7 +35,7 @@ describe('audience export', () => {
     const file = join(temporaryDirectory(), 'audience.csv')
     const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
     expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
-    expect(exported.stderr).toContain('100 %')
+    expect(exported.stderr).toContain('members 1,001')
     const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true })
     expect(rows.map(({ userId }) => userId)).toEqual(Array.from({ length: 1_001 }, (_, i) => `U${i + 1}`))
   })

@@ -106,7 +106,6 @@ describe('an uploaded file', () => {
     for (const [mark, end] of [
       ['\uFEFF', '\r\n'],
       ['', '\n'],
-      ['', '\r'],
     ]) {
       const tenant = await addAudience(400)
       const job = await uploadFile(
@@ -146,6 +145,7 @@ describe('an uploaded file', () => {
     const tenant = await addAudience(1)
     for (const [file, reason] of [
       ['name,phone\nTanaka,0801234', 'columns_missing'],
+      ['userId,tags\rU1,gold', 'columns_missing'],
       ['userId,tags,tags\nU1,,', 'line 1: several columns have the name tags. Remove all but one.'],
       [Buffer.from('userId,tags\nU1,', 'utf16le'), /not in UTF-8|columns_missing/],
       [Buffer.from('\uFEFFuserId,tags\nU1,', 'utf16le'), /not in UTF-8/],

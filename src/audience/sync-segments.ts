@@ -20,7 +20,6 @@ import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
 import { beginningOf, FILE_FORMATS, memberLines } from './list.ts'
-import type { SyncFault } from './segments.ts'
 import {
   type AccountToSync,
   addAudience,
@@ -36,6 +35,7 @@ import {
   takeDueAudiences,
   takeSegmentToSync,
 } from './sync-statements.ts'
+import type { SyncFault } from './sync-texts.ts'
 
 /** Pause between passes while nothing is due. */
 const IDLE_MS = 5_000

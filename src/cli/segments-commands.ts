@@ -1,6 +1,6 @@
 import { Argument, type Command } from 'commander'
-import { SYNC_TEXTS } from '../audience/segments.ts'
 import { countMatching } from '../audience/select-list.ts'
+import { SYNC_TEXTS } from '../audience/sync-texts.ts'
 import { scopeOfJob } from '../jobs/selection.ts'
 import { SEGMENTS, type Segment } from '../operations/segments.ts'
 import { onDatabase } from './input.ts'

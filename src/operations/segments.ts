@@ -6,10 +6,10 @@ import {
   addSegment,
   removeSegment,
   SEGMENT_NAME_MAX_LENGTH,
-  type SyncState,
   setSync,
   updateSegment,
 } from '../audience/segments.ts'
+import type { SyncState } from '../audience/sync-texts.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'

@@ -120,7 +120,7 @@ const markRecorded = statement('mark-recorded-erasures')`
 
 /** $1 int: limit. If the transaction fails after the write, the revocations are only recorded again. */
 const deleteOldestRevocations = statement('delete-oldest-unrecorded-revocations')`
-    with oldest as (select id from unrecorded_revocation order by id limit $1 for update skip locked),
+    with oldest as (select id from unrecorded_revocation order by id limit $1),
          deleted as (delete from unrecorded_revocation u using oldest where u.id = oldest.id
                      returning u.id, u.kind, u.object_id, u.revoked_at)
     select kind, object_id as id, ${MS('revoked_at')} as "revokedAt" from deleted order by deleted.id`
