@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { findBinaries } from '../src/postgres/embedded/cluster.ts'
-import { writeSynced } from '../src/upkeep/backup/files.ts'
+import { checksumOf } from '../src/upkeep/backup/files.ts'
 import { createBackupDirectory, dataOf, type Manifest, writeManifest } from '../src/upkeep/backup/manifest.ts'
 import { runCommand } from './support/command.ts'
 import { createTestDatabase } from './support/database.ts'
@@ -21,7 +21,6 @@ const MINIMAL: Manifest = {
   systemIdentifier: '1',
   backupAt: '2026-01-01T00:00:00.000000Z',
   changeLimit: '3',
-  log: null,
   directories: [],
   files: [],
 }
@@ -31,7 +30,8 @@ async function makeBackup(changes: Partial<Manifest> = {}) {
   const directory = join(temporaryDirectory(), 'backup')
   createBackupDirectory(directory)
   const file = join(dataOf(directory), 'PG_VERSION')
-  const checksum = await writeSynced(file, 'eighteen')
+  writeFileSync(file, 'eighteen')
+  const checksum = await checksumOf(file)
   await writeManifest(directory, { ...MINIMAL, files: [{ path: 'PG_VERSION', ...checksum }], ...changes })
   const dataDir = join(temporaryDirectory(), 'data')
   const restore = (env: Record<string, string> = { DATA_DIR: dataDir }) =>
@@ -108,7 +108,7 @@ describe('restore refuses', () => {
   })
 })
 
-it('backup refuses a directory with contents, and a pg_dump that is missing or older than the server', async () => {
+it('backup refuses a directory with contents, and a missing pg_dump', async () => {
   const { env } = await createTestDatabase()
   const directory = temporaryDirectory()
   const bin = temporaryDirectory()
@@ -118,10 +118,6 @@ it('backup refuses a directory with contents, and a pg_dump that is missing or o
     )
   expect(await backUp()).toMatch(
     /^oa-audience: pg_dump is not in the PATH\. Install .+ docs\/operate\/backup\.md .+\n$/,
-  )
-  writeFileSync(join(bin, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 14.1"\n', { mode: 0o755 })
-  expect(await backUp()).toMatch(
-    /^oa-audience: pg_dump of PostgreSQL 14 cannot read a server of PostgreSQL 18\./,
   )
   expect(readdirSync(directory)).toEqual([])
   writeFileSync(join(bin, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 99"\n', { mode: 0o755 })

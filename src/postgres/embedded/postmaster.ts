@@ -2,6 +2,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { closeSync, constants, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../../errors.ts'
 import { type Binaries, ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
 
@@ -67,10 +68,25 @@ export function lastLogLine(directory: string): string | undefined {
   }
 }
 
-/** Returns the process id of the server of a data directory, or null if none runs. */
 export function findServer(directory: string): number | null {
   const pid = recordedProcess(directory)
   return pid !== null && isPostgres(pid) ? pid : null
+}
+
+/** Ten minutes for the checkpoint of a large database. */
+const STOP_MAX_MS = 600_000
+const POLL_MS = 20
+
+/** After EmbeddedServer.release, which waits only a few seconds. */
+export async function waitUntilStopped(directory: string): Promise<void> {
+  const deadline = Date.now() + STOP_MAX_MS
+  while (findServer(directory) !== null) {
+    if (Date.now() > deadline)
+      throw new FatalError(
+        `the PostgreSQL in ${directory} does not stop. Stop it, then run the command again.`,
+      )
+    await sleep(POLL_MS)
+  }
 }
 
 /**
@@ -83,7 +99,6 @@ function removeStaleLockFile(directory: string): void {
   for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
 }
 
-/** Returns the process id in the lock file if any process has it. */
 function recordedProcess(directory: string): number | null {
   try {
     const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)

@@ -30,7 +30,6 @@ const START_TIMEOUT_MS = 30_000
 const STOP_TIMEOUT_MS = 7_000
 /** Time between two attempts to connect to a starting server, and between two checks of a stopping one. */
 const POLL_MS = 20
-/** Time between two attempts to restart a crashed server. */
 const RESTART_DELAY_MS = 1_000
 /** How long stop() waits for a restart in progress, so that it can stop the new server. */
 const RESTART_WAIT_MAX_MS = 1_000
@@ -42,7 +41,6 @@ export interface Connection {
   database: string
 }
 
-/** Returns a postgres:// URL for DATABASE_URL. */
 export function connectionUrl({ host, port, user, database }: Connection): string {
   return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
 }
@@ -58,7 +56,6 @@ export class EmbeddedServer {
   #child: ChildProcess | null = null
   #spawnError: FatalError | null = null
   #stopped = false
-  /** settles when a crashed server was restarted */
   #restarting: Promise<void> = Promise.resolve()
 
   /**
@@ -75,9 +72,9 @@ export class EmbeddedServer {
 
   /**
    * For a service: starts the server, takes its lock, and restarts the server after a crash. Throws a FatalError if another
-   * service owns the directory.
+   * service owns the directory. Returns false if a command has started the server.
    */
-  async own(onLost: (error: Error) => void): Promise<void> {
+  async own(onLost: (error: Error) => void): Promise<boolean> {
     let client = await this.#connectAsService()
     // The server of a killed service may have other settings and binaries. A server that commands use is kept.
     if (this.#child === null && (await tryLock(client, USER_LOCK))) {
@@ -91,6 +88,7 @@ export class EmbeddedServer {
       onLost(new Error('the embedded PostgreSQL stopped'))
       this.#restarting = this.#restart(onLost)
     })
+    return this.#child !== null
   }
 
   /** For a command. Starts the server unless it runs, and prevents other commands from stopping it. */
@@ -105,12 +103,12 @@ export class EmbeddedServer {
     try {
       await client.query('select pg_advisory_unlock_shared($1)', [USER_LOCK])
       if (await tryLock(client, USER_LOCK)) await this.stop()
-      else await client.end()
     } catch {
       // The server has already stopped.
     }
     // From now on, only other users of the server may stop it.
     this.#stopped = true
+    await client.end().catch(() => undefined)
   }
 
   /** Shuts the server down cleanly, unless another process owns it by now. */
@@ -133,9 +131,7 @@ export class EmbeddedServer {
     if (pid === null) return
     try {
       process.kill(pid, 'SIGINT')
-    } catch {
-      // The process has already exited.
-    }
+    } catch {}
     const deadline = Date.now() + STOP_TIMEOUT_MS
     while (this.#pid() === pid && Date.now() < deadline) await sleep(POLL_MS)
   }
@@ -143,7 +139,8 @@ export class EmbeddedServer {
   async #restart(onLost: (error: Error) => void): Promise<void> {
     while (!this.#stopped) {
       try {
-        return await this.own(onLost)
+        await this.own(onLost)
+        return
       } catch (error) {
         onLost(error as Error)
         await sleep(RESTART_DELAY_MS)
@@ -151,7 +148,6 @@ export class EmbeddedServer {
     }
   }
 
-  /** Throws a FatalError with the name of the service that holds the lock, if any. */
   async #connectAsService(): Promise<pg.Client> {
     const client = await this.#connectOrStart()
     if (await tryLock(client, SERVICE_LOCK)) return client

@@ -81,7 +81,7 @@ export async function withDatabase<T>(
   return withOpened(choice, requireUsable, work)
 }
 
-async function requireUsable(database: PostgresDatabase): Promise<void> {
+export async function requireUsable(database: PostgresDatabase): Promise<void> {
   await refuseUnfinishedRestore(database)
   await requireMigrated(database)
 }
@@ -124,9 +124,7 @@ export async function withOpened<P, T>(
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
-  const interrupt = () => process.exit(130)
-  // Without these listeners, Ctrl-C would not run the exit listener that stops the embedded server.
-  if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  const ignoreInterrupts = server && exitOnInterrupt()
   try {
     await server?.use(startTimeoutMs)
     const database = createDatabase(choice, server, () => undefined)
@@ -143,8 +141,15 @@ export async function withOpened<P, T>(
     throw new FatalError(explainUnavailable(choice, error))
   } finally {
     await server?.release()
-    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+    ignoreInterrupts?.()
   }
+}
+
+/** Without these listeners, Ctrl-C would not run the exit listener that stops the embedded server. */
+export function exitOnInterrupt(): () => void {
+  const interrupt = () => process.exit(130)
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  return () => void process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
 }
 
 async function becomeReady(

@@ -8,15 +8,7 @@ import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, normalize, resolve, sep } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import {
-  type Checksum,
-  checksumOf,
-  inParallel,
-  isMissing,
-  type OnBytes,
-  syncDirectory,
-  writeSynced,
-} from './files.ts'
+import { type Checksum, checksumOf, isMissing, type OnBytes, syncDirectory, writeSynced } from './files.ts'
 
 /** Version of the manifest's format. A reader refuses any other. */
 const FORMAT = 1
@@ -30,9 +22,7 @@ export interface BackupFile extends Checksum {
 export interface Manifest {
   /** `base`: the files of an embedded server. `dump`: what pg_dump wrote. */
   kind: 'base' | 'dump'
-  /** of oa-audience */
   version: string
-  /** the newest migration */
   schemaVersion: number
   postgresMajor: number
   systemIdentifier: string
@@ -40,8 +30,6 @@ export interface Manifest {
   backupAt: string
   /** The limit of the change numbers in the backup. */
   changeLimit: string
-  /** WAL positions where recovery begins and ends; null for a dump */
-  log: { start: string; stop: string } | null
   directories: string[]
   files: BackupFile[]
 }
@@ -70,7 +58,6 @@ export async function writeManifest(directory: string, manifest: Manifest): Prom
 const checksumOfJson = (content: unknown) =>
   createHash('sha256').update(JSON.stringify(content)).digest('hex')
 
-/** Throws a FatalError if the directory is not a complete backup. */
 export async function readManifest(directory: string): Promise<Manifest> {
   const text = await readFile(join(directory, NAME), 'utf8').catch((error) => {
     if (!isMissing(error)) throw new FatalError(`${directory} cannot be read: ${error.message}`)
@@ -100,20 +87,18 @@ function parse(text: string): Manifest & { format?: number; sha256?: string } {
 
 /** Reads every file. Throws a FatalError that names the first one that differs from its checksum. */
 export async function verifyFiles(directory: string, { files }: Manifest, onBytes: OnBytes): Promise<void> {
-  await inParallel(files, async ({ path, size, sha256 }) => {
+  for (const { path, size, sha256 } of files) {
     const file = join(dataOf(directory), path)
     const found = await checksumOf(file, onBytes).catch((error) => {
       if (isMissing(error)) throw new FatalError(`${file} is missing from the backup. Use another backup.`)
       throw new FatalError(`${file} cannot be read: ${error.message}`)
     })
     if (found.size !== size || found.sha256 !== sha256) throw damaged(file)
-  })
+  }
 }
 
 export const damaged = (file: string) =>
   new FatalError(`${file} is damaged: its checksum does not match. Use another backup.`)
-
-// The facts of a manifest about the server and the time of the backup.
 
 /**
  * Every change that the backup lacks belongs to a transaction that is in progress now or begins later. The times in its rows are not
@@ -129,7 +114,7 @@ const selectMoment = statement('select-backup-moment')`
            (select system_identifier::text from pg_control_system()) as "systemIdentifier",
            (select max(version) from schema_migration) as "schemaVersion"`
 
-type Moment = Pick<
+export type Moment = Pick<
   Manifest,
   'backupAt' | 'changeLimit' | 'postgresMajor' | 'systemIdentifier' | 'schemaVersion'
 >

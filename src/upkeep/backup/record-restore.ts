@@ -21,7 +21,6 @@ export interface Restored {
   restoredAt: string
   /** endpoints whose receivers may have states that the restored database lacks */
   membersEndpoints: bigint[]
-  /** null: ERASURE_LEDGER is not set */
   revived: Revived[] | null
   /** number of texts in the ledger that are not lines */
   unreadable: number

@@ -4,22 +4,18 @@
  */
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { FatalError } from '../../errors.ts'
 import { findBinaries, giveToServer } from '../../postgres/embedded/cluster.ts'
-import { findServer } from '../../postgres/embedded/postmaster.ts'
+import { waitUntilStopped } from '../../postgres/embedded/postmaster.ts'
 import { withOpened } from '../../postgres/pool/open.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
-import { copyFile, inParallel, type OnBytes, syncDirectory } from './files.ts'
+import { copyFile, type OnBytes, syncDirectory } from './files.ts'
 import { damaged, dataOf, type Manifest } from './manifest.ts'
 import { type Restored, recordRestore } from './record-restore.ts'
 
 /** One hour. Recovery replays the WAL of the backup, which takes about as long as the backup took. */
 const RECOVERY_MAX_MS = 3_600_000
-/** Ten minutes for the checkpoint of the restored server. */
-const STOP_MAX_MS = 600_000
-const POLL_MS = 20
 
 interface EmbeddedTarget {
   dataDir: string
@@ -63,7 +59,7 @@ export async function restoreServer(
       (database) => recordRestore(database, manifest, ledger),
       RECOVERY_MAX_MS,
     )
-    await stops(server)
+    await waitUntilStopped(server)
     renameSync(server, join(dataDir, 'postgres'))
     await syncDirectory(dataDir)
     return restored
@@ -75,19 +71,9 @@ export async function restoreServer(
 async function copyData(from: string, to: string, manifest: Manifest, onBytes: OnBytes): Promise<void> {
   mkdirSync(to, { mode: 0o700 })
   for (const path of manifest.directories) mkdirSync(join(to, path), { mode: 0o700 })
-  await inParallel(manifest.files, async ({ path, sha256 }) => {
+  for (const { path, sha256 } of manifest.files) {
     // Before a server recovers, it syncs every file of its data directory.
-    const copied = await copyFile(join(from, path), join(to, path), { mustSync: false }, onBytes)
+    const copied = await copyFile(join(from, path), join(to, path), false, onBytes)
     if (copied.sha256 !== sha256) throw damaged(join(from, path))
-  })
-}
-
-/** withOpened stops the server, but waits only a few seconds until it has stopped. */
-async function stops(server: string): Promise<void> {
-  const deadline = Date.now() + STOP_MAX_MS
-  while (findServer(server) !== null) {
-    if (Date.now() > deadline)
-      throw new FatalError('the restored server does not stop. Stop it, then run the restore again.')
-    await sleep(POLL_MS)
   }
 }

@@ -6,9 +6,7 @@ import { type Queryable, statement } from '../../postgres/statement.ts'
 export interface Revived {
   kind: string
   id: bigint
-  /** when it was revoked last */
   revokedAt: string
-  /** revokes it again */
   command: string
 }
 
