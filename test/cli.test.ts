@@ -214,17 +214,14 @@ describe('an error that the user can fix is one line and exit code 1', () => {
   it.each([
     [
       'postgres://127.0.0.1:1/x',
-      'the database at 127.0.0.1:1 does not respond (ECONNREFUSED). Start it, or correct DATABASE_URL.',
+      'the database at 127.0.0.1:1 cannot be used: connect ECONNREFUSED 127.0.0.1:1. Start it, or correct DATABASE_URL.',
     ],
     [
       'postgres://me:secret@no-such-host.invalid/x',
-      'the database at no-such-host.invalid:5432 has a host name that',
+      'the database at no-such-host.invalid:5432 cannot be used: getaddrinfo ENOTFOUND no-such-host.invalid',
     ],
-    [`${env.DATABASE_URL}&sslmode=require`, 'does not support TLS'],
-    [
-      env.DATABASE_URL.replace('/test_', '/missing_'),
-      'has no database of this name (3D000). Create it, or correct DATABASE_URL.',
-    ],
+    [`${env.DATABASE_URL}&sslmode=require`, 'The server does not support SSL connections'],
+    [env.DATABASE_URL.replace('/test_', '/missing_'), 'does not exist. Start it, or correct DATABASE_URL.'],
     ['none', 'needs a database'],
   ])('for the database %s', async (url, message) => {
     await expectError(['clients', 'list'], message, { DATABASE_URL: url })

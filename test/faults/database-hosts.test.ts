@@ -56,6 +56,6 @@ it('never uses a host that is read-only, and ends a command with one line', asyn
   const { status, stderr } = await runProgramAsync(['organizations', 'list'], env)
   expect([status, stderr]).toEqual([
     1,
-    `oa-audience: the database at ${address}, ${address} does not respond (no server of DATABASE_URL accepts writes). Start it, or correct DATABASE_URL.\n`,
+    `oa-audience: the database at ${address}, ${address} cannot be used: no server of DATABASE_URL accepts writes. Start it, or correct DATABASE_URL.\n`,
   ])
 })
