@@ -5,7 +5,6 @@ import type { Changes } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { APPLY_LOCK, takeLock } from '../postgres/locks.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import { accountChanges } from './account-fields.ts'
@@ -141,7 +140,7 @@ export async function applyAccounts(
   startJob: (transaction: Queryable, applied: AppliedAccount[]) => Promise<bigint>,
   options: ApplyOptions = {},
 ): Promise<{ accounts: AppliedAccount[]; jobId: bigint }> {
-  return transactionWithFreeIds(database, async (transaction) => {
+  return database.transaction(async (transaction) => {
     await takeLock(transaction, APPLY_LOCK)
     const accounts: AppliedAccount[] = []
     const added = new Map<string, OrganizationId>()

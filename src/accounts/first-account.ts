@@ -1,7 +1,6 @@
 import { FatalError } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationId } from './account.ts'
 import { describeOwner, findOwners, type Proof, proveChannel } from './channels.ts'
@@ -37,7 +36,7 @@ export async function addFirstAccount(
   const channelId = columns.channel_id ?? ''
   await requireNew(database, actor, organizationName, channelId)
   const proof = await proveChannel(lineApi, columns)
-  return transactionWithFreeIds(database, async (transaction) => {
+  return database.transaction(async (transaction) => {
     const organizationId = await addOrganizationOf(transaction, actor, organizationName)
     const account = await addAccountIn(transaction, actor, organizationId, columns)
     const client = await addClient(transaction, null)

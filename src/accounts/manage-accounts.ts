@@ -4,7 +4,6 @@ import { requireVisible } from '../errors.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { type Changes, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import type { Account, AccountId, OrganizationId } from './account.ts'
 import { accountChanges, changedColumns, concernsVerification } from './account-fields.ts'
@@ -62,13 +61,12 @@ export async function addAccount(
   if (!seesOrganization(actor, organizationId)) return null
   await requireFreeChannel(database, actor, columns.channel_id)
   const proof = await proveChannel(lineApi, columns)
-  const added = await transactionWithFreeIds(database, (transaction) =>
+  const added = await database.transaction((transaction) =>
     addAccountIn(transaction, actor, organizationId, columns),
   )
   return { ...added, proof }
 }
 
-/** In a transaction that transactionWithFreeIds runs. */
 export async function addAccountIn(
   transaction: Queryable,
   actor: Actor,

@@ -16,7 +16,6 @@ import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { deleteFile, ENDED, type Job, type JobKind } from './job.ts'
 import { endAbandonedUploads } from './job-file.ts'
@@ -182,7 +181,7 @@ class Turn {
   }
 
   async #commit(work: (transaction: Queryable) => Promise<Progress>): Promise<void> {
-    const progress = await transactionWithFreeIds(this.#database, async (transaction) => {
+    const progress = await this.#database.transaction(async (transaction) => {
       if ((await this.#lock(transaction)) === null) return null
       const made = await work(transaction)
       const { position, done, tally, failure = null, resumeInMs = null } = made

@@ -6,7 +6,6 @@ import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
 import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
 import type { Actor, Role } from '../operators/actor.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
 import type { ChannelTester } from '../watch/notifications/history.ts'
 import { checkerOf, type Fields, type InputOf } from './fields.ts'
@@ -198,7 +197,7 @@ export async function perform<R>(operation: Operation<R>, call: Call): Promise<O
     else recorded?.catch(() => undefined)
     return outcome
   }
-  if (way === 'add' || way === 'change') return transactionWithFreeIds(database, runOn)
+  if (way === 'add' || way === 'change') return database.transaction(runOn)
   return runOn(hasTarget ? database : reads)
 }
 

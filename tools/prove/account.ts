@@ -10,7 +10,6 @@ import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { NotVisible } from '../../src/errors.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
 import type { Database } from '../../src/postgres/database.ts'
-import { transactionWithFreeIds } from '../../src/postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { removeAccount } from '../remove-account.ts'
 import { randomAccount } from '../simulator/state.ts'
@@ -46,7 +45,7 @@ export interface Discrepancies {
 /** In one transaction, so that there is no organization without its account. */
 export function addProveAccount(database: Database, run: number): Promise<ProveAccount> {
   const { channelSecret, botUserId } = randomAccount(NAME)
-  return transactionWithFreeIds(database, async (transaction) => {
+  return database.transaction(async (transaction) => {
     const organizationId = await addOrganization(transaction, NAME)
     const { id } = await addAccount(transaction, organizationId, {
       name: NAME,
