@@ -1,6 +1,6 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import { CallBudget, type PlatformResult } from '../line-api/call.ts'
+import type { PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
@@ -125,9 +125,9 @@ export async function storeOutcome(
 
 async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {
   const { lineApi } = verifier
-  const budget = new CallBudget(AbortSignal.timeout(VERIFICATION_TIMEOUT_MS))
+  const signal = AbortSignal.timeout(VERIFICATION_TIMEOUT_MS)
   lineApi.forgetToken(account)
-  const info = requireAvailable(await lineApi.botInfo(account, budget))
+  const info = requireAvailable(await lineApi.botInfo(account, signal))
   if (!info.ok) {
     return {
       account: null,
@@ -141,10 +141,10 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   // All other responses would describe another account.
   if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
   const [followers, endpoint] = await Promise.all([
-    lineApi.followers(account, 1, undefined, budget).then(requireAvailable),
-    lineApi.webhookEndpoint(account, budget).then(requireAvailable),
+    lineApi.followers(account, 1, undefined, signal).then(requireAvailable),
+    lineApi.webhookEndpoint(account, signal).then(requireAvailable),
   ])
-  const webhook = await checkWebhook(verifier, account, claims, endpoint, budget)
+  const webhook = await checkWebhook(verifier, account, claims, endpoint, signal)
   return {
     account: info.value,
     accountType: accountTypeOf(followers),
@@ -158,7 +158,7 @@ async function checkWebhook(
   account: Account,
   { testWebhook }: Claims,
   found: CallOutcome<WebhookEndpoint>,
-  budget: CallBudget,
+  signal: AbortSignal,
 ): Promise<{ webhook: Webhook | null; checks: Check[] }> {
   if (!found.ok && statusOf(found.fault) !== 404) {
     return { webhook: null, checks: [refusedCheck('webhook_endpoint', found.fault)] }
@@ -173,7 +173,7 @@ async function checkWebhook(
   const checks = [endpointCheck(webhook, expected[0] ?? ''), activeCheck(webhook)]
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, TEST_IMPOSSIBLE] }
-  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
+  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, signal))
   return test.ok
     ? {
         webhook: { ...webhook, test: test.value },

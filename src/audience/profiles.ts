@@ -3,7 +3,7 @@ import { type AccountId, findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
-import { CallBudget, type PlatformFault } from '../line-api/call.ts'
+import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { profileRequested, profilesBackedOff } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -71,15 +71,14 @@ export class ProfileFiller {
       throw error
     })
     if (account === null) return
-    const budget = new CallBudget(signal)
-    let result = await this.#lineApi.profile(account, member.user_id, null, budget)
+    let result = await this.#lineApi.profile(account, member.user_id, null, signal)
     if (!result.ok && isUnknown(result.fault)) {
       // A person who is not a friend has a profile in the groups that they share with the account.
       const values = [member.channel_oa_id, member.user_id]
       const [group] = await this.#database.query<{ group_id: string }>(selectGroup, values)
       const groupId = group?.group_id
       if (groupId !== undefined)
-        result = await this.#lineApi.profile(account, member.user_id, groupId, budget)
+        result = await this.#lineApi.profile(account, member.user_id, groupId, signal)
     }
     const key = [member.channel_oa_id, member.id]
     if (result.ok) {

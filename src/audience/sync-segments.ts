@@ -15,7 +15,7 @@ import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { AUDIENCE_MAX_IDS } from '../line-api/audience-groups.ts'
-import { CallBudget, type PlatformFault, type PlatformResult } from '../line-api/call.ts'
+import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
@@ -72,14 +72,14 @@ export class SegmentSync {
     const work = async () => {
       for (const account of queue) {
         // What was begun is due again after its lease.
-        if (!signal.aborted) await this.#workFor(account, new CallBudget(signal)).catch(() => undefined)
+        if (!signal.aborted) await this.#workFor(account, signal).catch(() => undefined)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, work))
     return accounts.length
   }
 
-  async #workFor({ id, isSuspended }: AccountToSync, budget: CallBudget): Promise<void> {
+  async #workFor({ id, isSuspended }: AccountToSync, signal: AbortSignal): Promise<void> {
     const account = await findAccount(this.#database, id).catch((error) => {
       if (error instanceof UnreadableSecret) return null
       throw error
@@ -87,11 +87,11 @@ export class SegmentSync {
     const audiences = await this.#database.query<LineAudience>(takeDueAudiences, [id, PASS_MAX_OF_ACCOUNT])
     for (const audience of audiences) {
       // The others wait for the end of their lease.
-      if (account === null || !(await this.#continue(account, audience, budget))) break
+      if (account === null || !(await this.#continue(account, audience, signal))) break
     }
     const [segment] = await this.#database.query<SegmentToSync>(takeSegmentToSync, [id])
-    if (segment === undefined || budget.signal?.aborted) return
-    const fault = account === null ? NO_CREDENTIALS : await this.#upload(account, segment, budget)
+    if (segment === undefined || signal.aborted) return
+    const fault = account === null ? NO_CREDENTIALS : await this.#upload(account, segment, signal)
     if (fault === null) return
     const reason = typeof fault !== 'string' && 'reason' in fault ? fault.reason : null
     await this.#store(storeSyncFault, segment.id, faultOf(fault, isSuspended), reason)
@@ -102,15 +102,15 @@ export class SegmentSync {
   }
 
   /** The next call about an audience. Returns false if LINE does not respond, or refuses every call of the account. */
-  async #continue(account: Account, audience: LineAudience, budget: CallBudget): Promise<boolean> {
+  async #continue(account: Account, audience: LineAudience, signal: AbortSignal): Promise<boolean> {
     const { id, groupId, status } = audience
     const { audienceGroups } = this.#lineApi
-    if (groupId === null) return this.#lookUp(account, audience, budget)
+    if (groupId === null) return this.#lookUp(account, audience, signal)
     if (status === 'deleting') {
-      const result = await audienceGroups.remove(account, groupId, budget)
+      const result = await audienceGroups.remove(account, groupId, signal)
       return this.#settle(audience, result, () => this.#store(dropAudience, id))
     }
-    const result = await audienceGroups.status(account, groupId, budget)
+    const result = await audienceGroups.status(account, groupId, signal)
     return this.#settle(audience, result, async (found) => {
       if (found === 'READY') return this.#store(storeReady, id)
       if (found !== 'FAILED' && found !== 'EXPIRED') return this.#store(postponeAudience, id)
@@ -133,8 +133,8 @@ export class SegmentSync {
   }
 
   /** The response of an upload is missing: LINE has made the audience, makes it later, or never. */
-  async #lookUp(account: Account, { id, name, isOld }: LineAudience, budget: CallBudget): Promise<boolean> {
-    const found = await this.#lineApi.audienceGroups.find(account, name, budget)
+  async #lookUp(account: Account, { id, name, isOld }: LineAudience, signal: AbortSignal): Promise<boolean> {
+    const found = await this.#lineApi.audienceGroups.find(account, name, signal)
     const [group] = found.ok ? found.value : []
     if (group !== undefined) await this.#store(storeUploaded, id, group.id)
     else await this.#store(found.ok && isOld ? dropAudience : postponeAudience, id)
@@ -145,11 +145,11 @@ export class SegmentSync {
   async #upload(
     account: Account,
     segment: SegmentToSync,
-    budget: CallBudget,
+    signal: AbortSignal,
   ): Promise<PlatformFault | SyncFault | null> {
     const { audienceGroups } = this.#lineApi
     for (const name of namesOf(segment)) {
-      const taken = await audienceGroups.find(account, name, budget)
+      const taken = await audienceGroups.find(account, name, signal)
       if (!taken.ok) return taken.fault
       if (taken.value.length > 0) continue
       const [added] = await this.#database.query<{ id: bigint }>(addAudience, [segment.id, name])
@@ -160,7 +160,7 @@ export class SegmentSync {
         await this.#store(dropAudience, id)
         return ids
       }
-      const result = await audienceGroups.upload(account, name, ids, budget)
+      const result = await audienceGroups.upload(account, name, ids, signal)
       if (result.ok) await this.#store(storeUploaded, id, result.value)
       else if (result.fault.type === 'unavailable') await this.#store(postponeAudience, id)
       else {

@@ -1,6 +1,6 @@
 /** The calls of LINE's Manage Audience API, of which an account of Japan, Thailand or Taiwan has at most 1,000 audiences. */
 import { isObject } from '../http/body.ts'
-import type { Call, CallBudget, Platform, PlatformResult } from './call.ts'
+import type { Call, Platform, PlatformResult } from './call.ts'
 import { read } from './line-responses.ts'
 import { type Credentials, RateLimiter } from './tokens.ts'
 
@@ -26,7 +26,6 @@ export type CallOfAccount = (
   platform: Platform,
 ) => Promise<PlatformResult<unknown>>
 
-/** No method rejects. */
 export class AudienceGroups {
   readonly #platform: Platform
   readonly #dataPlatform: Platform
@@ -51,19 +50,19 @@ export class AudienceGroups {
     account: Credentials,
     name: string,
     ids: Blob,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<bigint>> {
     const form = new FormData()
     form.set('description', name)
     form.set('file', ids, 'ids.txt')
     const path = `${PATH}/upload/byFile`
-    const call = { method: 'POST', path, form, isRepeatable: false, budget } as const
+    const call = { method: 'POST', path, form, isRepeatable: false, signal } as const
     return read(await this.#callOf(account, this.#limiter, call, this.#dataPlatform), idOf)
   }
 
   /** IN_PROGRESS, READY, FAILED, EXPIRED, INACTIVE or ACTIVATING. Refused with 400 or 404 if it does not exist. */
-  async status(account: Credentials, id: bigint, budget?: CallBudget): Promise<PlatformResult<string>> {
-    const result = await this.#call(account, { method: 'GET', path: `${PATH}/${id}`, budget })
+  async status(account: Credentials, id: bigint, signal?: AbortSignal): Promise<PlatformResult<string>> {
+    const result = await this.#call(account, { method: 'GET', path: `${PATH}/${id}`, signal })
     return read(result, ({ audienceGroup }) => textOf(audienceGroup, 'status'))
   }
 
@@ -71,13 +70,13 @@ export class AudienceGroups {
   async find(
     account: Credentials,
     name: string,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<Array<{ id: bigint; name: string }>>> {
     const found: Array<{ id: bigint; name: string }> = []
     for (let page = 1; ; page += 1) {
       // LINE returns those that contain the name.
       const query = new URLSearchParams({ page: String(page), size: String(PAGE_SIZE), description: name })
-      const result = await this.#call(account, { method: 'GET', path: `${PATH}/list?${query}`, budget })
+      const result = await this.#call(account, { method: 'GET', path: `${PATH}/list?${query}`, signal })
       const listed = read(result, ({ audienceGroups, hasNextPage }) =>
         Array.isArray(audienceGroups) ? { groups: audienceGroups, isLast: hasNextPage !== true } : null,
       )
@@ -92,11 +91,11 @@ export class AudienceGroups {
   }
 
   /** Refused with 400 or 404 if it does not exist. */
-  remove(account: Credentials, id: bigint, budget?: CallBudget): Promise<PlatformResult<unknown>> {
-    return this.#call(account, { method: 'DELETE', path: `${PATH}/${id}`, budget })
+  remove(account: Credentials, id: bigint, signal?: AbortSignal): Promise<PlatformResult<unknown>> {
+    return this.#call(account, { method: 'DELETE', path: `${PATH}/${id}`, signal })
   }
 
-  #call(account: Credentials, call: Pick<Call, 'method' | 'path' | 'budget'>) {
+  #call(account: Credentials, call: Pick<Call, 'method' | 'path' | 'signal'>) {
     return this.#callOf(account, this.#limiter, { ...call, isRepeatable: true }, this.#platform)
   }
 }

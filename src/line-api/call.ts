@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
+import { readStart } from '../http/listen.ts'
 
 interface CallTimeouts {
   attemptMs: number
-  /** Limit of all attempts together. */
   callMs: number
 }
 
@@ -13,12 +13,8 @@ interface CallTimeouts {
 export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
 
 const ATTEMPTS = 3
-/** LINE uses a token bucket, so an immediate retry would meet the limit again. */
-const RATE_LIMITED_PAUSE_MS = 1_000
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
-/** A longer Retry-After ends the call, and the caller decides when to retry. */
-const RETRY_AFTER_MAX_WAIT_MS = 1_000
 /** The largest response is a page of followers: 1,000 × 72 bytes. */
 const RESPONSE_MAX_BYTES = 128 * 1024
 /** Characters. A shorter text is not a secret and may be part of a name. */
@@ -78,41 +74,32 @@ export interface Call {
   secrets: Secret[]
   /** Idempotent, so a failed attempt may be repeated. */
   isRepeatable: boolean
-  /** Default: a budget for this call alone. */
-  budget?: CallBudget | undefined
+  signal?: AbortSignal | undefined
 }
 
-/** Never rejects. The value is unchecked JSON. */
+/** Never rejects. The value is unchecked JSON. After a 429 or a Retry-After, the caller decides when to retry. */
 export async function callPlatform(
   { baseUrl, timeouts }: Platform,
   call: Call,
 ): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + timeouts.callMs
-  const { budget = new CallBudget() } = call
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
-    const { result, pauseMs, isRateLimited } = await attemptCall(baseUrl, call, budget.signal, timeoutMs)
-    const mayHelp = !result.ok && result.fault.type === 'unavailable'
-    if (!mayHelp || !call.isRepeatable || attempt >= ATTEMPTS) return result
-    const pause = pauseMs ?? Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1)
-    if (pause > RETRY_AFTER_MAX_WAIT_MS || Date.now() + pause >= deadlineMs) return result
-    if (isRateLimited && !budget.takeRateLimitedRetry()) return result
-    await sleep(pause, undefined, { signal: budget.signal }).catch(() => undefined)
-    if (budget.signal?.aborted) return result
+    const { result, mayRepeat } = await attemptCall(baseUrl, call, timeoutMs)
+    if (!mayRepeat || !call.isRepeatable || attempt >= ATTEMPTS) return result
+    await sleep(Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1))
+    if (call.signal?.aborted || Date.now() >= deadlineMs) return result
   }
 }
 
 interface Attempt {
   result: PlatformResult<unknown>
-  /** The pause before the next attempt, if the response determines it. */
-  pauseMs?: number | undefined
-  isRateLimited?: boolean
+  mayRepeat: boolean
 }
 
 async function attemptCall(
   baseUrl: string,
-  { method, path, token, form, json, secrets }: Call,
-  signal: AbortSignal | undefined,
+  { method, path, token, form, json, secrets, signal }: Call,
   timeoutMs: number,
 ): Promise<Attempt> {
   // AbortSignal.any leaks memory into a long-lived source signal with every call.
@@ -133,12 +120,15 @@ async function attemptCall(
       signal: controller.signal,
       redirect: 'error',
     })
-    const text = await Promise.race([readLimited(response), whenAborted(controller.signal)])
-    if (response.ok) return { result: { ok: true, value: parse(text, secrets) } }
+    const text = await Promise.race([
+      readStart(response.body, RESPONSE_MAX_BYTES),
+      whenAborted(controller.signal),
+    ])
+    if (response.ok) return { result: { ok: true, value: parse(text, secrets) }, mayRepeat: false }
     return refusedAttempt(response, text, secrets)
   } catch {
-    // Network error, timeout, oversized response or invalid JSON. The error's message may contain a secret, so it is dropped.
-    return { result: UNAVAILABLE }
+    // Network error, timeout or invalid JSON, as the beginning of an oversized response is. The error's message may contain a secret, so it is dropped.
+    return { result: UNAVAILABLE, mayRepeat: true }
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', abort)
@@ -150,16 +140,14 @@ function refusedAttempt(response: Response, text: string, secrets: Secret[]): At
   if (status >= 500 || status === 429 || status === 408) {
     const requested = readRetryAfter(response)
     const retryAfterSeconds = requested ?? RETRY_AFTER_DEFAULT_SECONDS
-    const isRateLimited = status === 429
     return {
       result: { ok: false, fault: { type: 'unavailable', retryAfterSeconds } },
-      pauseMs: requested === null ? (isRateLimited ? RATE_LIMITED_PAUSE_MS : undefined) : requested * 1000,
-      isRateLimited,
+      mayRepeat: requested === null && status !== 429,
     }
   }
   // The platform never returns such a status for these calls, but a proxy may.
-  if (status < 400 || [407, 451].includes(status)) return { result: UNAVAILABLE }
-  return { result: refused(status, readReason(text, secrets)) }
+  if (status < 400 || [407, 451].includes(status)) return { result: UNAVAILABLE, mayRepeat: true }
+  return { result: refused(status, readReason(text, secrets)), mayRepeat: false }
 }
 
 /** Returns LINE's `message`, or `error_description` of its OAuth endpoints, in one line. */
@@ -185,18 +173,6 @@ function whenAborted(signal: AbortSignal): Promise<never> {
   })
 }
 
-/** Reads the body, and closes the connection when the body exceeds the limit. */
-async function readLimited(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.byteLength
-    if (size > RESPONSE_MAX_BYTES) throw new Error('the response is too long')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
-}
-
 /** Parses JSON. Removes secrets, and characters that PostgreSQL cannot store (U+0000 and unpaired surrogates), from all texts. */
 function parse(text: string, secrets: Secret[]): unknown {
   const hidden = secrets.map((secret) => secret.reveal()).filter(({ length }) => length >= SECRET_MIN_LENGTH)
@@ -210,31 +186,9 @@ function parse(text: string, secrets: Secret[]): unknown {
   return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? clean(value) : value))
 }
 
-/** Returns the seconds of Retry-After, which is a number or an HTTP date. */
 function readRetryAfter(response: Response): number | null {
   const header = response.headers.get('retry-after')
   if (header === null) return null
   const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - Date.now()) / 1000)
   return seconds > 0 ? Math.min(seconds, RETRY_AFTER_MAX_SECONDS) : null
-}
-
-// A shared limit of time and rate-limit retries for the calls of one caller.
-
-/** Each further retry would take another second of the caller's time. */
-const RATE_LIMITED_RETRIES = 1
-
-export class CallBudget {
-  readonly signal: AbortSignal | undefined
-  #rateLimitedRetries = RATE_LIMITED_RETRIES
-
-  /** @param signal aborts the calls before their own time limits */
-  constructor(signal?: AbortSignal) {
-    this.signal = signal
-  }
-
-  /** Returns whether a rate-limited call may be retried. */
-  takeRateLimitedRetry(): boolean {
-    this.#rateLimitedRetries -= 1
-    return this.#rateLimitedRetries >= 0
-  }
 }

@@ -4,7 +4,6 @@ import { AudienceGroups, type CallOfAccount } from './audience-groups.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
-  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
@@ -60,8 +59,8 @@ export class LineApi {
   }
 
   /** The account that the stored credentials belong to. */
-  async botInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<BotInfo>> {
-    return this.#get(account, this.#reads, '/v2/bot/info', readBotInfo, budget)
+  async botInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<BotInfo>> {
+    return this.#get(account, this.#reads, '/v2/bot/info', readBotInfo, signal)
   }
 
   /**
@@ -72,14 +71,14 @@ export class LineApi {
     account: Credentials,
     userId: string,
     groupId: string | null,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<Profile>> {
     // Other characters could change the path.
     if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
     // The ids of rooms begin with R.
     const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
     const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
-    return this.#get(account, this.#reads, path, readProfile, budget)
+    return this.#get(account, this.#reads, path, readProfile, signal)
   }
 
   /** Refused with 403 for an account that is neither verified nor premium. @param start `next` of the previous page */
@@ -87,15 +86,18 @@ export class LineApi {
     account: Credentials,
     limit: number,
     start?: string,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<FollowersPage>> {
     const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
-    return this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, readFollowers, budget)
+    return this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, readFollowers, signal)
   }
 
   /** Refused with 404 if no webhook URL is set. */
-  async webhookEndpoint(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookEndpoint>> {
-    return this.#get(account, this.#webhookCalls, WEBHOOK_PATH, readEndpoint, budget)
+  async webhookEndpoint(
+    account: Credentials,
+    signal?: AbortSignal,
+  ): Promise<PlatformResult<WebhookEndpoint>> {
+    return this.#get(account, this.#webhookCalls, WEBHOOK_PATH, readEndpoint, signal)
   }
 
   /**
@@ -105,14 +107,14 @@ export class LineApi {
   async setWebhookEndpoint(
     account: Credentials,
     endpoint: string,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<null>> {
     const call = {
       method: 'PUT',
       path: WEBHOOK_PATH,
       json: { endpoint },
       isRepeatable: true,
-      budget,
+      signal,
     } as const
     const result = await this.#call(account, this.#webhookCalls, call)
     return result.ok ? { ok: true, value: null } : result
@@ -125,10 +127,10 @@ export class LineApi {
   async testWebhook(
     account: Credentials,
     endpoint: string,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, budget } as const
+    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, signal } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
   }
 
@@ -139,24 +141,23 @@ export class LineApi {
   async followerStatistics(
     account: Credentials,
     day: string,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<FollowerStatistics | null>> {
     const path = `/v2/bot/insight/followers?date=${day}`
-    const result = await this.#get(account, this.#reads, path, readFollowerStatistics, budget)
+    const result = await this.#get(account, this.#reads, path, readFollowerStatistics, signal)
     return result.ok ? { ok: true, value: result.value.statistics } : result
   }
 
-  /** Messages of the current month, allowed and sent. */
-  async messageQuota(account: Credentials, budget?: CallBudget): Promise<PlatformResult<MessageQuota>> {
+  async messageQuota(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<MessageQuota>> {
     const path = '/v2/bot/message/quota'
-    const limit = await this.#get(account, this.#reads, path, readQuotaLimit, budget)
+    const limit = await this.#get(account, this.#reads, path, readQuotaLimit, signal)
     if (!limit.ok) return limit
-    const used = await this.#get(account, this.#reads, `${path}/consumption`, readQuotaUsed, budget)
+    const used = await this.#get(account, this.#reads, `${path}/consumption`, readQuotaUsed, signal)
     return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
   }
 
   /** Information about the stored access token. Null: none is stored. Refused with 400 for an invalid token. */
-  async tokenInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<TokenInfo | null>> {
+  async tokenInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<TokenInfo | null>> {
     const token = account.channelAccessToken
     if (token === null) return { ok: true, value: null }
     // Tokens of version 2.1 are JWTs and have a separate route.
@@ -164,7 +165,7 @@ export class LineApi {
     const route = token.reveal().startsWith('eyJ')
       ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
       : ({ method: 'POST', path: '/v2/oauth/verify', form } as const)
-    const call = { ...route, secrets: [token], isRepeatable: true, budget }
+    const call = { ...route, secrets: [token], isRepeatable: true, signal }
     return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
@@ -183,9 +184,9 @@ export class LineApi {
     limiter: RateLimiter,
     path: string,
     reader: (fields: Fields) => T | null,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<T>> {
-    const call = { method: 'GET', path, isRepeatable: true, budget } as const
+    const call = { method: 'GET', path, isRepeatable: true, signal } as const
     return read(await this.#call(account, limiter, call), reader)
   }
 
@@ -195,7 +196,7 @@ export class LineApi {
     call: Omit<Call, 'token' | 'secrets'>,
     platform = this.#platform,
   ): Promise<PlatformResult<unknown>> {
-    const token = await this.#token(account, call.budget)
+    const token = await this.#token(account, call.signal)
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
@@ -205,7 +206,7 @@ export class LineApi {
     return result
   }
 
-  async #token(account: Credentials, budget?: CallBudget): Promise<PlatformResult<Secret>> {
+  async #token(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
     const { id, channelId, channelSecret, channelAccessToken } = account
     if (channelAccessToken) {
       return isSendable(channelAccessToken.reveal())
@@ -213,6 +214,6 @@ export class LineApi {
         : { ok: false, fault: { type: 'malformed_token' } }
     }
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
-    return this.#tokens.get({ id, channelId, channelSecret }, budget)
+    return this.#tokens.get({ id, channelId, channelSecret }, signal)
   }
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000
@@ -39,7 +39,7 @@ export class StatelessTokens {
   }
 
   /** Returns the token of an account's channel. Concurrent callers share one request. A failure is not cached. */
-  async get(channel: Channel, budget?: CallBudget): Promise<PlatformResult<Secret>> {
+  async get(channel: Channel, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
     const cached = this.#issued.get(channel.id)
     if (cached !== undefined && isSameChannel(cached.channel, channel) && cached.expiresAtMs > Date.now())
       return cached.token
@@ -48,7 +48,7 @@ export class StatelessTokens {
       token: Promise.resolve(UNAVAILABLE),
       expiresAtMs: Number.POSITIVE_INFINITY,
     }
-    issued.token = this.issue(channel, budget).then((result) => {
+    issued.token = this.issue(channel, signal).then((result) => {
       if (result.ok) issued.expiresAtMs = Date.now() + result.value.lifetimeMs - EXPIRY_MARGIN_MS
       else if (this.#issued.get(channel.id) === issued) this.#issued.delete(channel.id)
       return result.ok ? { ok: true, value: result.value.token } : result
@@ -64,7 +64,7 @@ export class StatelessTokens {
   /** POST /oauth2/v3/token. The platform does not limit the number of these tokens, and none can be revoked. */
   async issue(
     { channelId, channelSecret }: Omit<Channel, 'id'>,
-    budget?: CallBudget,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<{ token: Secret; lifetimeMs: number }>> {
     const form = new URLSearchParams({
       grant_type: 'client_credentials',
@@ -77,7 +77,7 @@ export class StatelessTokens {
       form,
       secrets: [channelSecret],
       isRepeatable: true,
-      budget,
+      signal,
     })
     if (!result.ok) {
       if (result.fault.type !== 'refused') return result
@@ -91,7 +91,6 @@ export class StatelessTokens {
   }
 }
 
-/** Whether the token can be sent in an HTTP header. */
 export function isSendable(token: string): boolean {
   return /^[\x21-\x7e]+$/.test(token)
 }
@@ -108,7 +107,6 @@ const WAIT_MAX_MS = 1_500
 const BURST_MS = 1_000
 
 interface Clock {
-  /** Milliseconds of a monotonic clock. */
   now: () => number
   sleep: (ms: number) => Promise<unknown>
 }
@@ -118,7 +116,6 @@ export class RateLimiter {
   readonly #clock: Clock
   readonly #nextAtMs = new Map<bigint, number>()
 
-  /** @param perSecond calls per second for each account */
   constructor(perSecond: number, clock: Clock = { now: () => performance.now(), sleep }) {
     this.#intervalMs = 1000 / perSecond
     this.#clock = clock

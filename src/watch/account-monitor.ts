@@ -7,7 +7,6 @@ import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { every, type Repetition } from '../jobs/every.ts'
-import { CallBudget } from '../line-api/call.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { MessageQuota } from '../line-api/line-responses.ts'
 import type { Database } from '../postgres/database.ts'
@@ -75,14 +74,13 @@ export class AccountMonitor {
   /** Figures that LINE does not return, for example for lack of permission, stay unchanged. */
   async #readFigures(account: Account, signal: AbortSignal): Promise<CheckResult> {
     const { lineApi } = this.#verifier
-    const budget = new CallBudget(signal)
     const [token, quota] = await Promise.all([
-      lineApi.tokenInfo(account, budget),
-      lineApi.messageQuota(account, budget),
+      lineApi.tokenInfo(account, signal),
+      lineApi.messageQuota(account, signal),
     ])
     const missing = await this.#database.query<{ day: string }>(selectMissingDays, [account.id])
     for (const { day } of missing) {
-      const statistics = await lineApi.followerStatistics(account, day, budget)
+      const statistics = await lineApi.followerStatistics(account, day, signal)
       if (!statistics.ok) break
       if (statistics.value !== null) {
         const { followers, reachable, blocks } = statistics.value
