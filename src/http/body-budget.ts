@@ -12,13 +12,11 @@ const YOUNG_MS = 1_000
 /** Fraction of a budget that one address can use. Behind a proxy without TRUST_PROXY, all senders have one address. */
 const ADDRESS_SHARE = 0.5
 
-/** Bytes with the incomplete bodies that hold them. */
+/** Bytes with the incomplete bodies that hold them, the oldest first. */
 class Pool {
   readonly maxBytes: number
   bytes = 0
   readonly incomplete = new Set<HeldBody>()
-  /** Indexed by the number of binary digits of the size. */
-  readonly #bySize: Array<Set<HeldBody> | undefined> = []
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes
@@ -27,13 +25,11 @@ class Pool {
   add(body: HeldBody): void {
     this.bytes += body.bytes
     this.incomplete.add(body)
-    this.#sizeOf(body.bytes).add(body)
   }
 
   remove(body: HeldBody): void {
     this.bytes -= body.bytes
     this.incomplete.delete(body)
-    this.#sizeOf(body.bytes).delete(body)
   }
 
   /** Cuts off other bodies until `moreBytes` fit. Returns false if the body itself should be cut off. */
@@ -50,21 +46,16 @@ class Pool {
     const [oldest] = this.incomplete
     if (oldest === undefined) return null
     if (performance.now() - oldest.startedAtMs > YOUNG_MS) return oldest === body ? null : oldest
-    for (let size = this.#bySize.length - 1; size >= digits(body.bytes + moreBytes); size -= 1) {
-      for (const other of this.#bySize[size] ?? []) if (other !== body) return other
+    let largest: HeldBody | null = null
+    let minBytes = body.bytes + moreBytes
+    for (const other of this.incomplete) {
+      if (other === body || other.bytes < minBytes) continue
+      largest = other
+      minBytes = other.bytes + 1
     }
-    return null
-  }
-
-  #sizeOf(bytes: number): Set<HeldBody> {
-    const size = digits(bytes)
-    const bodies = this.#bySize[size] ?? new Set<HeldBody>()
-    this.#bySize[size] = bodies
-    return bodies
+    return largest
   }
 }
-
-const digits = (bytes: number) => 32 - Math.clz32(bytes)
 
 export class BodyBudget {
   readonly #all: Pool
@@ -98,7 +89,6 @@ export class BodyBudget {
 export class HeldBody {
   readonly startedAtMs = performance.now()
   bytes = INCOMPLETE_BYTES
-  /** The complete body until it is released. */
   content: Buffer | null = null
   readonly #all: Pool
   readonly #ofAddress: Pool
@@ -113,7 +103,6 @@ export class HeldBody {
     this.#leave = leave
   }
 
-  /** Call it once. Returns false if there is no room. */
   begin(): boolean {
     if (!this.#ofAddress.makeRoom(this, this.bytes) || !this.#all.makeRoom(this, this.bytes)) return false
     this.#state = 'incomplete'
@@ -122,16 +111,13 @@ export class HeldBody {
     return true
   }
 
-  /** Reserves `bodyBytes` in total for the incomplete body. Returns false if there is no room. */
   grow(bodyBytes: number): boolean {
     if (this.#state !== 'incomplete') return false
     const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
     if (!this.#ofAddress.makeRoom(this, more) || !this.#all.makeRoom(this, more)) return false
-    this.#ofAddress.remove(this)
-    this.#all.remove(this)
     this.bytes += more
-    this.#ofAddress.add(this)
-    this.#all.add(this)
+    this.#ofAddress.bytes += more
+    this.#all.bytes += more
     return true
   }
 

@@ -9,7 +9,6 @@ const CLIENT_DISCONNECTED = 499
 interface FinishedRequest {
   /** null if the request was too malformed to reach Fastify */
   request: FastifyRequest | null
-  /** the requestId in the error body, if there is one */
   requestId: string
   /** the pattern, because a path may contain an oaHash and a query string a tracking key */
   route: string
@@ -65,27 +64,19 @@ export function observeRequests(app: FastifyInstance): void {
   })
 }
 
-/** Callbacks of the requests in progress, by connection. */
-const pendingCallbacks = new WeakMap<Socket, Set<() => void>>()
-
 /**
  * Calls back once, when the response or its connection closes. When a client disconnects, Node closes only the response in
  * progress, not those of pipelined requests behind it.
  */
 function onceClosed(response: ServerResponse, socket: Socket, callback: () => void): void {
-  let pending = pendingCallbacks.get(socket)
-  if (pending === undefined) {
-    const added = new Set<() => void>()
-    pending = added
-    pendingCallbacks.set(socket, added)
-    socket.once('close', () => {
-      for (const close of added) close()
-    })
-  }
-  const ofSocket = pending
+  let isClosed = false
   const close = () => {
-    if (ofSocket.delete(close)) callback()
+    if (isClosed) return
+    isClosed = true
+    socket.off('close', close)
+    callback()
   }
-  ofSocket.add(close)
+  // A connection may have many pipelined requests.
+  socket.setMaxListeners(0).once('close', close)
   response.once('close', close)
 }

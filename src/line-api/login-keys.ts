@@ -10,7 +10,6 @@ import { callPlatform, type Platform } from './call.ts'
 const PATH = '/oauth2/v2.1/certs'
 /** A request waits for the interval and the call: 3 s + 3 s, less than the time limit of a shutdown (6.5 s). */
 const TIMEOUTS = { attemptMs: 2_000, callMs: 3_000 }
-/** Pause after a failed fetch. */
 export const RETRY_AFTER_SECONDS = 5
 /** Older keys are refreshed in the background, so an outage of LINE does not affect tokens with cached keys. */
 const REFRESH_AFTER_MS = 10 * 60_000
@@ -38,9 +37,7 @@ export class LoginKeys {
   #fetchedAtMs = Number.NEGATIVE_INFINITY
   #startedAtMs = Number.NEGATIVE_INFINITY
   #failedAtMs = Number.NEGATIVE_INFINITY
-  /** The fetch in flight, and the one that begins after it. */
-  #current: Promise<LoginKeySet | null> | null = null
-  #next: Promise<LoginKeySet | null> | null = null
+  #fetching: Promise<LoginKeySet | null> | null = null
 
   constructor(baseUrl: string, pauses: FetchPauses) {
     this.#pauses = pauses
@@ -50,31 +47,25 @@ export class LoginKeys {
   /** Returns the cached keys, fetched if there are none. Null: LINE does not respond. */
   async get(): Promise<LoginKeySet | null> {
     const ageMs = performance.now() - this.#fetchedAtMs
-    if (this.#keys === null || ageMs > USABLE_MS) return this.#current ?? this.getNewer()
-    if (ageMs > REFRESH_AFTER_MS && this.#current === null) void this.getNewer()
+    if (this.#keys === null || ageMs > USABLE_MS) return this.getNewer()
+    if (ageMs > REFRESH_AFTER_MS) void this.getNewer()
     return this.#keys
   }
 
-  /** Returns the keys of a fetch that begins after this call. Concurrent callers share it. Null: LINE does not respond. */
+  /** Returns the keys of the next fetch. Concurrent callers share it. Null: LINE does not respond. */
   async getNewer(): Promise<LoginKeySet | null> {
     if (performance.now() - this.#failedAtMs < this.#pauses.failureMs) return null
-    this.#next ??= this.#fetchWhenDue()
-    return this.#next
+    this.#fetching ??= this.#fetchWhenDue().finally(() => {
+      this.#fetching = null
+    })
+    return this.#fetching
   }
 
   async #fetchWhenDue(): Promise<LoginKeySet | null> {
-    await this.#current
     const pauseMs = Math.max(0, this.#startedAtMs + this.#pauses.intervalMs - performance.now())
-    // Does not keep the process running.
     await sleep(pauseMs, undefined, { ref: false })
-    this.#next = null
     this.#startedAtMs = performance.now()
-    this.#current = this.#fetch()
-    try {
-      return await this.#current
-    } finally {
-      this.#current = null
-    }
+    return this.#fetch()
   }
 
   async #fetch(): Promise<LoginKeySet | null> {
