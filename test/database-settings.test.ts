@@ -22,21 +22,9 @@ const GROUPS: Array<Record<string, string>> = [
     check_function_bodies: 'off',
   },
   {
-    datestyle: `'SQL, DMY'`,
-    array_nulls: 'off',
-    transform_null_equals: 'on',
-    quote_all_identifiers: 'on',
-    session_replication_role: 'replica',
-    'plpgsql.extra_errors': `'all'`,
-    xmloption: 'document',
-  },
-  {
     datestyle: `'Postgres, MDY'`,
-    exit_on_error: 'on',
-    row_security: 'off',
-    gin_fuzzy_search_limit: '1',
-    restrict_nonsystem_relation_kind: `'view'`,
     backslash_quote: 'on',
+    xmloption: 'document',
     client_min_messages: 'error',
   },
 ]

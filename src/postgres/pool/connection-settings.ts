@@ -14,14 +14,8 @@ const LOCK_TIMEOUT_MS = 600
  */
 export type Purpose = 'request' | 'session'
 
-export function connectionSettings(purpose: Purpose): string {
-  switch (purpose) {
-    case 'request':
-      return `${COMMON}; ${GENERIC_PLANS}; ${REQUEST_LIMITS}`
-    case 'session':
-      return `${COMMON}; ${NO_LIMITS}`
-  }
-}
+export const connectionSettings = (purpose: Purpose): string =>
+  purpose === 'request' ? `${COMMON}; ${GENERIC_PLANS}; ${REQUEST_LIMITS}` : `${COMMON}; ${NO_LIMITS}`
 
 /** Sets a value that not every build of the server supports. A server that refuses it keeps its default. */
 const setWherePossible = (name: string, value: string) => `do $$ begin
@@ -41,27 +35,19 @@ const CONNECTION_CHECK = setWherePossible('client_connection_check_interval', '1
  */
 const COMPRESSION = setWherePossible('default_toast_compression', 'lz4')
 
-/** Settings of how values are written and read. Each changes what our statements mean or return. */
-const TEXTS = `set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres'; set extra_float_digits = 1; set bytea_output = 'hex';
-  set array_nulls = on; set transform_null_equals = off; set quote_all_identifiers = off`
-
-/** With other values, a search by name finds only some members, tags and tombstones are missing, and views are refused. */
-const COMPLETENESS = `set gin_fuzzy_search_limit = 0; set row_security = on;
-  ${setWherePossible('session_replication_role', 'origin')};
-  ${setWherePossible('restrict_nonsystem_relation_kind', '')};
-  ${setWherePossible('plpgsql.extra_errors', 'none')}`
+/** How values are written and read. Each changes what our statements mean or return. */
+const TEXTS = `set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
 /**
  * Erasures and flushes need each statement to see what was committed before it. A response may only be sent once the commit is on
  * disk. Times are written in the session's time zone. Temporary tables must not shadow ours.
  */
-const COMMON = `set exit_on_error = off; ${TEXTS}; set standard_conforming_strings = on; set timezone = 'UTC';
+const COMMON = `${TEXTS}; set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
   select set_config('client_min_messages', 'warning', false) where current_setting('client_min_messages') = 'error';
   select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
    where current_setting('search_path') !~ 'pg_temp';
-  ${COMPLETENESS};
   ${COMPRESSION};
   ${CONNECTION_CHECK}`
 
