@@ -235,35 +235,30 @@ describe('the command secrets', () => {
 })
 
 describe('a start', () => {
-  it('is refused with one line that names the accounts, if keys are missing or a value only looks encrypted', async () => {
+  it('is refused with one line that counts the secrets, if keys are missing or a value only looks encrypted', async () => {
     const { plain, database, withKeys, env } = await createEncrypted()
-    const first = await insertPlain(plain)
+    await insertPlain(plain)
     await encrypt(database)
     await expect(requireReadableSecrets(database)).resolves.toBeUndefined()
     const refusalOf = (opened: TextDatabase) =>
       requireReadableSecrets(opened).then(String, (error) => error.message)
     const missing = await refusalOf(withKeys(newKey('2027a')))
     expect(missing).toMatch(
-      new RegExp(
-        `^no key of SECRETS_KEYS reads 7 stored secrets of account ${first.accountId} and notification channel \\d+\\. They name the key 2026a\\. `,
-      ),
+      /^no key of SECRETS_KEYS reads 7 stored secrets\. Add the missing key .+"oa-audience secrets status".+$/,
     )
-    expect(missing).not.toContain('\n')
-    expect(await refusalOf(plain)).toMatch(/^SECRETS_KEYS is not set, so nothing reads 7 stored secrets /)
+    expect(await refusalOf(plain)).toMatch(/^SECRETS_KEYS is not set, so nothing reads 7 stored secrets\. /)
     const other = await addTenant(plain)
     await load(plain, `update official_account set chat_secret = 'enc:v1:' where id = $1`, [other.accountId])
-    expect(await refusalOf(database)).toMatch(
-      new RegExp(`reads 1 stored secret of account ${other.accountId}\\. Add`),
-    )
+    expect(await refusalOf(database)).toMatch(/reads 1 stored secret\. Add/)
     const doctor = await runCommand(['doctor', '--json'], env)
     expect(JSON.parse(doctor.stdout)).toContainEqual({
       check: 'secrets',
       severity: 'error',
-      message: expect.stringContaining(`account ${other.accountId}`),
+      message: expect.stringContaining('reads 1 stored secret.'),
     })
   })
 
-  it('names some of many accounts, and reads all pages', async () => {
+  it('reads all pages', async () => {
     const { plain, database, withKeys } = await createEncrypted()
     const { organizationId } = await addTenant(plain)
     await load(
@@ -275,7 +270,7 @@ describe('a start', () => {
     await rotateSecrets(database, commandActor())
     await database.session(requireReadableSecrets)
     await expect(requireReadableSecrets(withKeys(newKey('x')))).rejects.toThrow(
-      /reads 2501 stored secrets of accounts \d+(, \d+){4} and 2496 more\. /,
+      /reads 2501 stored secrets\. /,
     )
   })
 })

@@ -38,7 +38,6 @@ function toFirstKey(keys: SecretKeys, column: SecretColumn, id: bigint, stored: 
 }
 
 interface Changed {
-  /** values that were converted */
   values: number
   /** rows that another transaction had locked */
   lockedRows: number
@@ -79,11 +78,10 @@ export async function changeSecrets(
   return total
 }
 
-/** Yields the rows of a table by id. */
 export async function* pagesOf<R extends { id: bigint }>(
   database: Queryable,
   table: SecretTable,
-  kind: 'selectPage' | 'selectEncrypted' | 'selectPlain',
+  kind: 'selectPage' | 'selectPlain',
   pageRows: number,
 ): AsyncGenerator<R[]> {
   for (let afterId = FIRST_ID; ; ) {
@@ -100,7 +98,6 @@ async function changeRows(database: Transactions, table: SecretTable, ids: bigin
   try {
     return await changeBatch(database, table, ids)
   } catch (error) {
-    // The database is down.
     if (error instanceof AppError) throw error
     if (ids.length === 1) return { ...NOTHING, refusedRows: 1 }
   }
@@ -144,7 +141,6 @@ export const columnAt = (table: SecretTable, index: number): SecretColumn =>
 
 // The statements over the columns that hold secrets, one set for each table. `values` are the columns in the order of SECRET_COLUMNS.
 
-/** A row of one of the tables. */
 export interface SecretRow extends Row {
   id: bigint
   /** null: a notification channel, which belongs to no account */
@@ -155,13 +151,10 @@ export interface SecretRow extends Row {
 interface TableStatements {
   /** Rows with a secret. $1 bigint: last id of the previous page; $2 int: rows */
   selectPage: Statement
-  /** Rows with a value that is encrypted, or looks encrypted. $1 bigint: last id of the previous page; $2 int: rows */
-  selectEncrypted: Statement
   /** Ids of rows with plain text. $1 bigint: last id of the previous batch; $2 int: rows */
   selectPlain: Statement
   /** Rows that no other transaction has locked, with their current values. $1 bigint[]: ids */
   lock: Statement
-  /** $1 bigint[]: ids; then a text[] for each column */
   update: Statement
 }
 
@@ -174,7 +167,7 @@ function statementsOf(
 ): TableStatements {
   const columns = SECRET_COLUMNS[table]
   const row = `id, ${accountId} as "accountId", json_build_array(${columns.join(', ')}) as values`
-  const anyOf = (condition: (column: string) => string) => columns.map(condition).join(' or ')
+  const isPlain = columns.map((column) => `is_plain_secret(${column})`).join(' or ')
   const types = columns.map((_, index) => `$${index + 2}::text[]`).join(', ')
   return {
     selectPage: statement(`select-${noun}-secrets`)`
@@ -182,14 +175,9 @@ function statementsOf(
       from ${table}
      where id > $1 and coalesce(${columns.join(', ')}) is not null
      order by id limit $2`,
-    selectEncrypted: statement(`select-encrypted-${noun}-secrets`)`
-    select ${row}
-      from ${table}
-     where id > $1 and (${anyOf((column) => `${column} like 'enc:v1:%'`)})
-     order by id limit $2`,
     selectPlain: statement(`select-plain-${noun}-secrets`)`
     select id from ${table}
-     where id > $1 and (${anyOf((column) => `is_plain_secret(${column})`)})
+     where id > $1 and (${isPlain})
      order by id limit $2`,
     lock: statement(lockName)`
     select ${row}

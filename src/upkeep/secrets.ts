@@ -36,7 +36,7 @@ export async function rotateSecrets(
     if (left === 0) break
     await sleep(passPauseMs)
   }
-  const unreadable = (await examineSecrets(database, 'selectEncrypted')).unreadable.length
+  const unreadable = (await examineSecrets(database)).unreadable.length
   await database.transaction((transaction) =>
     recordActivity(transaction, actor, {
       action: 'secrets.rotated',
@@ -62,7 +62,7 @@ export async function examineEncryption(database: Queryable) {
   const plain = countOf((keyId) => keyId === null)
   const old = countOf((keyId) => keyId !== null && keyId !== firstKeyId)
   if (unreadable.length > 0) {
-    const message = `${explainUnreadable(unreadable, firstKeyId !== null)} The service does not start until then.`
+    const message = `${explainUnreadable(unreadable.length, firstKeyId !== null)} The service does not start until then.`
     findings.push({ check, severity: 'error', message })
   }
   if (firstKeyId === null) {
