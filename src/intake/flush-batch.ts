@@ -3,7 +3,6 @@ import {
   booleanArray,
   int4Array,
   int8Array,
-  SparseColumn,
   sparse,
   textArray,
   timestamptzArray,
@@ -210,40 +209,41 @@ function forwardColumns(forwarded: Array<ForwardedDelivery | null>) {
 
 /** A column that no event needs is null. */
 function effectColumns(events: IntakeEvent[]) {
-  const relationships = new SparseColumn<string>(events.length)
-  const conversationIds = new SparseColumn<string>(events.length)
-  const conversationStatuses = new SparseColumn<string>(events.length)
-  const conversationTimes = new SparseColumn<number>(events.length)
-  const unsentMessages = new SparseColumn<string>(events.length)
-  const accountStates = new SparseColumn<string>(events.length)
+  const column = <Value>(): Array<Value | null> => new Array(events.length).fill(null)
+  const relationships = column<string>()
+  const conversationIds = column<string>()
+  const conversationStatuses = column<string>()
+  const conversationTimes = column<number>()
+  const unsentMessages = column<string>()
+  const accountStates = column<string>()
   for (const [index, { effect }] of events.entries()) {
     switch (effect.type) {
       case 'none':
         break
       case 'relationship':
-        relationships.set(index, effect.relationship)
+        relationships[index] = effect.relationship
         break
       case 'conversation':
-        conversationIds.set(index, effect.id)
-        if (effect.status !== null) conversationStatuses.set(index, effect.status)
-        conversationTimes.set(index, effect.atMs)
+        conversationIds[index] = effect.id
+        conversationStatuses[index] = effect.status
+        conversationTimes[index] = effect.atMs
         break
       case 'unsend':
-        unsentMessages.set(index, effect.messageId)
+        unsentMessages[index] = effect.messageId
         break
       case 'accountState':
-        accountStates.set(index, effect.state)
+        accountStates[index] = effect.state
         break
       default:
         throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
     }
   }
   return {
-    relationships: relationships.encode(textArray),
-    conversation_ids: conversationIds.encode(textArray),
-    conversation_statuses: conversationStatuses.encode(textArray),
-    conversation_ats: conversationTimes.encode(timestamptzArray),
-    unsent_messages: unsentMessages.encode(textArray),
-    account_states: accountStates.encode(textArray),
+    relationships: sparse(relationships, textArray),
+    conversation_ids: sparse(conversationIds, textArray),
+    conversation_statuses: sparse(conversationStatuses, textArray),
+    conversation_ats: sparse(conversationTimes, timestamptzArray),
+    unsent_messages: sparse(unsentMessages, textArray),
+    account_states: sparse(accountStates, textArray),
   }
 }

@@ -17,7 +17,6 @@ export const int4Array = (values: Array<number | null>): Buffer =>
 export const int8Array = (values: Array<bigint | null>): Buffer =>
   fixedArray(ELEMENT_OID.int8, 8, values, (buffer, offset, value) => buffer.writeBigInt64BE(value, offset))
 
-/** Takes milliseconds since 1970. */
 export const timestamptzArray = (values: Array<number | null>): Buffer =>
   fixedArray(ELEMENT_OID.timestamptz, 8, values, (buffer, offset, value) =>
     buffer.writeBigInt64BE(BigInt(value - POSTGRES_EPOCH_MS) * 1000n, offset),
@@ -75,26 +74,9 @@ function fixedArray<T>(
 
 // Columns that have no value in most batches. Such a column is sent as null, so the SQL function reads nothing.
 
-type ToArray<Value> = (values: Array<Value | null>) => Buffer
-
-export function sparse<Value>(values: Array<Value | null>, toArray: ToArray<Value>): Buffer | null {
+export function sparse<Value>(
+  values: Array<Value | null>,
+  toArray: (values: Array<Value | null>) => Buffer,
+): Buffer | null {
   return values.every((value) => value === null) ? null : toArray(values)
-}
-
-export class SparseColumn<Value> {
-  readonly #length: number
-  #values: Array<Value | null> | null = null
-
-  constructor(length: number) {
-    this.#length = length
-  }
-
-  set(index: number, value: Value): void {
-    this.#values ??= new Array(this.#length).fill(null)
-    this.#values[index] = value
-  }
-
-  encode(toArray: ToArray<Value>): Buffer | null {
-    return this.#values === null ? null : toArray(this.#values)
-  }
 }
