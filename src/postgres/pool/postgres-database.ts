@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { SecretKeys } from '../../config/secret-keys.ts'
 import type { Database, DatabaseState, LookupKind } from '../database.ts'
 import type { Connection } from '../embedded/server.ts'
-import { DatabaseUnavailable, isLostConnection, preventsStoring } from '../faults.ts'
+import { DatabaseUnavailable, preventsStoring } from '../faults.ts'
 import { type QueryPrimary, type Reads, ReplicaReads, type ReplicaServers } from '../replication/reads.ts'
 import { type Replication, type ReplicationState, readReplication } from '../replication/replication.ts'
 import {
@@ -83,10 +83,7 @@ export class PostgresDatabase implements Database {
     const streams = transactionsOn(() => this.#lease(this.#pools.streams), secretKeys)
     const primary: Reads = {
       forTenant: (tenant) => this.forTenant(tenant),
-      streams: () => ({
-        secretKeys,
-        query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)),
-      }),
+      streams: () => streams,
       console: () => this.console,
     }
     this.#replicaReads = replicas && new ReplicaReads(replicas, primary, this.#queryPrimary, onConnectionLost)
@@ -95,7 +92,6 @@ export class PostgresDatabase implements Database {
 
   requireConfigured(): void {}
 
-  /** Counts the open and idle connections of each pool, and the requests that wait for one. */
   connectionStates(): Array<{ pool: string; total: number; idle: number; waiting: number }> {
     const pinned = this.#pinnedPools.map((pool) => pool.state())
     const sum = (field: 'total' | 'idle' | 'waiting') => pinned.reduce((all, state) => all + state[field], 0)
@@ -106,12 +102,10 @@ export class PostgresDatabase implements Database {
     ]
   }
 
-  /** Bytes of WAL that each replica has not replayed. Null if the replica cannot be read. */
   async replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
     return this.#replicaReads?.lags() ?? []
   }
 
-  /** The schema is up to date, so queries may run. */
   markReady(): void {
     this.#isReady = true
   }
@@ -165,7 +159,6 @@ export class PostgresDatabase implements Database {
     return this.#pinOn(pool)
   }
 
-  /** Throws a FatalError if a connection pooler in between does not keep sessions. */
   requireSessions(): Promise<void> {
     return requireSessions(async () => {
       const client = await this.#connector.open('request')
@@ -222,17 +215,6 @@ export class PostgresDatabase implements Database {
       return canWrite ? 'up' : 'read-only'
     } finally {
       release(!canWrite)
-    }
-  }
-}
-
-/** A connection may have died while the client read the previous page. Other idle connections may have died too. */
-async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await read()
-    } catch (error) {
-      if (!isLostConnection(error) || attempt > CONNECTIONS.streams) throw error
     }
   }
 }
