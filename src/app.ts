@@ -77,7 +77,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     await counts.close()
   })
 
-  // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking. Client libraries append a path:
   // POST /api/tracking/:call, /v1/:call, /api/s/:call, /api/s/s2s/:call and /beacon/v1/batch below it; OPTIONS of all of them
@@ -117,7 +116,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     guard,
   ) //                                 POST   /api/line-oa/verify
 
-  // Documentation.
   await documentRoutes(app) // GET /openapi.json, GET /docs
 
   refuseUnknownRoutes(app)

@@ -47,7 +47,6 @@ interface BackgroundParts {
   verifier: Omit<Verifier, 'database'>
   sender: Sender
   notificationSender: NotificationSender
-  /** null: nothing is requested */
   heartbeatUrl: Secret | null
   /** null: erasures are recorded in the database only */
   erasureLedger: ErasureLedger | null
@@ -198,7 +197,6 @@ export class JobRunner {
     await Promise.all(this.#lanes.map(({ stop }) => stop(STOP_MAX_MS)))
   }
 
-  /** A job was started in this process. */
   readonly wake = (): void => {
     for (const { wake } of this.#lanes) wake()
   }

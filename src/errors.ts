@@ -71,7 +71,6 @@ export class AppError extends Error {
   constructor(
     code: ErrorCode,
     options: {
-      /** replaces the code's default message with a more precise one */
       message?: string
       details?: ErrorDetail[]
       retryAfterSeconds?: number
@@ -101,7 +100,6 @@ export class NotVisible extends AppError {
   }
 }
 
-/** Throws NotVisible for nothing. */
 export function requireVisible<T>(item: T | null | undefined, noun: string, id: bigint): T {
   if (item === null || item === undefined) throw new NotVisible(noun, id)
   return item

@@ -39,7 +39,6 @@ const SIGNAL_ECHO_MS = 1_000
 
 export interface RunningService {
   url: string
-  /** null: no console */
   consoleUrl: string | null
   app: FastifyInstance
   database: Database

@@ -16,7 +16,6 @@ const PREFIX = 'enc:v1:'
 const ENCRYPTED = /^enc:v1:([A-Za-z0-9._-]{1,32}):([A-Za-z0-9_-]+)$/
 const KEY_ID = /^[A-Za-z0-9._-]{1,32}$/
 
-/** The columns of each table that hold secrets. */
 export const SECRET_COLUMNS = {
   official_account: ['channel_secret', 'channel_access_token', 'chat_secret'],
   endpoint: ['secret', 'previous_secret'],
@@ -73,7 +72,6 @@ export class SecretKeys {
     return new SecretKeys(keys)
   }
 
-  /** Whether the value is encrypted with the key that encrypts now. */
   isCurrent(stored: string): boolean {
     return this.currentId !== null && stored.startsWith(`${PREFIX}${this.currentId}:`)
   }
@@ -108,7 +106,6 @@ export class SecretKeys {
     }
   }
 
-  /** Returns null if no key reads the value. */
   decryptOrNull(column: SecretColumn, rowId: bigint, stored: string | null): string | null {
     try {
       return this.decrypt(column, rowId, stored)
@@ -119,7 +116,6 @@ export class SecretKeys {
   }
 }
 
-/** Id of the key that a stored value is encrypted with. Null: it is plain text. */
 export function keyIdOf(stored: string): string | null {
   return stored.startsWith(PREFIX) ? (ENCRYPTED.exec(stored)?.[1] ?? '') : null
 }

@@ -64,7 +64,6 @@ export function bodyBytes(request: FastifyRequest): Buffer {
   return bytesIn(request, ['', 'identity'])
 }
 
-/** Number of bytes of the body as received, compressed or not. */
 export const receivedBytes = ({ body }: FastifyRequest): number => (Buffer.isBuffer(body) ? body.length : 0)
 
 /**
@@ -94,7 +93,6 @@ function bytesIn(request: FastifyRequest, encodings: string[]): Buffer {
   return Buffer.isBuffer(request.body) ? request.body : EMPTY
 }
 
-/** Throws `bad_request` for a body that is not valid JSON. */
 export function parseJson(body: Buffer | string): unknown {
   try {
     return JSON.parse(body.toString()) as unknown
@@ -109,12 +107,9 @@ export function parseUtf8Json(bytes: Buffer): unknown {
   return parseJson(bytes)
 }
 
-/** Returns false for null and arrays. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
-
-// Reads the body of a request into one buffer whose memory is taken from a budget.
 
 /** Handling a smaller body takes less than 0.5 ms, so it does not wait for a turn. */
 const LARGE_BODY_BYTES = 64 * 1024

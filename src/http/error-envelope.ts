@@ -135,7 +135,6 @@ declare module 'fastify' {
   }
 }
 
-/** Responds to a request whose path the router cannot decode. */
 export async function handleFrameworkError(
   app: FastifyInstance,
   error: Error,
@@ -147,7 +146,6 @@ export async function handleFrameworkError(
   publishUnroutable(app, request.id, reply.statusCode, request.ip)
 }
 
-/** Refuses an Expect header other than 100-continue. */
 export function refuseExpectation(
   app: FastifyInstance,
   { socket }: IncomingMessage,

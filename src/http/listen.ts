@@ -5,7 +5,6 @@ import { FatalError } from '../errors.ts'
 
 export class PortTaken extends FatalError {}
 
-/** Throws a FatalError if the port cannot be used. */
 export async function listen(app: FastifyInstance, config: Pick<Config, 'host' | 'port'>): Promise<void> {
   const { host, port } = config
   const listenTextResolver = (address: string) => `listening on ${address}`

@@ -10,7 +10,6 @@ declare module 'fastify' {
     documentation?: FastifySchema
   }
   interface FastifySchema {
-    /** true where a request may leave out its body */
     'x-body-optional'?: boolean
     /** headers of every response of the route, beside those of the rate limit */
     'x-response-headers'?: Array<keyof typeof OPERATION_HEADERS>
@@ -120,7 +119,6 @@ const CONTENT_SECURITY_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ')
 
-/** GET /openapi.json, and the documentation page at GET /docs. */
 export async function documentRoutes(app: FastifyInstance): Promise<void> {
   let text: string | undefined
   app.get('/openapi.json', async (_, reply) => {

@@ -53,15 +53,12 @@ function setHeaders(reply: FastifyReply, max: number, remaining: number, resetSe
   })
 }
 
-// Counts the requests of each client address, in memory or in Redis.
-
 const KEYS_MAX = 10_000
 /** An IPv6 address with brackets and a port fits. A proxy may send an address as long as a header. */
 const ADDRESS_MAX_LENGTH = 64
 /** A customer receives a /64 and can use any address in it. */
 const IPV6_SUBNET_BITS = 64
 
-/** State of an address's window after a request was counted. */
 interface Limit {
   remaining: number
   resetSeconds: number
@@ -111,7 +108,6 @@ export class MemoryStore {
     this.#windowMs = windowMs
   }
 
-  /** Returns the requests in the window, including this one, and the time until it ends. */
   count(key: string): { requests: number; leftMs: number } {
     // The clock is monotonic because the time of day can be set back.
     const now = performance.now()

@@ -18,7 +18,6 @@ export const TAG_DESCRIPTIONS: Record<(typeof TAGS)[keyof typeof TAGS], string> 
   [TAGS.webhooks]: 'Requests that the service sends to the receivers that operators configure.',
 }
 
-/** Security requirement of a protected route. All three headers are required together. */
 export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
 
 export const reference = (name: string) => Type.Ref(`#/components/schemas/${name}`)

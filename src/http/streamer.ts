@@ -56,7 +56,6 @@ const ALL_STREAMS: Share = {
     }),
 }
 
-/** Sends streams within the shares of their readers, and STREAMS_MAX in total. */
 export class Streamer {
   readonly #shares = new Shares()
 
@@ -99,7 +98,6 @@ function refuseHttp10({ request }: FastifyReply): void {
   })
 }
 
-/** Yields the bytes of a stream at the pace of the client. */
 async function* pieces(
   reply: FastifyReply,
   reader: Reader,

@@ -14,7 +14,6 @@ const ALGORITHMS = ['ES256']
 const TOKEN_MAX_LENGTH = 4_096
 /** Base64 decoders skip white space. With white space, the text of a token would not be found when it is removed from payloads. */
 const TOKEN = /^[\w.-]+$/
-/** Allows for clock skew. */
 const LEEWAY_SECONDS = 60
 /** About 3 MiB. A page sends its token with each request, and a verification takes 170 µs. */
 const VERIFIED_MAX = 10_000
@@ -139,7 +138,6 @@ export class IdTokens {
   }
 }
 
-/** Lets other requests proceed between tokens. */
 async function* paced(tokens: Iterable<string>): AsyncGenerator<string> {
   let count = 0
   for (const token of tokens) {
@@ -187,12 +185,10 @@ class WaitingTokens {
   readonly #byChannel = new Map<string, number>()
   #total = 0
 
-  /** Whether the channel may have `count` more. */
   hasRoom(audience: string, count: number): boolean {
     return count === 0 || this.#waitingOf(audience) + count <= WAITING_MAX - this.#total
   }
 
-  /** Returns false, and counts nothing, if there is no room. */
   enter(audience: string, count: number): boolean {
     if (!this.hasRoom(audience, count)) return false
     this.#count(audience, this.#waitingOf(audience) + count, count)

@@ -6,7 +6,6 @@ import { type PlatformResult, UNAVAILABLE } from './call.ts'
 
 export type Fields = Record<string, unknown>
 
-/** @param reader returns null for a response that LINE does not document */
 export function read<T>(
   result: PlatformResult<unknown>,
   reader: (fields: Fields) => T | null,
@@ -117,7 +116,6 @@ export function readTest(fields: Fields): WebhookTest | null {
 
 // LINE's statistics of an account: followers per day, messages per month, and the validity of a token.
 
-/** Totals at the end of a day. */
 export interface FollowerStatistics {
   /** Everybody who ever added the account, including those who block it now. */
   followers: number
@@ -133,7 +131,6 @@ export interface MessageQuota {
 }
 
 export interface TokenInfo {
-  /** Null: LINE does not return it. */
   expiresInSeconds: number | null
   /** The channel that the token was issued for. Null: LINE does not return it. */
   channelId: string | null

@@ -15,7 +15,6 @@ export function hasValidLineSignature(
   return equalInConstantTime(Buffer.from(signature), Buffer.from(signLine(body, channelSecret)))
 }
 
-/** Returns the value of x-line-signature for this body. */
 export function signLine(body: Buffer | string, channelSecret: Secret): string {
   return createHmac('sha256', channelSecret.key()).update(body).digest('base64')
 }

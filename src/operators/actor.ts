@@ -16,16 +16,13 @@ export const ALL_ORGANIZATIONS: OrganizationIds = null
 
 export interface Actor {
   kind: 'operator' | 'token' | 'command' | 'service'
-  /** null unless `kind` is operator */
   operatorId: bigint | null
   /** in the activity log: an email address, `token`, `user@host` of a command, or `service` */
   name: string
   organizationIds: OrganizationIds
-  /** of the console's request */
   requestId: string | null
 }
 
-/** A person who is signed in to the console. */
 export interface Operator extends Actor {
   kind: 'operator' | 'token'
   role: Role
@@ -34,7 +31,6 @@ export interface Operator extends Actor {
 export const includesRole = (held: Role, needed: Role): boolean =>
   ROLES.indexOf(held) >= ROLES.indexOf(needed)
 
-/** The service itself. */
 export const SERVICE: Actor = {
   kind: 'service',
   operatorId: null,

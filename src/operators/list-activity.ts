@@ -56,7 +56,6 @@ const NAMES = `left join lateral (select name from organization where id = l.org
 const IS_VISIBLE = `visible(organization_id, $1) and id < $2`
 const MATCHES = `($4::text is null or action like $4 || '%')
                and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
-/** The end of every list. */
 const NEWEST_FIRST = `order by id desc limit $3) l
       ${NAMES}
      order by l.id desc`
@@ -111,7 +110,6 @@ export interface ActivityFilter {
   accountId: AccountId | null
   /** an action or its beginning, such as `endpoint.` */
   action: string | null
-  /** ISO 8601 with an offset */
   from: string | null
   to: string | null
 }
@@ -124,7 +122,6 @@ export const ALL_ACTIVITY: ActivityFilter = {
   to: null,
 }
 
-/** Newest first. */
 export async function listActivity(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -139,7 +136,6 @@ export async function listActivity(
   return database.query(selectActivity, values)
 }
 
-/** Rows read at a time by an export. */
 const EXPORT_PAGE = 1_000
 
 /** All rows of a filter, newest first, page by page. */
@@ -168,7 +164,6 @@ export function listActivityOf(
   return database.query(selectActivityOfObject, values)
 }
 
-/** What one request of the console changed, newest first. */
 export function listActivityOfRequest(
   database: Queryable,
   organizationIds: OrganizationIds,

@@ -1,5 +1,6 @@
 /** Passwords of operators: which are accepted, and how they are stored. */
 import { randomBytes, type ScryptOptions, scrypt } from 'node:crypto'
+import { promisify } from 'node:util'
 import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { refuseInput } from '../http/validate.ts'
@@ -61,7 +62,6 @@ export async function isPassword(
   return equalInConstantTime(derived, Buffer.from(hash, 'base64')) && stored !== null
 }
 
-/** No password has this hash. */
 const NOBODY = [
   'scrypt',
   COST.N,
@@ -87,15 +87,13 @@ function derive(
   if (waiting >= waitingMax) throw new AppError('sign_in_limited', { retryAfterSeconds: 10 })
   waiting += 1
   const options = { ...cost, maxmem: MEMORY_MAX_BYTES }
-  const hash = last.then(() => deriveNow(password, salt, options)).finally(() => (waiting -= 1))
-  last = hash.catch(() => undefined)
-  return hash
-}
-
-function deriveNow(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
   // Two spellings of one character are the same password (RFC 8265).
   const text = password.normalize('NFC')
-  return new Promise((resolve, reject) => {
-    scrypt(text, salt, HASH_BYTES, options, (error, hash) => (error ? reject(error) : resolve(hash)))
-  })
+  const hash = last
+    .then(() =>
+      promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt)(text, salt, HASH_BYTES, options),
+    )
+    .finally(() => (waiting -= 1))
+  last = hash.catch(() => undefined)
+  return hash
 }

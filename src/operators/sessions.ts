@@ -31,7 +31,6 @@ const insertSession = statement('insert-operator-session')`
     returning iso(expires_at) as "endsAt"`
 
 export interface OpenedSession {
-  /** only its browser may know it */
   id: string
   endsAt: string
 }

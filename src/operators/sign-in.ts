@@ -21,7 +21,6 @@ export const HAS_JOINED = '(password_hash is not null or signed_in_at is not nul
 /** A proxy sends the address with every request. Its sign-ins are noted once an hour. */
 const IS_NOTE_DUE = `(signed_in_at is null or signed_in_at < now() - interval '1 hour')`
 
-/** base64url of 32 bytes */
 const INVITATION = /^[\w-]{43}$/
 
 export const hashOfInvitation = (invitation: string): Buffer =>
@@ -89,7 +88,6 @@ const selectByEmail = statement('select-operator-by-email')`
 const selectPasswords = statement('select-any-password')`
     select id from operator where password_hash is not null limit 1`
 
-/** Whether anybody can sign in with a password. */
 export async function hasPasswords(database: Queryable): Promise<boolean> {
   return (await database.query(selectPasswords)).length > 0
 }

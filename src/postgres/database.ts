@@ -30,7 +30,6 @@ export interface Database extends Transactions {
   readonly replication: ReplicationState | null
   /** For a client's reads and writes of an account. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant): Transactions
-  /** For batches of deliveries. */
   readonly intake: Transactions
   /** Pins a connection for frequent pipelines of incoming or outgoing deliveries. */
   pin(): PinnedConnection
@@ -40,7 +39,6 @@ export interface Database extends Transactions {
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /** Reads that replicas may serve. Without replicas, the primary serves them. */
   readonly reads: Reads
-  /** For the pages of the console. */
   readonly console: Transactions
 }
 

@@ -80,7 +80,6 @@ export interface PendingErasure extends Row {
   last_event_id: bigint
 }
 
-/** Finishes erasures whose process ended early. */
 export async function finishErasures(database: Queryable): Promise<void> {
   for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
     await finishErasure(database, erasure)

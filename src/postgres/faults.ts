@@ -51,7 +51,6 @@ export function isLostConnection(error: unknown): boolean {
   return endsConnection(error) && sqlStateOf(error) !== CANNOT_CONNECT_NOW
 }
 
-/** Whether the same statement succeeds if it is sent again on this connection. */
 export function isUnprepared(error: unknown): boolean {
   return UNPREPARED.includes(sqlStateOf(error) ?? '')
 }
@@ -92,13 +91,11 @@ export function preventsStoring(error: unknown): boolean {
   return code !== null && code !== READ_ONLY && !/^(08|22|23|40|54|55|57)/.test(code)
 }
 
-/** Returns null for an error that did not come from the database. */
 export function sqlStateOf(error: unknown): string | null {
   const origin = error instanceof DatabaseUnavailable ? error.cause : error
   return origin instanceof pg.DatabaseError ? (origin.code ?? null) : null
 }
 
-/** Returns the name of the violated constraint, or null. */
 export function violatedConstraint(error: unknown): string | null {
   if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return null
   return error.constraint ?? null

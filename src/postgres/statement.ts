@@ -66,9 +66,7 @@ export type SendPipeline = (statements: BoundStatement[]) => Promise<Row[][]>
 /** Runs the statements of a request, a flush or a task on the connections of one pool. */
 export interface Transactions extends Queryable {
   query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]>
-  /** Commits what `work` did, or rolls all of it back and throws. */
   transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>
-  /** Sends a transaction of several statements in one round trip. */
   pipeline: SendPipeline
 }
 

@@ -3,7 +3,6 @@
 import { requireLedgerErasures } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
 import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'
-import type { Database } from '../postgres/database.ts'
 import { MAINTENANCE_LOCK } from '../postgres/locks.ts'
 import { type Notices, type OpenDatabase, openForService } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
@@ -21,15 +20,12 @@ export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
  */
 const LOCK_TIMEOUT_MS = 200
 
-/** $1 bigint: MAINTENANCE_LOCK */
 const tryLock = statement('try-lock-maintenance')`select pg_try_advisory_lock($1) as is_ours`
 
-/** $1 bigint: MAINTENANCE_LOCK */
 const unlock = statement('unlock-maintenance')`select pg_advisory_unlock($1)`
 
 const limitLockWait = statement('limit-lock-wait-of-maintenance')`set lock_timeout = ${LOCK_TIMEOUT_MS}`
 
-/** Runs maintenance, unless another instance is running it. */
 export async function runMaintenance(session: Queryable, retention: Retention): Promise<void> {
   await unlessRunning(session, async () => {
     await createAllPartitions(session)
@@ -37,14 +33,6 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
     await countFollows(session)
     await deleteExpired(session, retention)
   })
-}
-
-/** Prepares the schema for a service. Returns the names of the applied migrations. */
-async function prepareSchema(database: Database): Promise<string[]> {
-  await refuseUnfinishedRestore(database)
-  const applied = await migrate(database)
-  await database.session(makePartitions)
-  return applied
 }
 
 /** Runs before the first event. Without a partition, events go to the default one. */
@@ -143,7 +131,6 @@ async function countFollows(session: Queryable): Promise<void> {
 
 // Opens the database of a service, and checks that the service can work with what it contains.
 
-/** Returns null if the service is configured without a database. */
 export async function openDatabase(
   { database, erasureLedger }: Config,
   notices: Notices,
@@ -166,7 +153,9 @@ async function prepare(
   erasureLedger: string | null,
   { warn }: Notices,
 ): Promise<string[]> {
-  const applied = await prepareSchema(database)
+  await refuseUnfinishedRestore(database)
+  const applied = await migrate(database)
+  await database.session(makePartitions)
   await database.session(async (session) => {
     await requireReadableSecrets(session)
     if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)

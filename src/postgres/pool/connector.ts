@@ -33,7 +33,6 @@ export class Connector {
   readonly #primary: Primary | null
   readonly #hosts: number
 
-  /** @param target a postgres:// address or the embedded server; nothing connects before the first query */
   constructor(target: string | Connection) {
     const common = {
       types,
@@ -60,7 +59,6 @@ export class Connector {
     return this.#hosts > 1
   }
 
-  /** Resolves when the server to connect to is known. Throws DatabaseUnavailable. */
   async locate(): Promise<void> {
     await this.#primary?.find()
   }

@@ -5,7 +5,6 @@
 import type pg from 'pg'
 
 interface Internals {
-  /** null before the connection is open */
   processID: number | null
   connection: { emit(event: 'error', error: Error): void; stream: { destroy(error?: Error): void } }
 }

@@ -57,7 +57,6 @@ export class PinnedConnection {
     connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
   }
 
-  /** Closes the connection once nothing is in flight. */
   release(): void {
     this.#isReleased = true
     const connection = this.#connection
@@ -94,7 +93,6 @@ export class PinnedConnection {
     return connection
   }
 
-  /** Closes the connection instead of returning it to the pool. */
   #drop(connection: Promise<Lease>, lease: Lease): void {
     if (this.#connection !== connection) return
     this.#connection = null

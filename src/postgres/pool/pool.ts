@@ -41,7 +41,6 @@ export class ConnectionPool {
   readonly #pool: pg.Pool
   readonly #turns: Turns
 
-  /** @param onConnectionLost called when the server closes an idle connection */
   constructor(
     target: pg.PoolConfig,
     { name, connections, isDivided = false }: { name: string; connections: number; isDivided?: boolean },
@@ -91,7 +90,6 @@ export class ConnectionPool {
   }
 }
 
-/** Each statement leases a connection for its duration. */
 export function transactionsOn(lease: () => Promise<Lease>, secretKeys: SecretKeys): Transactions {
   return {
     secretKeys,
@@ -174,7 +172,6 @@ export async function sendTransaction(client: pg.ClientBase, statements: BoundSt
   return queries.length === 1 ? results : results.slice(1, -1)
 }
 
-/** Throws the first error. Later errors are its consequences. */
 function rowsOfAll(results: Array<PromiseSettledResult<pg.QueryResult<Row>>>): Row[][] {
   return results.map((result) => {
     if (result.status === 'rejected') throw toFault(result.reason)

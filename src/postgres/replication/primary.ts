@@ -46,11 +46,9 @@ export class Primary {
   readonly #found = new Promise<void>((resolve) => {
     this.#noteFound = resolve
   })
-  /** The latest one that any server has reported. */
   #timeline = ''
   #current: DatabaseServer | null = null
   #isStarted = false
-  /** Every server has responded or timed out. */
   #isSettled = false
 
   constructor(servers: DatabaseServer[], settings: pg.ClientConfig) {
@@ -67,7 +65,6 @@ export class Primary {
     return this.#current
   }
 
-  /** Resolves when a primary has been found. Throws DatabaseUnavailable. */
   async find(): Promise<void> {
     if (this.#current !== null) return
     this.#start()
@@ -109,7 +106,6 @@ export class Primary {
     }
   }
 
-  /** Keeps the current server while it is a primary. */
   #choose(): void {
     const primaries = this.#watches
       .map(({ server }) => server)
@@ -148,13 +144,11 @@ export class PrimaryClient extends pg.Client {
   }
 }
 
-/** Queries one server repeatedly. */
 class ServerWatch {
   readonly server: DatabaseServer
   readonly #settings: pg.ClientConfig
   readonly #stop = new AbortController()
   #client: pg.Client | null = null
-  /** Why the server did not respond, or null if it did. */
   fault: unknown = null
 
   constructor(server: DatabaseServer, settings: pg.ClientConfig) {

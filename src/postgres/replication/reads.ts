@@ -16,7 +16,6 @@ export interface Reads {
   forTenant(tenant: Claimant, sinceMs: number): Queryable
   /** For the statements of one stream. Results include every commit before this call. */
   streams(): Queryable
-  /** For the searches and facts that operators see. */
   console(sinceMs?: number): Queryable
 }
 
@@ -92,7 +91,6 @@ export class ReplicaReads implements Reads {
     await Promise.all(this.#replicas.map((replica) => replica.close()))
   }
 
-  /** Tries the replicas in turn until one serves the read, then the primary. */
   #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
       secretKeys: primary.secretKeys,

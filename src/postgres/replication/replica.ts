@@ -14,9 +14,7 @@ import { type Row, type Statement, statement } from '../statement.ts'
 export interface LogPosition {
   /** Database, system identifier and timeline. Each promotion of a standby begins another timeline. */
   log: string
-  /** Bytes since the beginning of the log. */
   position: bigint
-  /** In milliseconds of `performance.now()`. */
   takenAtMs: number
 }
 
@@ -60,11 +58,9 @@ export class Replica {
   readonly name: string
   readonly #pools: Record<ReadKind, ConnectionPool>
   readonly #clients = new Set<pg.Client>()
-  /** The log that the server of each connection replays. */
   readonly #logs = new WeakMap<pg.ClientBase, string>()
   /** Null before the first check. Rejects with a FatalError if a pooler does not keep sessions. */
   #sessions: Promise<void> | null = null
-  /** Null while the replica works. */
   #retryAtMs: number | null = null
 
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
@@ -177,7 +173,6 @@ export class Replica {
   }
 }
 
-/** Throws unless the server is a standby. */
 async function behindBytes(client: pg.ClientBase, { position }: LogPosition): Promise<number> {
   const [replayed] = await send<{ position: bigint | null }>(client, selectReplayed)
   if (replayed === undefined) throw notStandby()

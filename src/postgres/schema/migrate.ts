@@ -28,7 +28,6 @@ interface Migration extends SqlFile {
   version: number
 }
 
-/** $1 bigint: MIGRATION_LOCK */
 const lockMigrations = statement('lock-migrations')`select pg_advisory_lock($1)`
 
 const limitLockWait = statement('limit-lock-wait-of-migration')`set local lock_timeout = ${LOCK_TIMEOUT_MS}`
@@ -48,7 +47,6 @@ const createTable = statement('create-migration-table')`
 
 const selectApplied = statement('select-applied-migrations')`select version, checksum from schema_migration`
 
-/** $1 int: version; $2 text: name; $3 text: checksum */
 const storeApplied = statement('store-applied-migration')`
     insert into schema_migration (version, name, checksum) values ($1, $2, $3)`
 
@@ -56,7 +54,6 @@ const storeApplied = statement('store-applied-migration')`
 const raiseNumbers = statement('raise-numbers-after-restore')`
     select raise_change_offset(), raise_member_ids(null)`
 
-/** Reads the migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
   return readFiles(directory).map((file) => ({ ...file, version: Number.parseInt(file.name, 10) }))
 }
@@ -145,7 +142,6 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** Reads the checksums of applied migrations, by version. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
     const rows = await session.query<{ version: number; checksum: string }>(selectApplied)
@@ -198,7 +194,6 @@ async function inTransaction(session: Queryable, work: () => Promise<void>): Pro
 // Replaces the SQL functions of migrations/functions/*.sql. A file is applied if its checksum differs from the stored one. These
 // functions change often, and a file that is edited in place shows a change as a diff.
 
-/** Reads the function files of this package, ordered by name. */
 function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): SqlFile[] {
   return readFiles(directory).map((file) => ({ ...file, name: `functions/${file.name}` }))
 }
@@ -212,7 +207,6 @@ const createFunctionTable = statement('create-function-table')`
 
 const selectFunctions = statement('select-applied-functions')`select name, checksum from schema_function`
 
-/** $1 text: name; $2 text: checksum */
 const storeFunction = statement('store-applied-function')`
     insert into schema_function (name, checksum) values ($1, $2)
         on conflict (name) do update set checksum = excluded.checksum, applied_at = now()`
