@@ -19,10 +19,6 @@ const stranger = await addTenant(database)
 await loadMembers(database, stranger, 2, { display_name: `'Stranger'` })
 await addCurableEvent(database, stranger, 'a reason of the stranger')
 
-/** Nothing listens on port 9, so LINE does not respond. */
-const configOf = (given: Record<string, string>) =>
-  readConfig({ ...environment(given), LINE_API_URL: 'http://127.0.0.1:9' })
-
 /** Each tool with arguments that find something of the first tenant. */
 const CALLS: Record<string, Record<string, unknown>> = {
   list_accounts: { limit: 5 },
@@ -154,7 +150,7 @@ async function memberIdOf(userId: string): Promise<string> {
 it('changes nothing but the activity log, whichever tool is called', async () => {
   const { database: copy, env: copyEnv } = await createTestDatabase()
   const small = await loadFleet(copy, { accounts: 3, members: 3 })
-  const config = configOf(copyEnv)
+  const config = readConfig(environment(copyEnv))
   const { call } = await connectAssistant(copy, { examineSystem: () => examineSystem(config) })
   const before = await contentsOf(copy)
   for (const [name, input] of Object.entries(CALLS)) {
@@ -292,7 +288,7 @@ it('refuses a result that is too large, and returns fewer rows', async () => {
 })
 
 it('reports the findings of doctor, and only counts those of accounts and endpoints', async () => {
-  const config = configOf(env)
+  const config = readConfig(environment(env))
   const { call } = await connectAssistant(database, { examineSystem: () => examineSystem(config) })
   const { result, text } = await call('check_system')
   expect(result.findings).toContainEqual(

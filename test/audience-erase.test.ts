@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { message } from './support/chatwoot.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, loadMembers, readEverything } from './support/load.ts'
 import { setUpService } from './support/service.ts'
@@ -74,13 +75,8 @@ describe('DELETE /api/audience/:id', () => {
       membersEvent('memberJoined', 'joined', [userId, friend]),
       membersEvent('memberLeft', 'left', [userId]),
     ])
-    await service.chat(tenant, {
-      event: 'message_created',
-      id: 1,
-      content: 'secret words in the chat',
-      created_at: PAST.timestamp / 1000,
-      conversation: { id: 4, status: 'open', contact_inbox: { source_id: userId } },
-    })
+    const words = { content: 'secret words in the chat', created_at: PAST.timestamp / 1000 }
+    await service.chat(tenant, { event: 'message_created', ...message(userId, words) })
     await service.track(tenant, [{ type: 'page', userId, properties: { page: 'secret words on a page' } }])
     expect(await readEverything(database)).toContain(userId)
     expect((await service.erase(tenant, (await memberOf(tenant, userId)).id)).status).toBe(204)
@@ -96,13 +92,8 @@ describe('DELETE /api/audience/:id', () => {
       { ...textMessage(userId, 'unusable secret words'), timestamp: 'never' },
       membersEvent('memberJoined', 'joined', [userId, 7]),
     ])
-    await service.chat(tenant, {
-      event: 'message_created',
-      id: 77,
-      content: 'unusable secret words in the chat',
-      updated_at: {},
-      contact_inbox: { source_id: userId },
-    })
+    const words = { content: 'unusable secret words in the chat', updated_at: {} }
+    await service.chat(tenant, { event: 'message_created', ...message(userId, words) })
     expect((await readEverything(database)).split(userId).length).toBeGreaterThan(4)
     await service.erase(tenant, id)
     const kept = await readEverything(database)

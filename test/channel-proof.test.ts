@@ -2,21 +2,17 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { commandActor } from '../src/operators/actor.ts'
 import { MISBEHAVIOURS } from '../tools/simulator/misbehaviour.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
-import { atEnd } from './support/at-end.ts'
 import { runCommand } from './support/command.ts'
-import { Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
-import { addOperator } from './support/operations.ts'
+import { startPlatform } from './support/platform.ts'
 import { temporaryDirectory } from './support/process.ts'
 
 const { database, ...created } = await createTestDatabase()
-const platform = await simulatePlatform()
-atEnd(() => platform.close())
+const platform = await startPlatform()
 const env = { ...created.env, LINE_API_URL: platform.url }
 const { url } = await startConsole(database, { lineApiUrl: platform.url })
 const operator = await signedIn(url)
@@ -30,16 +26,11 @@ const newChannel = () => {
 }
 const organization = async (name: string): Promise<string> =>
   (await operator.post('/api/organizations', { name })).json.id
-const secretOf = async (id: string) =>
-  (
-    await load<{ channel_secret: string | null }>(
-      database,
-      'select channel_secret from official_account where id = $1',
-      [id],
-    )
-  )[0]?.channel_secret
-const count = async () =>
-  (await load<{ count: number }>(database, 'select count(*)::int from official_account', []))[0]?.count
+const secretOf = async (id: string) => {
+  const [row] = await load(database, 'select channel_secret from official_account where id = $1', [id])
+  return row?.channel_secret
+}
+const count = async () => (await load(database, 'select from official_account')).length
 
 async function withoutLine<T>(work: () => Promise<T>): Promise<T> {
   platform.misbehave(MISBEHAVIOURS.error ?? null)
@@ -203,12 +194,10 @@ describe('a channel that another account has', () => {
     const channel = newChannel()
     await addTenant(database, channel)
     const { organizationId } = await addTenant(database)
-    const fields = { name: null, role: 'manager' as const, organizationIds: [organizationId] }
-    const { invitation } = await addOperator(database, commandActor(), 'manager@example.com', fields)
-    const manager = new Operator(url)
-    const password = 'Correct-horse-manager-battery-7'
-    const accepted = await manager.post('/invitation/accept', { invitation, password })
-    manager.cookie = accepted.headers.get('set-cookie')?.split(';')[0] ?? ''
+    const manager = await addSignedIn(
+      { url, database },
+      { role: 'manager', organizationIds: [organizationId] },
+    )
     const own = String(organizationId)
     const { status, text } = await manager.post('/api/accounts', { organization: own, name: 'x', ...channel })
     expect([status, text]).toEqual([200, expect.not.stringContaining('already')])
@@ -221,11 +210,7 @@ it('commands check formats as the form does', async () => {
   const { accountId } = await addTenant(database)
   for (const [option, value, message] of [
     ['--channel-id', '08', '--channel-id must be decimal digits'],
-    [
-      '--channel-access-token',
-      't\u00f6ken',
-      '--channel-access-token has a character that no access token has',
-    ],
+    ['--channel-access-token', 't\u00f6ken', 'a character that no access token has'],
     ['--basic-id', 'a\0', '--basic-id has a character that no text has'],
   ] as const) {
     const { status, stderr } = await runCommand(['accounts', 'update', String(accountId), option, value], env)

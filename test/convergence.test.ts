@@ -3,20 +3,19 @@
  * deliveries and over two instances, with an erasure at any point, ends in the same members.
  */
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
+import { startPlatform } from './support/platform.ts'
 import { runs } from './support/runs.ts'
 import { type Service, startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
 const second = openDatabase(connection)
-const platform = await simulatePlatform()
+const platform = await startPlatform()
 const config = { lineApiUrl: platform.url }
 const service = await startApp(database, { config })
 const instances = [service, await startApp(second, { config })]
-afterAll(() => platform.close())
 
 const PEOPLE = ['a', 'b', 'c'].map((letter) => `U${letter.repeat(32)}`)
 const { loginChannelId } = platform.account

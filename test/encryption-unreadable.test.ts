@@ -1,25 +1,24 @@
 /** A stored secret that no key reads: only the work of its account fails, with a reason, and is retried. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { ProfileFiller } from '../src/audience/profiles.ts'
 import { Sender } from '../src/endpoints/sender.ts'
 import { startFollowersImport } from '../src/jobs/import-followers.ts'
 import { startOnboarding } from '../src/jobs/onboard-accounts.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { deliveryPaths } from '../src/line-api/line-signature.ts'
 import { commandActor } from '../src/operators/actor.ts'
 import { AccountMonitor } from '../src/watch/account-monitor.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
-import { load } from './support/load.ts'
-import { addNotification, startOutbox } from './support/notifications.ts'
+import { insertRow, load } from './support/load.ts'
+import { addChannel, addNotification, startOutbox } from './support/notifications.ts'
+import { startPlatform, verifierOn } from './support/platform.ts'
 import { eventually, temporaryDirectory } from './support/process.ts'
 import { createEncrypted } from './support/secret-keys.ts'
 import { startApp } from './support/service.ts'
@@ -27,13 +26,9 @@ import { startApp } from './support/service.ts'
 const REASON = 'not sent: no key of SECRETS_KEYS reads a stored secret'
 
 const { plain, database, env } = await createEncrypted()
-const platform = await simulatePlatform()
-afterAll(() => platform.close())
+const platform = await startPlatform()
 const service = await startApp(database)
-const verifier = {
-  ...{ lineApi: new LineApi(platform.url), publicUrl: null, now: Date.now },
-  webhookPaths: deliveryPaths,
-}
+const verifier = verifierOn(platform)
 const { url } = await startConsole(database, { lineApiUrl: platform.url })
 const operator = await signedIn(url)
 
@@ -142,89 +137,76 @@ describe('an account with an unreadable secret', () => {
   })
 })
 
-describe('an endpoint with an unreadable secret', () => {
-  it.each(['line', 'members'])(
-    'of the format %s is retried later with a reason, and then receives everything',
-    async (format) => {
-      const receiver = await startReceiver()
-      const add = async ({ accountId }: Tenant) => {
-        const added = await load<{ id: bigint }>(
-          plain,
-          `insert into endpoint (channel_oa_id, url, format, secret, allow_private_network)
-         values ($1, $2, $3, 'whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=', true) returning id`,
-          [accountId, receiver.url, format],
-        )
-        return added[0]?.id as bigint
-      }
-      const [id, other] = [await add(broken), await add(healthy)]
-      await deliver(broken)
-      await copySecret(healthy, broken)
-      const good = await load<{ secret: string }>(plain, 'select secret from endpoint where id = $1', [id])
-      await load(plain, `update endpoint set secret = 'enc:v1:lost:AAAA' where id = $1`, [id])
-      // Without a handover, the lease of the flush ends after 30 s.
-      await load(plain, `update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
-      const sender = new Sender(database, () => false)
-      sender.start()
-      onTestFinished(() => sender.stop())
-      const attemptsOf = () =>
-        load<{ attempts: number; answer: string; isLater: boolean }>(
-          plain,
-          `select attempts, answer, due_at > now() + interval '2 s' as "isLater" from endpoint_delivery where endpoint_id = $1`,
-          [id],
-        )
-      const [tried] = await eventually(attemptsOf, ([row]) => row?.answer === REASON)
-      expect(tried).toMatchObject({ answer: REASON, isLater: true })
-      expect(await load(plain, 'select reason from endpoint_attempt where endpoint_id = $1', [id])).toEqual([
-        { reason: REASON },
-      ])
-      await deliver(healthy)
-      await load(
-        plain,
-        `update endpoint_delivery set leased_until = '-infinity', due_at = now() where endpoint_id = $1`,
-        [other],
-      )
-      await expect.poll(() => receiver.received.length).toBeGreaterThan(0)
-      expect((await attemptsOf())[0]?.attempts).toBe(tried?.attempts)
-      const before = receiver.received.length
-      await operator.post(`/api/accounts/${broken.accountId}`, { channelSecret: broken.channelSecret })
-      await load(plain, 'update endpoint set secret = $2 where id = $1', [id, good[0]?.secret])
-      await load(plain, 'update endpoint_delivery set due_at = now()')
-      await expect.poll(() => receiver.received.length).toBeGreaterThan(before)
-      await expect.poll(attemptsOf).toEqual([])
-    },
-  )
-})
-
-describe('a notification channel with an unreadable target', () => {
-  it('is retried later with a reason, is shown without its target, and can get a new one', async () => {
+it.each(['line', 'members'])(
+  'an endpoint with an unreadable secret of the format %s is retried later with a reason, and then receives everything',
+  async (format) => {
     const receiver = await startReceiver()
-    const insert = (target: string) =>
-      load<{ id: bigint }>(
+    const secret = 'whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+    const add = ({ accountId }: Tenant) =>
+      insertRow(plain, 'endpoint', {
+        ...{ channel_oa_id: accountId, url: receiver.url, format, secret, allow_private_network: true },
+      })
+    const [id, other] = [await add(broken), await add(healthy)]
+    await deliver(broken)
+    await copySecret(healthy, broken)
+    const good = await load<{ secret: string }>(plain, 'select secret from endpoint where id = $1', [id])
+    await load(plain, `update endpoint set secret = 'enc:v1:lost:AAAA' where id = $1`, [id])
+    // Without a handover, the lease of the flush ends after 30 s.
+    await load(plain, `update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
+    const sender = new Sender(database, () => false)
+    sender.start()
+    onTestFinished(() => sender.stop())
+    const attemptsOf = () =>
+      load<{ attempts: number; answer: string; isLater: boolean }>(
         plain,
-        `insert into notification_channel (format, target, allow_private_network) values ('slack', $1, true) returning id`,
-        [target],
-      ).then(([row]) => row?.id as bigint)
-    const [lost, other] = [await insert('enc:v1:lost:AAAA'), await insert(receiver.url)]
-    for (const id of [lost, other])
-      await addNotification(plain, id, [], { kind: 'platform_down', reason: null })
-    startOutbox(database)
-    const stateOf = (id: bigint) =>
-      load<{ answer: string | null; isSent: boolean; isLater: boolean }>(
-        plain,
-        `select answer, sent_at is not null as "isSent", due_at > now() + interval '2 s' as "isLater"
-           from notification where notification_channel_id = $1`,
+        `select attempts, answer, due_at > now() + interval '2 s' as "isLater" from endpoint_delivery where endpoint_id = $1`,
         [id],
       )
-    await expect.poll(() => stateOf(other)).toMatchObject([{ isSent: true }])
-    const retriedLater = { answer: REASON, isSent: false, isLater: true }
-    await expect.poll(() => stateOf(lost)).toEqual([retriedLater])
-    const { json } = await operator.get('/api/notifications')
-    expect(JSON.stringify(json)).not.toContain('enc:v1')
-    const updated = await runCommand(['notifications', 'update', String(lost), '--target', receiver.url], env)
-    expect(updated.stderr).toBe('')
-    await load(plain, 'update notification set due_at = now()')
-    await expect.poll(() => stateOf(lost)).toMatchObject([{ isSent: true }])
-  })
+    const [tried] = await eventually(attemptsOf, ([row]) => row?.answer === REASON)
+    expect(tried).toMatchObject({ answer: REASON, isLater: true })
+    expect(await load(plain, 'select reason from endpoint_attempt where endpoint_id = $1', [id])).toEqual([
+      { reason: REASON },
+    ])
+    await deliver(healthy)
+    await load(
+      plain,
+      `update endpoint_delivery set leased_until = '-infinity', due_at = now() where endpoint_id = $1`,
+      [other],
+    )
+    await expect.poll(() => receiver.received.length).toBeGreaterThan(0)
+    expect((await attemptsOf())[0]?.attempts).toBe(tried?.attempts)
+    const before = receiver.received.length
+    await operator.post(`/api/accounts/${broken.accountId}`, { channelSecret: broken.channelSecret })
+    await load(plain, 'update endpoint set secret = $2 where id = $1', [id, good[0]?.secret])
+    await load(plain, 'update endpoint_delivery set due_at = now()')
+    await expect.poll(() => receiver.received.length).toBeGreaterThan(before)
+    await expect.poll(attemptsOf).toEqual([])
+  },
+)
+
+it('a notification channel with an unreadable target is retried later with a reason, is shown without its target, and can get a new one', async () => {
+  const receiver = await startReceiver()
+  const add = (target: string) => addChannel(plain, { target })
+  const [lost, other] = [await add('enc:v1:lost:AAAA'), await add(receiver.url)]
+  for (const id of [lost, other])
+    await addNotification(plain, id, [], { kind: 'platform_down', reason: null })
+  startOutbox(database)
+  const stateOf = (id: bigint) =>
+    load<{ answer: string | null; isSent: boolean; isLater: boolean }>(
+      plain,
+      `select answer, sent_at is not null as "isSent", due_at > now() + interval '2 s' as "isLater"
+         from notification where notification_channel_id = $1`,
+      [id],
+    )
+  await expect.poll(() => stateOf(other)).toMatchObject([{ isSent: true }])
+  const retriedLater = { answer: REASON, isSent: false, isLater: true }
+  await expect.poll(() => stateOf(lost)).toEqual([retriedLater])
+  const { json } = await operator.get('/api/notifications')
+  expect(JSON.stringify(json)).not.toContain('enc:v1')
+  const updated = await runCommand(['notifications', 'update', String(lost), '--target', receiver.url], env)
+  expect(updated.stderr).toBe('')
+  await load(plain, 'update notification set due_at = now()')
+  await expect.poll(() => stateOf(lost)).toMatchObject([{ isSent: true }])
 })
 
 describe('a text that looks encrypted', () => {

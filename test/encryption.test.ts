@@ -191,47 +191,45 @@ describe('a rotation', () => {
   })
 })
 
-describe('the command secrets', () => {
-  it('counts values by key and column, and lists what no key reads', async () => {
-    const { plain, database, env } = await createEncrypted()
-    const tenant = await insertPlain(plain)
-    const other = await addTenant(database)
-    const copied = await storedSecret(plain, other)
-    await load(plain, 'update official_account set channel_access_token = $2 where id = $1', [
-      tenant.accountId,
-      copied.secret,
-    ])
-    const { stdout, status } = await runCommand(['secrets', 'status', '--json'], env)
-    const unreadable = {
-      column: 'official_account.channel_access_token',
-      id: String(tenant.accountId),
-      accountId: String(tenant.accountId),
-      keyId: '2026a',
-    }
-    expect(status).toBe(1)
-    expect(JSON.parse(stdout)).toEqual({
-      firstKeyId: '2026a',
-      counts: expect.arrayContaining([
-        { column: 'official_account.channel_secret', keyId: null, values: 1 },
-        { column: 'official_account.channel_secret', keyId: '2026a', values: 1 },
-        { column: 'endpoint.previous_secret', keyId: null, values: 1 },
-      ]),
-      unreadable: [unreadable],
-    })
-    expect((await runCommand(['secrets', 'status'], env)).stdout).toContain(
-      'official_account.channel_access_token',
-    )
-    // The console and commands replace a value that nothing reads.
-    const secrets = ['--channel-secret', '-', '--channel-access-token', '-']
-    const stored = await runCommand(['accounts', 'update', String(tenant.accountId), ...secrets], env, {
-      input: `${tenant.channelSecret}\na-new-token\n`,
-    })
-    expect(stored.status).toBe(0)
-    const rotated = await runCommand(['secrets', 'rotate', '--json'], env)
-    expect(JSON.parse(rotated.stdout)).toEqual({ encrypted: 6, unreadable: 0 })
-    const none = await runCommand(['secrets', 'rotate'], { DATABASE_URL: env.DATABASE_URL })
-    expect(none.stderr).toContain('SECRETS_KEYS is not set.')
+it('the command secrets counts values by key and column, and lists what no key reads', async () => {
+  const { plain, database, env } = await createEncrypted()
+  const tenant = await insertPlain(plain)
+  const other = await addTenant(database)
+  const copied = await storedSecret(plain, other)
+  await load(plain, 'update official_account set channel_access_token = $2 where id = $1', [
+    tenant.accountId,
+    copied.secret,
+  ])
+  const { stdout, status } = await runCommand(['secrets', 'status', '--json'], env)
+  const unreadable = {
+    column: 'official_account.channel_access_token',
+    id: String(tenant.accountId),
+    accountId: String(tenant.accountId),
+    keyId: '2026a',
+  }
+  expect(status).toBe(1)
+  expect(JSON.parse(stdout)).toEqual({
+    firstKeyId: '2026a',
+    counts: expect.arrayContaining([
+      { column: 'official_account.channel_secret', keyId: null, values: 1 },
+      { column: 'official_account.channel_secret', keyId: '2026a', values: 1 },
+      { column: 'endpoint.previous_secret', keyId: null, values: 1 },
+    ]),
+    unreadable: [unreadable],
   })
+  expect((await runCommand(['secrets', 'status'], env)).stdout).toContain(
+    'official_account.channel_access_token',
+  )
+  // The console and commands replace a value that nothing reads.
+  const secrets = ['--channel-secret', '-', '--channel-access-token', '-']
+  const stored = await runCommand(['accounts', 'update', String(tenant.accountId), ...secrets], env, {
+    input: `${tenant.channelSecret}\na-new-token\n`,
+  })
+  expect(stored.status).toBe(0)
+  const rotated = await runCommand(['secrets', 'rotate', '--json'], env)
+  expect(JSON.parse(rotated.stdout)).toEqual({ encrypted: 6, unreadable: 0 })
+  const none = await runCommand(['secrets', 'rotate'], { DATABASE_URL: env.DATABASE_URL })
+  expect(none.stderr).toContain('SECRETS_KEYS is not set.')
 })
 
 describe('a start', () => {

@@ -88,12 +88,8 @@ describe('an export of events', () => {
       "webhookEventId":"01KAQ0000000000000000000ZZ","source":{"type":"user","userId":"${userId}"},"text":"\u0000 \ud800 ก \u2028"}`
     await service.deliverRaw(tenant, `{"destination":"${tenant.botUserId}","events":[${strange}]}`)
     await service.deliver(tenant, [lineEvent('follow', userId), textMessage(userId, 'hello')])
-    await service.chat(tenant, {
-      event: 'conversation_created',
-      id: 1,
-      status: 'open',
-      channel: 'Channel::Line',
-    })
+    const conversation = { id: 1, status: 'open', channel: 'Channel::Line' }
+    await service.chat(tenant, { event: 'conversation_created', ...conversation })
     await service.track(tenant, [{ type: 'page', userId, messageId: 'T1' }])
     await service.deliver(tenant, [lineEvent('botSuspended', null)])
     await service.deliver(other, [lineEvent('follow', userId)])
@@ -101,17 +97,9 @@ describe('an export of events', () => {
     await makeOlder(other)
 
     const lines = await exported(tenant)
-    expect(lines.map(({ source, kind }) => [source, kind])).toEqual([
-      ...[
-        ['line', 'message'],
-        ['line', 'follow'],
-        ['line', 'message'],
-        ['mbox', 'conversation_created'],
-      ],
-      ...[
-        ['tracking', 'page'],
-        ['line', 'botSuspended'],
-      ],
+    expect(lines.map(({ source, kind }) => `${source} ${kind}`)).toEqual([
+      ...['line message', 'line follow', 'line message', 'mbox conversation_created'],
+      ...['tracking page', 'line botSuspended'],
     ])
     expect(lines[0]?.payload).toEqual(JSON.parse(strange))
     expect(lines.map((line) => line.userId)).toEqual([userId, userId, userId, null, userId, null])
@@ -206,28 +194,26 @@ describe('an export of events', () => {
   })
 })
 
-describe('the end of an export', () => {
-  it('is before every transaction that may still store an event', async () => {
-    const now = async () =>
-      (await load<{ us: bigint }>(database, `select (extract(epoch from now()) * 1000000)::bigint as us`))[0]
-        ?.us ?? 0n
-    const tenant = await addTenant(database)
-    await database.session(async (session) => {
-      await session.query(unnamed('begin'))
-      await session.query(
-        unnamed(`insert into event (channel_oa_id, source, kind, key, occurred_at)
-                 values (${tenant.accountId}, 'line', 'message', gen_random_uuid(), now())`),
-      )
-      const [begun] = await session.query<{ us: bigint }>(
-        unnamed('select (extract(epoch from now()) * 1000000)::bigint as us'),
-      )
-      expect(await findExportEnd(database, 0)).toBeLessThanOrEqual(begun?.us as bigint)
-      await session.query(unnamed('commit'))
-      const committedUs = await now()
-      expect(await findExportEnd(database, 0)).toBeGreaterThanOrEqual((committedUs / 1000n) * 1000n)
-    })
-    expect(await findExportEnd(database)).toBeLessThanOrEqual((await now()) - 59_000_000n)
+it('the end of an export is before every transaction that may still store an event', async () => {
+  const now = async () =>
+    (await load<{ us: bigint }>(database, `select (extract(epoch from now()) * 1000000)::bigint as us`))[0]
+      ?.us ?? 0n
+  const tenant = await addTenant(database)
+  await database.session(async (session) => {
+    await session.query(unnamed('begin'))
+    await session.query(
+      unnamed(`insert into event (channel_oa_id, source, kind, key, occurred_at)
+               values (${tenant.accountId}, 'line', 'message', gen_random_uuid(), now())`),
+    )
+    const [begun] = await session.query<{ us: bigint }>(
+      unnamed('select (extract(epoch from now()) * 1000000)::bigint as us'),
+    )
+    expect(await findExportEnd(database, 0)).toBeLessThanOrEqual(begun?.us as bigint)
+    await session.query(unnamed('commit'))
+    const committedUs = await now()
+    expect(await findExportEnd(database, 0)).toBeGreaterThanOrEqual((committedUs / 1000n) * 1000n)
   })
+  expect(await findExportEnd(database)).toBeLessThanOrEqual((await now()) - 59_000_000n)
 })
 
 describe('an export that continues after a position', () => {

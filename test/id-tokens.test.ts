@@ -1,15 +1,14 @@
 /** An ID token of LINE proves the person of a tracking event. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto'
-import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { retryEvent } from '../src/intake/retry-events.ts'
 import { IdTokens } from '../src/line-api/id-tokens.ts'
 import { LoginKeys } from '../src/line-api/login-keys.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { readEverything } from './support/load.ts'
-import { eventually } from './support/process.ts'
+import { startPlatform } from './support/platform.ts'
 import { type Answer, NO_BUDGET, type Service, startApp } from './support/service.ts'
 
 const LOGIN_CHANNEL = '2000000007'
@@ -17,10 +16,9 @@ const CERTS = 'GET /oauth2/v2.1/certs'
 const HOUR_MS = 3_600_000
 
 const { database } = await createTestDatabase()
-const platform = await simulatePlatform()
+const platform = await startPlatform()
 const config = { lineApiUrl: platform.url }
 const service = await startApp(database, { config })
-afterAll(() => platform.close())
 const tenant = await addTenant(database, { loginChannelIds: [LOGIN_CHANNEL] })
 
 const tokenOf = (userId: string, issuedAtMs = Date.now(), loginChannelId = LOGIN_CHANNEL) =>
@@ -267,30 +265,24 @@ describe('an event with a wrong ID token', async () => {
 
   it('is rejected for any token if the account has no login channel', async () => {
     const without = await addTenant(database, { loginChannelIds: ['  '] })
-    const body = { writeKey: without.trackingKey, batch: [page(await tokenOf(victim))] }
-    const { json } = await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })
+    const { json } = await service.track(without, [page(await tokenOf(victim))])
     expect(json.details[0].message).toMatch(/the account has no login channel/)
   })
 })
 
 describe("the account's login channel", () => {
+  const sendTo = async (to: Tenant, channelId: string) =>
+    (await service.track(to, [page(await tokenOf(randomUserId(), Date.now(), channelId))])).status
+
   it('may be one of several, as those of a MINI App', async () => {
-    const tenant = await addTenant(database, { loginChannelIds: ['3', ' ', '4'] })
-    const send = async (channelId: string) => {
-      const event = page(await tokenOf(randomUserId(), Date.now(), channelId))
-      const body = { writeKey: tenant.trackingKey, batch: [event] }
-      return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).status
-    }
-    expect([await send('3'), await send('4'), await send('5')]).toEqual([200, 200, 400])
+    const several = await addTenant(database, { loginChannelIds: ['3', ' ', '4'] })
+    const statuses = ['3', '4', '5'].map((channelId) => sendTo(several, channelId))
+    expect(await Promise.all(statuses)).toEqual([200, 200, 400])
   })
 
   it('counts on the next request when another program changes it', async () => {
     const changing = await addTenant(database, { loginChannelIds: ['1'] })
-    const send = async (channelId: string) => {
-      const event = page(await tokenOf(randomUserId(), Date.now(), channelId))
-      const body = { writeKey: changing.trackingKey, batch: [event] }
-      return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).status
-    }
+    const send = (channelId: string) => sendTo(changing, channelId)
     const change = (channelId: string | null) =>
       database.query('update official_account set login_channel_ids = array[$2] where id = $1', [
         changing.accountId,
@@ -306,8 +298,7 @@ describe("the account's login channel", () => {
 
 describe("LINE's keys", () => {
   const startAlone = async (pauses = { intervalMs: 500, failureMs: 500 }) => {
-    const alone = await simulatePlatform()
-    onTestFinished(() => alone.close())
+    const alone = await startPlatform()
     const idTokens = new IdTokens(alone.url, Date.now, pauses)
     const to = await startApp(database, { idTokens })
     const send = async (userId: string, events: unknown[] = []) => {
@@ -392,10 +383,7 @@ describe("LINE's keys", () => {
     const other = await addTenant(database, { loginChannelIds: ['2000000009'] })
     const loginChannelId = '2000000009'
     const event = page(await alone.login.idToken({ userId: 'U1', loginChannelId }))
-    const answer = await to.call('POST', '/api/tracking', {
-      body: JSON.stringify({ writeKey: other.trackingKey, batch: [event] }),
-    })
-    expect(answer).toMatchObject(accepted(1))
+    expect(await to.track(other, [event])).toMatchObject(accepted(1))
     // A token that was verified before does not wait.
     expect(await track([verified], {}, to)).toMatchObject(accepted(1))
     flood.abort()
@@ -412,11 +400,7 @@ describe("LINE's keys", () => {
     expect(await track([{ type: 'page', userId: 'U1' }], {}, to)).toMatchObject(accepted(1))
     expect((await track([page('...'), page(await tokenOf(userId, 1))], {}, to)).status).toBe(400)
     alone.misbehave(null)
-    const answer = await eventually(
-      () => send(userId),
-      ({ status }) => status === 200,
-    )
-    expect(answer).toMatchObject(accepted(1))
+    await expect.poll(() => send(userId)).toMatchObject(accepted(1))
   })
 
   it('are used for a day while LINE is down', async () => {
@@ -436,22 +420,20 @@ describe("LINE's keys", () => {
   })
 })
 
-describe('a budget of a tracking key that strangers have used up', () => {
-  it('leaves people with a proven ID token a budget of their own', async () => {
-    const limited = await startApp(database, {
-      config,
-      trackingBudgets: { address: NO_BUDGET, key: { ...NO_BUDGET, eventsPerMinute: 500 } },
-    })
-    const strangers = Array.from({ length: 500 }, () => page(null))
-    expect(await track(strangers, {}, limited)).toMatchObject(accepted(500))
-    expect((await track([page(null)], {}, limited)).status).toBe(429)
-    const idToken = await tokenOf(randomUserId())
-    expect(await track([page(idToken)], {}, limited)).toMatchObject(accepted(1))
-    expect(await track([page(null)], { 'x-line-id-token': idToken }, limited)).toMatchObject(accepted(1))
-    // A token that proves nothing opens nothing.
-    expect((await track([page('forged'), page(null)], {}, limited)).status).toBe(429)
-    const proven = Array.from({ length: 499 }, () => page(idToken))
-    expect((await track(proven, {}, limited)).status).toBe(429)
-    expect(await track(proven.slice(1), {}, limited)).toMatchObject(accepted(498))
+it('a budget of a tracking key that strangers have used up leaves people with a proven ID token a budget of their own', async () => {
+  const limited = await startApp(database, {
+    config,
+    trackingBudgets: { address: NO_BUDGET, key: { ...NO_BUDGET, eventsPerMinute: 500 } },
   })
+  const strangers = Array.from({ length: 500 }, () => page(null))
+  expect(await track(strangers, {}, limited)).toMatchObject(accepted(500))
+  expect((await track([page(null)], {}, limited)).status).toBe(429)
+  const idToken = await tokenOf(randomUserId())
+  expect(await track([page(idToken)], {}, limited)).toMatchObject(accepted(1))
+  expect(await track([page(null)], { 'x-line-id-token': idToken }, limited)).toMatchObject(accepted(1))
+  // A token that proves nothing opens nothing.
+  expect((await track([page('forged'), page(null)], {}, limited)).status).toBe(429)
+  const proven = Array.from({ length: 499 }, () => page(idToken))
+  expect((await track(proven, {}, limited)).status).toBe(429)
+  expect(await track(proven.slice(1), {}, limited)).toMatchObject(accepted(498))
 })

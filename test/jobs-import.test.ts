@@ -1,10 +1,10 @@
 /** Audience files that operators upload: what is changed, what is refused, and what stays of the file. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { commandActor } from '../src/operators/actor.ts'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { sendPiece, uploadFile } from './support/jobs.ts'
+import { endJobsAfterEach, finishJobs, sendPiece, takeShortTurn, uploadFile } from './support/jobs.ts'
 import { loadMembers } from './support/load.ts'
 import { updateOperator } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
@@ -13,18 +13,12 @@ const { database, service } = await setUpService()
 const { url } = await startConsole(database)
 const operator = await signedIn(url)
 
-afterEach(() =>
-  database.query(`update job set status = 'done', finished_at = now() where finished_at is null`),
-)
+endJobsAfterEach(database)
 
 async function addAudience(members: number): Promise<Tenant> {
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, members)
   return tenant
-}
-
-async function finishJobs() {
-  while (await takeTurn(database));
 }
 
 const jobOf = async ({ id }: { id: string }) => (await operator.get(`/api/jobs/${id}`)).json.job
@@ -41,7 +35,7 @@ async function importFile(
   pieceBytes?: number,
 ) {
   const job = await uploadFile(operator, tenant, format, file, pieceBytes)
-  await finishJobs()
+  await finishJobs(database)
   expect(await countPieces()).toBe(0)
   return jobOf(job)
 }
@@ -115,7 +109,7 @@ describe('an uploaded file', () => {
         mark + ['userId,attributes', ...lines].join(end),
         9_999,
       )
-      while (await takeTurn(database, { turnMs: 0 }));
+      while (await takeShortTurn(database));
       expect((await jobOf(job)).tally).toMatchObject({ changed: 400, unchanged: 0, refused: 0 })
       expect((await service.member(tenant, 'U400'))?.attributes).toEqual({ note: 'line\n"399"', n: 399 })
       const [versions] = await database.query(
@@ -132,7 +126,7 @@ describe('an uploaded file', () => {
       index % 2 === 0 ? '{"userId":"Unobody"}' : '{',
     ).join('\n')
     const job = await uploadFile(operator, tenant, 'ndjson', file)
-    while (await takeTurn(database, { turnMs: 0 }));
+    while (await takeShortTurn(database));
     const { tally } = await jobOf(job)
     expect(tally.refused).toBe(350)
     expect(tally.refusals).toHaveLength(100)
@@ -210,7 +204,7 @@ describe('an upload', () => {
     expect((await sendPiece(operator, id, 10, Buffer.alloc(19))).status).toBe(400)
     expect(await send(10, 28)).toEqual({ stored: '28', isComplete: true })
     expect(await send(10, 28)).toEqual({ stored: '28', isComplete: true })
-    await finishJobs()
+    await finishJobs(database)
     expect(await jobOf({ id })).toMatchObject({ status: 'done', tally: { changed: 1 } })
   })
 
@@ -255,7 +249,7 @@ it('does not bring back a person who is erased during an import', async () => {
     (_, index) => `{"userId":"U${index + 1}","tags":["imported"]}`,
   ).join('\n')
   const job = await uploadFile(operator, tenant, 'ndjson', file, 1_000)
-  await takeTurn(database, { turnMs: 0 })
+  await takeShortTurn(database)
   await service.eraseUser(tenant, 'U1')
   await service.eraseUser(tenant, 'U300')
   const [text] = await database.query<{ text: string }>(
@@ -264,7 +258,7 @@ it('does not bring back a person who is erased during an import', async () => {
   )
   // Lines that are already applied are deleted.
   expect(text?.text).not.toContain('"U1"')
-  while (await takeTurn(database, { turnMs: 0 }));
+  while (await takeShortTurn(database));
   expect((await jobOf(job)).tally).toEqual({
     ...{ changed: 299, unchanged: 0, refused: 1 },
     refusals: [{ line: 300, reason: 'No such member in this scope' }],

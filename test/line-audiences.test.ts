@@ -11,6 +11,7 @@ import english from '../web/texts/en.json' with { type: 'json' }
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { finishJobs } from './support/jobs.ts'
 import { later } from './support/line-audiences.ts'
 import { load, loadMembers } from './support/load.ts'
 import { startPlatform } from './support/platform.ts'
@@ -156,7 +157,7 @@ describe('the end of', () => {
     await passes()
     expect(audiences()).toEqual([])
     await load(database, `update job set leased_until = '-infinity' where id = $1`, [job.id])
-    while (await takeTurn(database));
+    await finishJobs(database)
     expect(await load(database, `select from official_account where id = $1`, [tenant.accountId])).toEqual([])
   })
 

@@ -8,18 +8,16 @@ const { database, service, tenant } = await setUpService()
 
 const AT = 1_700_000_000_000
 
-describe('updatedAt', () => {
-  it('moves when an older follow fills followedAt, but not with mere activity', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp: AT + 5 })])
-    const before = await service.member(tenant, userId)
-    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: AT })])
-    const after = await service.member(tenant, userId)
-    expect(after).toMatchObject({ relationship: 'blocked', followedAt: new Date(AT).toISOString() })
-    expect((after?.updatedAt as string) > (before?.updatedAt as string)).toBe(true)
-    await service.deliver(tenant, [textMessage(userId, 'mere activity')])
-    expect((await service.member(tenant, userId))?.updatedAt).toBe(after?.updatedAt)
-  })
+it('updatedAt moves when an older follow fills followedAt, but not with mere activity', async () => {
+  const userId = randomUserId()
+  await service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp: AT + 5 })])
+  const before = await service.member(tenant, userId)
+  await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: AT })])
+  const after = await service.member(tenant, userId)
+  expect(after).toMatchObject({ relationship: 'blocked', followedAt: new Date(AT).toISOString() })
+  expect((after?.updatedAt as string) > (before?.updatedAt as string)).toBe(true)
+  await service.deliver(tenant, [textMessage(userId, 'mere activity')])
+  expect((await service.member(tenant, userId))?.updatedAt).toBe(after?.updatedAt)
 })
 
 describe('a message that its sender unsends', () => {

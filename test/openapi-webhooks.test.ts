@@ -6,11 +6,11 @@ import { ChannelTester } from '../src/watch/notifications/history.ts'
 import { accountWatch } from '../src/watch/notifications/watch.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
 import { faultsOf, openapi, type Part } from './support/openapi.ts'
+import { startPlatform } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
@@ -58,7 +58,7 @@ it('sends endpoints of the format line what the document publishes', async () =>
 
 it('sends endpoints of the format members what the document publishes', async () => {
   const { database, service, tenant, addEndpoint } = await startSending()
-  const platform = await simulatePlatform()
+  const platform = await startPlatform()
   const verifier = await startApp(database, { config: { lineApiUrl: platform.url } })
   await database.query('update official_account set channel_access_token = $1', [
     platform.account.channelAccessToken,
@@ -88,7 +88,6 @@ it('sends endpoints of the format members what the document publishes', async ()
   expect(received.map(typeOf)).toEqual([
     ...['member.created', 'member.updated', 'account.verified', 'member.erased', 'endpoint.test'],
   ])
-  await platform.close()
 })
 
 it('sends notification channels of the format webhook what the document publishes', async () => {

@@ -7,7 +7,6 @@ import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf } from '../tools/simulator/kinds.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import {
   addCredentials,
   addTenant,
@@ -15,12 +14,13 @@ import {
   openDatabase,
   type Tenant,
 } from './support/database.ts'
+import { startPlatform } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
 /** the pool of another instance */
 const second = openDatabase(connection)
-const platform = await simulatePlatform()
+const platform = await startPlatform()
 const service = await startApp(database)
 let tenant: Tenant
 /** faults for which an account backs off */
@@ -40,11 +40,7 @@ beforeEach(async () => {
   tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
 })
 const unsubscribe = profilesBackedOff.subscribe(({ fault }) => faults.push(fault))
-
-afterAll(async () => {
-  unsubscribe()
-  await platform.close()
-})
+afterAll(unsubscribe)
 
 async function addFollowers(count: number): Promise<string[]> {
   const userIds = addPeople(platform, count)

@@ -7,11 +7,10 @@ import { examineReachability, type ReachabilityOptions } from '../src/watch/reac
 import { type Certificate, canMakeCertificates, makeAuthority } from './support/certificates.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
-import { urlOf } from './support/database.ts'
 import { type NameAnswer, startNameServer } from './support/name-server.ts'
 import { setUpService } from './support/service.ts'
 
-const { database, connection, service } = await setUpService()
+const { database, env, service } = await setUpService()
 
 const NAME = 'oa.example.com'
 const CAN_TLS = canMakeCertificates('what a certificate, a proxy or a tunnel does to PUBLIC_URL is')
@@ -167,8 +166,8 @@ describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
 
 describe('the result', () => {
   it('is reported by doctor with its code', async () => {
-    const env = { DATABASE_URL: urlOf(connection), LINE_API_URL: 'http://127.0.0.1:9' }
-    const { stdout } = await runCommand(['doctor', '--json'], { ...env, PUBLIC_URL: 'http://127.0.0.1:9' })
+    const variables = { ...env, PUBLIC_URL: 'http://127.0.0.1:9' }
+    const { stdout } = await runCommand(['doctor', '--json'], variables)
     expect(JSON.parse(stdout)).toContainEqual({
       check: 'PUBLIC_URL',
       severity: 'warning',

@@ -4,7 +4,7 @@ import { removeAccount } from '../tools/remove-account.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { load } from './support/load.ts'
+import { insertRow, load } from './support/load.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
 
 const { database, env } = await createTestDatabase()
@@ -12,11 +12,7 @@ const [owner, other] = [await addTenant(database), await addTenant(database)]
 const sister = await addTenant(database, { organizationId: owner.organizationId })
 
 const COLUMNS = [
-  {
-    column: 'tracking_key',
-    option: '--tracking-key',
-    used: /web pages may still have it/,
-  },
+  { column: 'tracking_key', option: '--tracking-key', used: /web pages may still have it/ },
   { column: 'oa_hash', option: '--oa-hash', used: /a support chat may still call it/ },
 ] as const
 type Column = (typeof COLUMNS)[number]['column']
@@ -78,11 +74,8 @@ it('the addresses of a removed account are refused to other organizations', asyn
   ] as const)
     await expect(set(other.accountId, column, value)).rejects.toThrow(/another organization has had/)
   // As another program deletes an account.
-  const [{ id } = { id: 0n }] = await load<{ id: bigint }>(
-    database,
-    `insert into official_account (organization_id, name, tracking_key) values ($1, 'x', 'deleted-key') returning id`,
-    [owner.organizationId],
-  )
+  const columns = { organization_id: owner.organizationId, name: 'x', tracking_key: 'deleted-key' }
+  const id = await insertRow(database, 'official_account', columns)
   await load(database, 'delete from official_account where id = $1', [id])
   await expect(set(other.accountId, 'tracking_key', 'deleted-key')).rejects.toThrow(/another organization/)
 })

@@ -1,10 +1,10 @@
 /** Runs every statement over members and their events for one tenant, beside a twin that has the same data. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { statementsSent } from '../src/observability/facts.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant } from './support/database.ts'
 import { addMembers, FORMATS, LISTS, useEverything, useUpAccount } from './support/everything.ts'
 import { load } from './support/load.ts'
+import { startPlatform } from './support/platform.ts'
 import { setUpService } from './support/service.ts'
 import {
   FOR_ALL_ACCOUNTS,
@@ -14,7 +14,7 @@ import {
 } from './support/statements.ts'
 
 const { database, service } = await setUpService()
-const platform = await simulatePlatform()
+const platform = await startPlatform()
 const credentials = { channelAccessToken: platform.account.channelAccessToken }
 const tenant = await addTenant(database, credentials)
 const twin = await addTenant(database)
@@ -51,7 +51,6 @@ describe('the statements over members and events', () => {
     await useUpAccount({ database, tenant })
     stopRecording()
   })
-  afterAll(() => platform.close())
 
   it('are all executed by this test', async () => {
     expect(await missingTenantStatements(({ name }) => executed.has(name))).toEqual(FOR_ALL_ACCOUNTS)

@@ -8,15 +8,13 @@ import { setUpService } from './support/service.ts'
 
 const { database, service } = await setUpService()
 
-describe('the database', () => {
-  it('rejects a member whose account belongs to another organization', async () => {
-    const [one, two] = [await addTenant(database), await addTenant(database)]
-    const crossed = database.query(
-      `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'U1')`,
-      [one.accountId, two.organizationId],
-    )
-    await expect(crossed).rejects.toThrow(/audience_member_account/)
-  })
+it('the database rejects a member whose account belongs to another organization', async () => {
+  const [one, two] = [await addTenant(database), await addTenant(database)]
+  const crossed = database.query(
+    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'U1')`,
+    [one.accountId, two.organizationId],
+  )
+  await expect(crossed).rejects.toThrow(/audience_member_account/)
 })
 
 /** Adds two members who are only the tenant's and one who is a member of all tenants. Their fields carry the tenant's mark. */

@@ -181,34 +181,33 @@ describe('the limits', () => {
   })
 })
 
-describe('counters of the library itself', () => {
-  it.each(METRICS_PATHS)('are answered on %s without a key, and are not stored', async (path) => {
+it.each(METRICS_PATHS)(
+  'counters of the library itself are answered on %s without a key, and are not stored',
+  async (path) => {
     const counter = { type: 'Counter', metric: 'analytics_js.event_delivered', value: 1, tags: {} }
     const answer = await post(path, { series: [counter] }, { 'content-type': 'text/plain' })
     expect(answer.status).toBe(200)
     expect(answer.json).toEqual({ success: true, accepted: 0, duplicates: 0, rejected: [] })
-  })
-})
+  },
+)
 
-describe('an event without a type', () => {
-  it.each([
-    ['track', { event: 'Ordered' }],
-    ['track', { event: 'Ordered', groupId: 'g-1', traits: { plan: 'gold' }, name: 'Order' }],
-    ['alias', { previousId: 'a-1' }],
-    ['group', { groupId: 'g-1', traits: { employees: 4 } }],
-    ['identify', { traits: {} }],
-    ['identify', { traits: { plan: 'gold' }, name: 'Mali' }],
-    ['page', { name: 'Menu', properties: {} }],
-    ['page', { category: 'Docs' }],
-    ['page', { category: 'Docs', type: '' }],
-  ])('is a %s event if it has the fields of one: %j', async (type, fields) => {
-    const userId = randomUserId()
-    expect((await post('/api/tracking', { writeKey, userId, ...fields })).json).toMatchObject({ accepted: 1 })
-    expect(
-      (await post('/api/tracking/v1/batch', { writeKey, batch: [{ userId, ...fields }] })).json,
-    ).toMatchObject({ accepted: 1 })
-    expect(await storedKinds(userId)).toEqual([type, type])
-  })
+it.each([
+  ['track', { event: 'Ordered' }],
+  ['track', { event: 'Ordered', groupId: 'g-1', traits: { plan: 'gold' }, name: 'Order' }],
+  ['alias', { previousId: 'a-1' }],
+  ['group', { groupId: 'g-1', traits: { employees: 4 } }],
+  ['identify', { traits: {} }],
+  ['identify', { traits: { plan: 'gold' }, name: 'Mali' }],
+  ['page', { name: 'Menu', properties: {} }],
+  ['page', { category: 'Docs' }],
+  ['page', { category: 'Docs', type: '' }],
+])('an event without a type is a %s event if it has the fields of one: %j', async (type, fields) => {
+  const userId = randomUserId()
+  expect((await post('/api/tracking', { writeKey, userId, ...fields })).json).toMatchObject({ accepted: 1 })
+  expect(
+    (await post('/api/tracking/v1/batch', { writeKey, batch: [{ userId, ...fields }] })).json,
+  ).toMatchObject({ accepted: 1 })
+  expect(await storedKinds(userId)).toEqual([type, type])
 })
 
 it.each([
