@@ -1,6 +1,5 @@
 /** Reads on replicas: the service on a primary and two standbys that replay late, stop or hang. */
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -8,24 +7,15 @@ import { addCheckpoint } from '../../src/audience/feed-statement.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import {
-  findDebianPostgres,
-  type PostgresServer,
-  ReplicatedPostgres,
-} from '../../tools/simulator/replicated-postgres.ts'
+import { type PostgresServer, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { signedIn, startConsole } from '../support/console.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
+import { DEBIAN_POSTGRES, hasDebianPostgres } from '../support/debian-postgres.ts'
 import { isPgBouncerInstalled, startPgBouncer } from '../support/pgbouncer.ts'
+import { temporaryDirectory } from '../support/process.ts'
 import { type Answer, type Service, startApp } from '../support/service.ts'
 import { type Listed, walk } from '../support/walk.ts'
-
-const tools = findDebianPostgres()
-if (tools === null) {
-  console.warn(
-    '\n!!! no PostgreSQL of Debian is installed: READS ON REPLICAS ARE NOT TESTED. Install the package postgresql.\n',
-  )
-}
 
 /**
  * A feed begins at a mark that is at least 60 s older than `updatedSince`. A mark with this time lets it begin only 1.5 s back: the
@@ -40,7 +30,8 @@ const OLD = { 'cache-control': 'max-age=60' }
 const STREAM = { accept: 'application/x-ndjson' }
 
 let cluster: ReplicatedPostgres
-let directory: string
+const directory = temporaryDirectory()
+chmodSync(directory, 0o755)
 let admin: TextDatabase
 
 const urlOf = ({ port }: PostgresServer) => `postgres://postgres@127.0.0.1:${port}/postgres`
@@ -92,13 +83,10 @@ const lines = ({ text }: Answer): Listed[] =>
     .split('\n')
     .filter(Boolean)
     .map((line) => JSON.parse(line))
-const put = (service: Service, tenant: Tenant, id: string, update: object) => service.put(tenant, id, update)
 
-describe.runIf(tools !== null)('replicas', () => {
+describe.runIf(hasDebianPostgres('reads on replicas are'))('replicas', () => {
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
-    chmodSync(directory, 0o755)
-    cluster = await ReplicatedPostgres.start(tools ?? '', join(directory, 'cluster'), {
+    cluster = await ReplicatedPostgres.start(DEBIAN_POSTGRES ?? '', join(directory, 'cluster'), {
       standbys: 2,
       settings: '',
     })
@@ -110,7 +98,6 @@ describe.runIf(tools !== null)('replicas', () => {
   afterAll(async () => {
     await admin.close()
     await cluster.stop()
-    rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
   })
 
   it('serve pages and feeds of clients that accept their age, and searches of the console', async () => {
@@ -151,7 +138,7 @@ describe.runIf(tools !== null)('replicas', () => {
     await delayReplay(`set recovery_min_apply_delay = '100ms'`)
     onTestFinished(() => delayReplay('reset recovery_min_apply_delay'))
     const writeAndStream = async (no: number) => {
-      const updated = await put(service, tenant, id, { externalId: `customer ${no}` })
+      const updated = await service.put(tenant, id, { externalId: `customer ${no}` })
       expect(lines(await list(service, tenant, STREAM))).toEqual([updated.json])
     }
     for (let no = 0; no < 20; no += 1) await writeAndStream(no)
@@ -241,7 +228,7 @@ describe.runIf(tools !== null)('replicas', () => {
     await lost.ask('create table ballast as select generate_series(1, 100000)')
     const before = await counted('replica')
     const [{ id }] = (await list(service, tenant)).json.data
-    await put(service, tenant, id, { tags: ['vip'] })
+    await service.put(tenant, id, { tags: ['vip'] })
     for (let no = 0; no < 4; no += 1) {
       expect((await list(service, tenant, OLD)).json.data[0].tags).toEqual(['vip'])
     }
@@ -259,7 +246,7 @@ describe.runIf(tools !== null)('replicas', () => {
       while (!isFinished) {
         const members = (await service.members(tenant)) as unknown as Listed[]
         const member = members[Math.floor(Math.random() * members.length)] as Listed
-        await put(service, tenant, member.id, { tags: [String(Math.random())] })
+        await service.put(tenant, member.id, { tags: [String(Math.random())] })
         if (Math.random() < 0.2) await service.erase(tenant, member.id)
         if (Math.random() < 0.3) await addMember(service, tenant)
       }
@@ -357,7 +344,7 @@ describe.runIf(tools !== null)('replicas', () => {
     await former.ask('create table ballast_of_former as select generate_series(1, 100000)')
     const before = await counted('replica')
     const [{ id }] = (await list(service, tenant)).json.data
-    expect((await put(service, tenant, id, { tags: ['vip'] })).status).toBe(200)
+    expect((await service.put(tenant, id, { tags: ['vip'] })).status).toBe(200)
     await sleep(SHORT_MS)
     for (let no = 0; no < 6; no += 1) {
       expect((await list(service, tenant, OLD)).json.data[0].tags).toEqual(['vip'])

@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { temporaryDirectory } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { sendDelivery } from '../support/service.ts'
 
 vi.setConfig({ testTimeout: 180_000 })
 
@@ -88,8 +88,8 @@ describe.skipIf(!canSwitchUser)('the command lines of oa-audience.service', () =
     )
     expect(setUp).toMatchObject({ status: 0 })
     const account = { accountId: 1n, channelSecret, botUserId: randomUserId() }
-    const { path, init } = signedDelivery(account, [lineEvent('follow', randomUserId())])
-    const response = await fetch(`http://127.0.0.1:${port}${path}`, init)
+    const url = `http://127.0.0.1:${port}`
+    const response = await sendDelivery(url, account, [lineEvent('follow', randomUserId())])
     expect(await response.json()).toEqual({ accepted: 1, duplicates: 0 })
     console.log(`first accepted delivery ${Math.round(performance.now() - startedMs)} ms after ExecStart`)
 
