@@ -4,25 +4,19 @@ import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
-import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
+import { hasDebianPostgres, startCluster } from '../support/debian-postgres.ts'
+import { FailoverLoad } from '../support/failover-load.ts'
 import { serveForTest } from '../support/http-server.ts'
 import {
-  becomesWell,
+  NO_LIMITS,
   runProgramAsync,
   type ServiceProcess,
-  spawnService,
-  temporaryDirectory,
+  startHealthy,
 } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
-const tools = findDebianPostgres()
-if (tools === null) {
-  console.warn(
-    '\n!!! no PostgreSQL of Debian is installed: FAILOVER IS NOT TESTED. Install the package postgresql.\n',
-  )
-}
+const test = it.runIf(hasDebianPostgres('failover is'))
 
 /** The field is read every ten seconds. */
 async function readHealth({ url }: ServiceProcess): Promise<string | undefined> {
@@ -31,7 +25,7 @@ async function readHealth({ url }: ServiceProcess): Promise<string | undefined> 
 }
 
 const SYNCHRONOUS = `synchronous_standby_names = 'ANY 1 (*)'`
-const FAILOVERS = 6
+const FAILOVERS = 3
 /** Between two failovers. */
 const LOAD_MIN_MS = 500
 const LOAD_MAX_MS = 3_000
@@ -40,20 +34,8 @@ const RECOVERY_LIMIT_MS = 5_000
 /** Of one attempt to deliver. */
 const ATTEMPT_TIMEOUT_MS = 1_000
 
-async function startCluster(standbys: number, settings: string): Promise<ReplicatedPostgres> {
-  const options = { standbys, settings }
-  const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), options)
-  onTestFinished(() => cluster.stop())
-  return cluster
-}
-
-async function startServices(url: string, count: number): Promise<ServiceProcess[]> {
-  const services = await Promise.all(
-    Array.from({ length: count }, () => spawnService({ ...NO_LIMITS, DATABASE_URL: url })),
-  )
-  await Promise.all(services.map((service) => becomesWell(service.url)))
-  return services
-}
+const startServices = (url: string, count: number): Promise<ServiceProcess[]> =>
+  Promise.all(Array.from({ length: count }, () => startHealthy({ ...NO_LIMITS, DATABASE_URL: url })))
 
 /** A primary and two standbys, of which one must have each commit, and two instances of the service under load. */
 async function startUnderLoad() {
@@ -87,7 +69,7 @@ async function timeToRecover({ url }: ServiceProcess, tenant: Tenant, startedAtM
   }
 }
 
-it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or hangs under load', async () => {
+test('loses nothing acknowledged when the primary dies or hangs under load', async () => {
   const { cluster, services, tenant, load } = await startUnderLoad()
   const recoveries: number[] = []
   for (let no = 0; no < FAILOVERS; no += 1) {
@@ -119,7 +101,7 @@ it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or ha
   expect(Math.min(...Object.values(load.acknowledged))).toBeGreaterThan(FAILOVERS)
 })
 
-it.runIf(tools !== null)('loses nothing acknowledged when the former primary keeps running', async () => {
+test('loses nothing acknowledged when the former primary keeps running', async () => {
   const { cluster, services, tenant, load } = await startUnderLoad()
   const recoveries: number[] = []
   for (let no = 0; no < 2; no += 1) {
@@ -138,7 +120,7 @@ it.runIf(tools !== null)('loses nothing acknowledged when the former primary kee
   expect(Math.max(...recoveries)).toBeLessThan(RECOVERY_LIMIT_MS)
 })
 
-it.runIf(tools !== null)('answers no delivery with 200 that is on the primary alone', async () => {
+test('answers no delivery with 200 that is on the primary alone', async () => {
   const cluster = await startCluster(1, SYNCHRONOUS)
   const [service] = (await startServices(cluster.url, 1)) as [ServiceProcess]
   const tenant = await addTenant(openDatabase(cluster.url))
@@ -158,8 +140,8 @@ it.runIf(tools !== null)('answers no delivery with 200 that is on the primary al
   await expect.poll(deliver).toBe(200)
 })
 
-it.runIf(tools !== null)('says whether a second disk has what was acknowledged', async () => {
-  const cluster = await startCluster(1, '')
+test('says whether a second disk has what was acknowledged', async () => {
+  const cluster = await startCluster(1)
   const { primary, url } = cluster
   const [service] = (await startServices(url, 1)) as [ServiceProcess]
   const doctor = async (address = url) => {
@@ -201,7 +183,7 @@ it.runIf(tools !== null)('says whether a second disk has what was acknowledged',
   expect(await health.json()).toMatchObject({ status: 'ok', database: 'up' })
 })
 
-it.runIf(tools !== null)('is proved by prove, with a command that fails over', async () => {
+test('is proved by prove, with a command that fails over', async () => {
   const cluster = await startCluster(2, SYNCHRONOUS)
   const operator = await serveForTest(async (_, response) => {
     await cluster.primary.kill()
