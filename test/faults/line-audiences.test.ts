@@ -208,7 +208,8 @@ it('LINE never has an audience that no row names, nor more than three of a segme
         visibleAfterMs: 0,
         isFailing: false,
       })
-      await after(48, 0.5)
+      await after(3, 0.5)
+      await after(45, 3)
       const userIds = [...line.audiences.values()].flatMap((audience) => audience.userIds)
       expect(userIds.filter((id) => erased.has(id))).toEqual([])
       for (const segment of segments) await setSync(database, segment, false)

@@ -1,46 +1,31 @@
 /** The tarball of `npm pack` is complete, installs the tested versions, and runs outside of any checkout. */
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { beforeAll, expect, it, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { serveForTest } from '../support/http-server.ts'
-import { runProgram, startHealthy } from '../support/process.ts'
+import { runProgram, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 import { npm, packTarball, unpackTarball } from '../support/tarball.ts'
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 })
 
-let directory: string
+const directory = temporaryDirectory()
 /** the unpacked tarball */
-let release: string
+const release = join(directory, 'release')
 /** a folder in which the tarball was installed */
-let folder: string
+const folder = join(directory, 'folder')
 let outputs: string[]
 
 const programOf = (root: string) => join(root, 'dist/src/cli/main.js')
 
 beforeAll(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-tarball-'))
-  release = join(directory, 'release')
-  folder = join(directory, 'folder')
   for (const path of [release, folder]) mkdirSync(path)
   const tarball = await packTarball(directory)
   await unpackTarball(tarball, release)
   const { stdout, stderr } = await npm(['install', '--no-audit', '--no-fund', tarball], folder)
   outputs = [stdout, stderr]
 })
-
-afterAll(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
 
 it('contains every file that its documents link', () => {
   const isOurs = (path: string) => path.endsWith('.md') && !path.includes('node_modules')

@@ -102,20 +102,6 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
     expect(new Set(events.map(({ payload }) => payload.messageId)).size).toBe(events.length)
   })
 
-  it('sends the last batch of RudderStack as a beacon', async () => {
-    const tenant = await addTenant(database)
-    const listed = libraries.find(
-      ({ library, runsIn }) => library.startsWith('@rudderstack/') && runsIn === 'browser, batches',
-    ) as ListedLibrary
-    const { page, call } = await open(listed, tenant)
-    await call('track', 'U1')
-    const beacons = async () => answered.filter((answer) => answer.includes('/beacon/'))
-    expect(await beacons()).toEqual([])
-    await page.click('a')
-    await trackedEvents(database, tenant, 1)
-    await expect.poll(beacons).toSatisfy(([beacon]) => beacon === 'POST /api/tracking/beacon/v1/batch 200')
-  })
-
   it('may send beacons without a library, of text and of JSON', async () => {
     const tenant = await addTenant(database)
     const userId = randomUserId()
