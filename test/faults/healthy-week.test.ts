@@ -7,7 +7,8 @@ import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
 
 const ACCOUNTS = 1_000
-const STEP_HOURS = 6
+/** Meets every hour of the day in turn. */
+const STEP_HOURS = 11
 const WEEK_HOURS = 168
 
 /** $1 organization bigint, $2 number of accounts int */
