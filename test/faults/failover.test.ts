@@ -8,12 +8,7 @@ import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { hasDebianPostgres, startCluster } from '../support/debian-postgres.ts'
 import { FailoverLoad } from '../support/failover-load.ts'
 import { serveForTest } from '../support/http-server.ts'
-import {
-  NO_LIMITS,
-  runProgramAsync,
-  type ServiceProcess,
-  startHealthy,
-} from '../support/process.ts'
+import { NO_LIMITS, runProgramAsync, type ServiceProcess, startHealthy } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 const test = it.runIf(hasDebianPostgres('failover is'))
