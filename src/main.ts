@@ -19,9 +19,8 @@ import { listen, localUrl } from './http/listen.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { deliveryPaths } from './line-api/line-signature.ts'
-import { logConsoleLines, Notices, openLog } from './observability/log.ts'
-import { Metrics } from './observability/metrics.ts'
-import { serveMetrics } from './observability/metrics-page.ts'
+import { openLog } from './observability/log.ts'
+import { Metrics, serveMetrics } from './observability/metrics.ts'
 import { hasOwner } from './operators/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { openDatabase } from './upkeep/maintenance.ts'
@@ -52,9 +51,13 @@ export interface RunningService {
  * Starts the service; it listens when this resolves. Throws a FatalError that says what prevents it.
  * @param log receives log lines; standard output by default
  */
-export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
+export async function startService(
+  config: Config,
+  log: DestinationStream = pino.destination(1),
+): Promise<RunningService> {
   let isClosing = false
-  const notices = new Notices()
+  const lines = pino({ level: config.logLevel }, log)
+  const notices = { info: (text: string) => lines.info(text), warn: (text: string) => lines.warn(text) }
   const erasureLedger = await ErasureLedger.open(config.erasureLedger)
   const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()
@@ -75,7 +78,6 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
-  notices.sendTo(app.log)
   const verifier = { lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now: Date.now }
   const background =
     opened &&
@@ -102,7 +104,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       channelTester: new ChannelTester(notificationSender),
-      log: log ?? pino.destination(1),
+      log,
     }))
   let metricsServer: Server | null = null
 
@@ -178,7 +180,6 @@ async function closeServer(app: FastifyInstance): Promise<void> {
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
   const log = openLog()
-  const endRedirection = logConsoleLines(pino({ level: config.logLevel }, log))
   const starting = startService(config, log)
   let stoppedAtMs: number | null = null
   const stop = (signal: NodeJS.Signals) => {
@@ -198,16 +199,11 @@ export async function serve(config: Config): Promise<void> {
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
-  try {
-    const service = await starting
-    await service.ready.catch(async (error) => {
-      await service.close()
-      throw error
-    })
-  } catch (error) {
-    endRedirection()
+  const service = await starting
+  await service.ready.catch(async (error) => {
+    await service.close()
     throw error
-  }
+  })
 }
 
 /** An endpoint with such a URL would send deliveries back to this service. */

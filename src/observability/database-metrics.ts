@@ -1,4 +1,4 @@
-/** Metrics of the database: its state, its clock, and the connections to it. */
+/** Outcomes of facts, the state of the database with the connections to it, and the numbers of notifications. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import {
   accountVerified,
@@ -23,45 +23,81 @@ export interface WatchedDatabase {
   replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
-/** Counts the outcomes of a fact. Every series exists from the start. Returns a function that ends the counting. */
-function countOutcomes<Outcome extends string>(
-  registry: Registry,
-  fact: Occurrence<{ outcome: Outcome }>,
-  outcomes: readonly Outcome[],
-  name: string,
-  help: string,
-): () => void {
-  const counter = new Counter({ name, help, labelNames: ['outcome'] as const, registers: [registry] })
-  for (const outcome of outcomes) counter.inc({ outcome }, 0)
-  return fact.subscribe((facts) => counter.inc(facts))
-}
+const FORMATS = ['slack', 'webhook', 'email']
 
-export function countDatabaseFacts(registry: Registry): Array<() => void> {
-  const busy = new Counter({
-    name: 'oa_audience_database_busy_total',
-    help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole pool (503)',
-    labelNames: ['pool', 'reason'] as const,
-    registers: [registry],
-  })
+/** Counts facts by their outcome. Every series exists from the start. Returns functions that end the counting. */
+export function countOutcomes(registry: Registry): Array<() => void> {
+  const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
+    new Counter({ name, help, labelNames, registers: [registry] })
+  const count = <Outcome extends string>(
+    fact: Occurrence<{ outcome: Outcome }>,
+    outcomes: readonly Outcome[],
+    name: string,
+    help: string,
+  ) => {
+    const counted = counter(name, help, 'outcome')
+    for (const outcome of outcomes) counted.inc({ outcome }, 0)
+    return fact.subscribe((facts) => counted.inc(facts))
+  }
+  const busy = counter(
+    'oa_audience_database_busy_total',
+    'Requests refused after waiting for a connection: because of their own account (429), or of the whole pool (503)',
+    ...(['pool', 'reason'] as const),
+  )
   busy.inc({ pool: 'clients', reason: 'account' }, 0)
   for (const pool of ['clients', 'intake']) busy.inc({ pool, reason: 'pool' }, 0)
+  const notified = counter(
+    'oa_audience_notification_attempts_total',
+    'Attempts to send a notification by format and outcome: accepted, rejected, or no_response',
+    ...(['format', 'outcome'] as const),
+  )
+  for (const format of FORMATS)
+    for (const outcome of ['accepted', 'rejected', 'no_response']) notified.inc({ format, outcome }, 0)
+  return [
+    databaseBusy.subscribe((facts) => busy.inc(facts)),
+    notificationResponded.subscribe((facts) => notified.inc(facts)),
+    count(
+      readServed,
+      READ_OUTCOMES,
+      'oa_audience_reads_total',
+      'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
+    ),
+    count(
+      accountVerified,
+      ['verified', 'refused', 'unavailable'],
+      'oa_audience_verifications_total',
+      'Verifications of accounts by outcome: verified, refused, or unavailable',
+    ),
+    count(
+      profileRequested,
+      ['found', 'unknown', 'fault'],
+      'oa_audience_profiles_total',
+      'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
+    ),
+    count(
+      idTokenVerified,
+      ['valid', 'invalid', 'unavailable'],
+      'oa_audience_id_tokens_total',
+      'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
+    ),
+    count(
+      heartbeatSent,
+      ['accepted', 'failed'],
+      'oa_audience_heartbeats_total',
+      'Requests to HEARTBEAT_URL by outcome: accepted, or failed',
+    ),
+  ]
+}
+
+/** Returns a function that ends the measuring. */
+export function measureClock(registry: Registry): () => void {
   const skew = new Gauge({
     name: 'oa_audience_database_clock_skew_seconds',
     aggregator: 'average',
     help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
     registers: [registry],
   })
-  return [
-    databaseBusy.subscribe((facts) => busy.inc(facts)),
-    clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
-    countOutcomes(
-      registry,
-      readServed,
-      READ_OUTCOMES,
-      'oa_audience_reads_total',
-      'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
-    ),
-  ]
+  return clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds))
 }
 
 /** Reads the state of the connections and of the database whenever the metrics are scraped. */
@@ -111,63 +147,13 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   })
 }
 
-/** Counts the outcomes of requests to LINE's API. */
-export function countPlatformFacts(registry: Registry): Array<() => void> {
-  return [
-    countOutcomes(
-      registry,
-      accountVerified,
-      ['verified', 'refused', 'unavailable'],
-      'oa_audience_verifications_total',
-      'Verifications of accounts by outcome: verified, refused, or unavailable',
-    ),
-    countOutcomes(
-      registry,
-      profileRequested,
-      ['found', 'unknown', 'fault'],
-      'oa_audience_profiles_total',
-      'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
-    ),
-    countOutcomes(
-      registry,
-      idTokenVerified,
-      ['valid', 'invalid', 'unavailable'],
-      'oa_audience_id_tokens_total',
-      'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
-    ),
-  ]
-}
-
-const FORMATS = ['slack', 'webhook', 'email']
-const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
-
-export function countNotificationFacts(registry: Registry): Array<() => void> {
-  const attempts = new Counter({
-    name: 'oa_audience_notification_attempts_total',
-    help: 'Attempts to send a notification by format and outcome: accepted, rejected, or no_response',
-    labelNames: ['format', 'outcome'] as const,
-    registers: [registry],
-  })
-  for (const format of FORMATS) for (const outcome of OUTCOMES) attempts.inc({ format, outcome }, 0)
-  return [
-    notificationResponded.subscribe((facts) => attempts.inc(facts)),
-    countOutcomes(
-      registry,
-      heartbeatSent,
-      ['accepted', 'failed'],
-      'oa_audience_heartbeats_total',
-      'Requests to HEARTBEAT_URL by outcome: accepted, or failed (twice)',
-    ),
-  ]
-}
-
 export interface NotificationCounts {
   format: string
   pending: number
   failed: number
 }
 
-/** Returns a function that replaces the counts of all formats. Null: the counts are unknown. */
+/** Returns a function that shows the counts of all channels. Null: they are unknown. */
 export function notificationGauges(registry: Registry): (counts: NotificationCounts[] | null) => void {
   const gauge = (name: string, help: string) =>
     new Gauge({ name, help, aggregator: 'max', labelNames: ['format'] as const, registers: [registry] })
@@ -182,8 +168,8 @@ export function notificationGauges(registry: Registry): (counts: NotificationCou
     // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first failure.
     for (const each of [pending, failed]) for (const format of FORMATS) each.set({ format }, 0)
     for (const { format, ...count } of counts) {
-      pending.set({ format }, count.pending)
-      failed.set({ format }, count.failed)
+      pending.inc({ format }, count.pending)
+      failed.inc({ format }, count.failed)
     }
   }
 }

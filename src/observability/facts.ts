@@ -24,7 +24,7 @@ function occurrence<Facts>(name: string): Occurrence<Facts> {
   }
 }
 
-/** Names of the statements that are sent to the database in one message. */
+/** In one message to the database. */
 export const statementsSent = occurrence<{ statements: string[] }>('statements-sent')
 
 /** A request waited too long for a connection: `account` because of its own account's statements, `pool` because of others. */
@@ -55,15 +55,11 @@ export const deliveryStored = occurrence<{
 /** The database refused to apply an event, which was stored without effect. */
 export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
 
-/** The time of an event could not be read, so the time of receipt counts. */
-export const timeReplaced = occurrence<{ source: string }>('time-replaced')
-
 /** An ID token of a tracking request was verified. `unavailable`: LINE does not deliver its keys, so the request is refused. */
 export const idTokenVerified = occurrence<{ outcome: 'valid' | 'invalid' | 'unavailable' }>(
   'id-token-verified',
 )
 
-/** One member's profile was requested from the platform. */
 export const profileRequested = occurrence<{ outcome: 'found' | 'unknown' | 'fault' }>('profile-requested')
 
 /** After a fault, the account backs off: its profiles are not requested for a while. */
@@ -78,17 +74,15 @@ export const accountVerified = occurrence<{ outcome: 'verified' | 'refused' | 'u
   'account-verified',
 )
 
-/** Seconds that the database's clock is ahead of this machine's. */
+/** Of the database's clock: it is ahead of this machine's by so much. */
 export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared')
 
 type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 
-/** An attempt to send a delivery to an endpoint ended. */
 export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
   'endpoint-responded',
 )
 
-/** An attempt to send a notification ended. */
 export const notificationResponded = occurrence<{ format: string; outcome: EndpointOutcome }>(
   'notification-responded',
 )

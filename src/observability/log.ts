@@ -1,9 +1,8 @@
-/** The log: its stream, one line per request, lines for facts, and the console output of libraries. */
+/** The log: its stream, one line per request, and lines for facts. */
 import cluster from 'node:cluster'
 import { hostname } from 'node:os'
-import { format } from 'node:util'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
-import pino, { type DestinationStream, type Logger } from 'pino'
+import pino, { type DestinationStream } from 'pino'
 import type { RequestObserver } from '../http/responses.ts'
 import { eventUnapplied, profilesBackedOff } from './facts.ts'
 
@@ -59,40 +58,5 @@ function requestLog(log: DestinationStream): RequestObserver {
       `{"level":30,"time":${Date.now()},${writer},"requestId":"${requestId}"${method},"route":"${route}"` +
         `,"status":${status}${ms}${address},"msg":"request"}\n`,
     )
-  }
-}
-
-const METHODS = ['debug', 'log', 'info', 'warn', 'error'] as const
-
-/** ioredis warns of a superfluous password, and Node of leaks. @returns ends the redirection, before the command line prints an error */
-export function logConsoleLines(log: Pick<Logger, 'warn'>): () => void {
-  const originals = METHODS.map((method) => [method, console[method]] as const)
-  for (const method of METHODS) console[method] = (...parts: unknown[]) => log.warn(format(...parts))
-  const defaults = process.listeners('warning')
-  const warn = ({ name, message }: Error) => log.warn({ fault: name }, message)
-  process.removeAllListeners('warning').on('warning', warn)
-  return () => {
-    for (const [method, original] of originals) console[method] = original
-    process.removeListener('warning', warn)
-    for (const listener of defaults) process.on('warning', listener)
-  }
-}
-
-/** Buffers log lines until the log exists, for example those of the opening of the database. */
-export class Notices {
-  readonly #waiting: Array<(log: FastifyBaseLogger) => void> = []
-  #log: FastifyBaseLogger | null = null
-
-  readonly info = (message: string) => this.#write((log) => log.info(message))
-  readonly warn = (message: string) => this.#write((log) => log.warn(message))
-
-  sendTo(log: FastifyBaseLogger): void {
-    this.#log = log
-    for (const write of this.#waiting.splice(0)) write(log)
-  }
-
-  #write(write: (log: FastifyBaseLogger) => void): void {
-    if (this.#log === null) this.#waiting.push(write)
-    else write(this.#log)
   }
 }

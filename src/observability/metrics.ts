@@ -1,16 +1,19 @@
+/** The metrics of the service, and their page. */
+import { createServer, type Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
+import { systemReason } from '../system-reason.ts'
 import {
-  countDatabaseFacts,
-  countNotificationFacts,
-  countPlatformFacts,
+  countOutcomes,
   databaseGauges,
+  measureClock,
   type NotificationCounts,
   notificationGauges,
   type WatchedDatabase,
 } from './database-metrics.ts'
-import { deliveryStored, flushed, queueChanged, timeReplaced } from './facts.ts'
+import { deliveryStored, flushed, queueChanged } from './facts.ts'
 import {
   type AccountProblems,
   accountProblemGauge,
@@ -21,11 +24,11 @@ import {
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-/** Events arrive within a second, or hours late when they are redelivered. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
+/** Not with each scrape, because counting a large backlog may take longer than a scrape waits. */
 const COUNT_INTERVAL_MS = 60_000
-/** Of what alerts are about. Not with each scrape, because counting a large backlog may take longer than a scrape waits. */
+/** Of what alerts are about. */
 const ALERT_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
@@ -45,10 +48,11 @@ export class Metrics {
     collectDefaultMetrics({ register: this.registry })
     this.#countEvents(sources)
     this.#measureFlushes()
-    this.#unsubscribe.push(...countPlatformFacts(this.registry))
-    this.#unsubscribe.push(countEndpointAttempts(this.registry))
-    this.#unsubscribe.push(...countNotificationFacts(this.registry))
-    this.#unsubscribe.push(...countDatabaseFacts(this.registry))
+    this.#unsubscribe.push(
+      ...countOutcomes(this.registry),
+      countEndpointAttempts(this.registry),
+      measureClock(this.registry),
+    )
   }
 
   close(): void {
@@ -69,16 +73,9 @@ export class Metrics {
       buckets: LAG_BUCKETS,
       registers: this.#registers,
     })
-    const replaced = new Counter({
-      name: 'oa_audience_replaced_times_total',
-      help: 'Events whose time could not be read, so that the time of receipt counts',
-      labelNames: ['source'] as const,
-      registers: this.#registers,
-    })
     // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first event.
     for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
     this.#unsubscribe.push(
-      timeReplaced.subscribe((facts) => replaced.inc(facts)),
       deliveryStored.subscribe(({ source, events: stored, accepted, duplicates, unapplied }) => {
         if (accepted > 0) events.inc({ source, outcome: 'accepted' }, accepted)
         if (duplicates > 0) events.inc({ source, outcome: 'duplicate' }, duplicates)
@@ -110,13 +107,12 @@ export class Metrics {
     })
     // prom-client hashes labels on each use, which costs 2 µs.
     const queues = new Map<string, { set: (events: number) => void }>()
-    const setQueue = ({ source, queuedEvents }: { source: string; queuedEvents: number }) => {
-      const child = queues.get(source) ?? queue.labels({ source })
-      queues.set(source, child)
-      child.set(queuedEvents)
-    }
     this.#unsubscribe.push(
-      queueChanged.subscribe(setQueue),
+      queueChanged.subscribe(({ source, queuedEvents }) => {
+        const child = queues.get(source) ?? queue.labels({ source })
+        queues.set(source, child)
+        child.set(queuedEvents)
+      }),
       flushed.subscribe((flush) => {
         size.observe(flush.events)
         seconds.observe(flush.seconds)
@@ -151,7 +147,6 @@ export class Metrics {
     databaseGauges(this.registry, database)
   }
 
-  /** Counting may take longer than a scrape waits. */
   watchProfileBacklog(count: () => Promise<number>): void {
     const help = 'Members whose profile is due, at most 10,000 per account'
     this.#watchNumber('oa_audience_profiles_due', help, count)
@@ -170,22 +165,20 @@ export class Metrics {
     this.#watchNumber('oa_audience_plain_secret_rows', help, count)
   }
 
-  /** Reads the backlogs of endpoints every 15 s. An endpoint without one has no series. */
+  /** An endpoint without a backlog has no series. */
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
     this.#show(ALERT_INTERVAL_MS, read, endpointBacklogGauges(this.registry), [])
   }
 
-  /** Counts the messages of all channels once a minute. */
   watchNotifications(read: () => Promise<NotificationCounts[]>): void {
     this.#show(COUNT_INTERVAL_MS, read, notificationGauges(this.registry), null)
   }
 
-  /** Reads the problems of accounts every 15 s, as a pass stores them. An account without a problem has no series. */
+  /** An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
     this.#show(ALERT_INTERVAL_MS, read, accountProblemGauge(this.registry), [])
   }
 
-  /** Reads the number once a minute. */
   #watchNumber(name: string, help: string, read: () => Promise<number>): void {
     const gauge = new Gauge({ name, help, aggregator: 'max', registers: this.#registers })
     const show = (value: number | null) => (value === null ? gauge.remove() : gauge.set(value))
@@ -199,4 +192,51 @@ export class Metrics {
     const timer = setInterval(update, intervalMs).unref()
     this.#unsubscribe.push(() => clearInterval(timer))
   }
+}
+
+// The page: a separate listener, because metrics are for the operator's network and not for callers.
+
+/** One registry, or the merged registries of several processes. */
+interface MetricsPage {
+  contentType: string
+  metrics(): Promise<string>
+}
+
+interface MetricsLog {
+  warn: (facts: object, message: string) => void
+}
+
+/** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
+export function serveMetrics(
+  page: MetricsPage,
+  host: string,
+  port: number,
+  log: MetricsLog,
+): Promise<Server> {
+  const server = createServer(async (request, response) => {
+    if (request.method !== 'GET' || request.url !== '/metrics') {
+      response.writeHead(404, { 'content-type': 'text/plain' })
+      response.end('METRICS_PORT of oa-audience has the path /metrics only\n')
+      return
+    }
+    try {
+      const text = await page.metrics()
+      response.writeHead(200, { 'content-type': page.contentType }).end(text)
+    } catch (error) {
+      // Collecting from several processes fails if one of them hangs.
+      const { name, message, code } = error as Error & { code?: string }
+      log.warn({ fault: name, reason: code ?? message }, 'the metrics cannot be scraped')
+      response.writeHead(503).end()
+    }
+  })
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: Error) =>
+      reject(
+        new FatalError(
+          `METRICS_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
+        ),
+      ),
+    )
+    server.listen(port, host, () => resolve(server))
+  })
 }

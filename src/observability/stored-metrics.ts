@@ -2,7 +2,6 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { chatName, oneLine } from '../http/one-line.ts'
 import { endpointResponded } from './facts.ts'
 
-/** Deliveries to endpoints take milliseconds, or hours after an outage. */
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
 
 const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
@@ -41,16 +40,11 @@ export function countEndpointAttempts(registry: Registry): () => void {
   })
 }
 
-/** Returns a function that replaces the backlogs of all endpoints. */
+/** Returns a function that shows the backlogs of all endpoints. */
 export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointBacklog[]) => void {
+  const registers = [registry]
   const gauge = (name: string, help: string) =>
-    new Gauge({
-      name,
-      help,
-      aggregator: 'max',
-      labelNames: ['endpoint', 'status'] as const,
-      registers: [registry],
-    })
+    new Gauge({ name, help, aggregator: 'max', labelNames: ['endpoint', 'status'] as const, registers })
   const pending = gauge(
     'oa_audience_endpoint_pending',
     'Deliveries that wait for the endpoint, at most 10,000',
@@ -69,7 +63,7 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
     help: 'Always 1: the account, name and host of each endpoint for which deliveries wait or have failed',
     aggregator: 'max',
     labelNames: ['endpoint', 'account', 'name', 'host'] as const,
-    registers: [registry],
+    registers,
   })
   return (endpoints) => {
     for (const each of [pending, failed, oldest, info]) each.reset()
@@ -95,7 +89,7 @@ const NAMED_MAX = 100
 
 const VALUES = { quiet: 1, degraded: 2, broken: 3 }
 
-/** Returns a function that replaces the problems of all accounts. */
+/** Returns a function that shows the problems of all accounts. */
 export function accountProblemGauge(registry: Registry): (accounts: AccountProblems[]) => void {
   const problems = new Gauge({
     name: 'oa_audience_account_problem',

@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto'
 import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
-import { timeReplaced } from '../../observability/facts.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { isTooDeep, ReadingTurns, readTimeMs, readUserId, TOO_DEEP } from '../event-fields.ts'
 import { epochMs, hashKey, parseTimeText } from '../event-key.ts'
@@ -211,10 +210,7 @@ function timesOf(
   const claimedMs = parseTime(claimed)
   const corrected =
     claimedMs === null || sentAtMs === null ? claimedMs : receivedAtMs - (sentAtMs - claimedMs)
-  if (corrected === null || corrected < 0) {
-    timeReplaced.publish({ source: 'tracking' })
-    return unknown
-  }
+  if (corrected === null || corrected < 0) return unknown
   return {
     occurredAtMs: readTimeMs(Math.min(corrected, receivedAtMs)),
     claimedAtMs: storableClaim(claimedMs),
