@@ -3,8 +3,7 @@
  * counted in one transaction, by the functions that change a single one. A verification, which calls LINE, is made before its
  * transaction, so a killed process may repeat the last ones.
  */
-import type { AccountId } from '../accounts/account.ts'
-import { findAccountOn } from '../accounts/account.ts'
+import { type AccountId, findAccountOn } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
 import {
   findVisibleAccount,
@@ -20,17 +19,17 @@ import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Mute, setMuteOf } from '../watch/mute.ts'
-import { platformOf } from './import-followers.ts'
-import { actorOf, type Job, startJob } from './job.ts'
+import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
 import {
+  insertAccounts,
   nextAccounts,
+  type Outcome,
   type Result,
   type Selection,
   selectAccounts,
-  storeAccounts,
   storeResults,
 } from './job-accounts.ts'
-import type { RunStep, Step } from './step.ts'
+import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 
 /** As many as the account monitor checks at the same time. */
 const VERIFIED_AT_ONCE = 4
@@ -41,14 +40,6 @@ export type AccountsChange =
   | { change: 'endpoint'; settings: Omit<NewEndpoint, 'accountId'> }
   | { change: 'key'; settings: { client: string; expiresAt: string | null } }
 
-interface Tally {
-  changed: number
-  unchanged: number
-  refused: number
-  /** keys and secrets of endpoints that were not shown yet */
-  secrets: number
-}
-
 /** @param shown what the task and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
 export async function startChange(
   transaction: Queryable,
@@ -58,12 +49,11 @@ export async function startChange(
   shown: Record<string, unknown>,
 ): Promise<bigint> {
   const accounts = await selectAccounts(transaction, actor, selection)
-  const [organizationId = null, ...others] = new Set(accounts.map((account) => account.organizationId))
   const kind = 'accounts.change'
   const job = {
     kind,
     accountId: null,
-    organizationId: others.length === 0 ? organizationId : null,
+    organizationId: soleOrganization(accounts),
     parameters: { change, ...shown, settings },
     total: accounts.length,
   } as const
@@ -72,11 +62,7 @@ export async function startChange(
     object: { kind: 'job', id: null },
     changes: { kind, change, ...shown, accounts: accounts.length },
   })
-  await storeAccounts(
-    transaction,
-    id,
-    accounts.map((account) => account.id),
-  )
+  await transaction.query(insertAccounts, [id, accounts.map((account) => account.id)])
   return id
 }
 
@@ -122,15 +108,15 @@ function advance(
   })
 }
 
-function tallyOf({ tally }: Job, results: Result[]): Tally {
-  const { changed = 0, unchanged = 0, refused = 0, secrets = 0 } = tally as Partial<Tally>
-  const count = (name: string) => results.filter(({ outcome }) => outcome === name).length
-  return {
-    changed: changed + count('changed'),
-    unchanged: unchanged + count('unchanged'),
-    refused: refused + count('refused'),
-    secrets: secrets + results.filter(({ objectId }) => objectId).length,
-  }
+function tallyOf({ tally }: Job, results: Result[]) {
+  const count = (name: Outcome) => results.filter(({ outcome }) => outcome === name).length
+  return addCounts(tally, {
+    changed: count('changed'),
+    unchanged: count('unchanged'),
+    refused: count('refused'),
+    // Keys and secrets of endpoints that were not shown yet.
+    secrets: results.filter(({ objectId }) => objectId).length,
+  })
 }
 
 /** Throws an error that is not about the account. */

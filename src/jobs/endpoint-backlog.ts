@@ -12,15 +12,7 @@ export type EndpointOfJob = {
   organizationId: OrganizationId
 }
 
-/** Call it in a transaction. @param failed deliveries */
-export const startEndpointRetry = (
-  transaction: Queryable,
-  actor: Actor,
-  endpoint: EndpointOfJob,
-  failed: number,
-) => startEndpointJob(transaction, actor, endpoint, { kind: 'endpoint.retry', total: failed }, null)
-
-/** @param activity null: it is recorded with the operation that starts the job */
+/** Call it in a transaction. @param activity null: it is recorded with the operation that starts the job */
 export function startEndpointJob(
   transaction: Queryable,
   actor: Actor,

@@ -10,12 +10,18 @@ import type { Filters } from '../audience/filters.ts'
 import { eraseMember } from '../audience/manage-members.ts'
 import type { Membership } from '../audience/members.ts'
 import { AppError } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { actorOf, type Job, startJob } from './job.ts'
-import { type Counted, readSelected, scopeOfJob, select } from './selection.ts'
-import type { RunStep, Step } from './step.ts'
+import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import {
+  BEGINNING,
+  type Counted,
+  readSelected,
+  requireExpected,
+  scopeOfJob,
+  selectMembers,
+} from './selection.ts'
+import { addCounts, type RunStep, type Step } from './step.ts'
 
 /** The ledger or the database may refuse an erasure for a while. */
 const RETRY_MS = 5_000
@@ -26,21 +32,12 @@ interface Parameters {
   members: Array<{ accountId: string; memberId: string }>
 }
 
-interface Tally {
-  /** memberships that no longer exist */
-  erased: number
-  /** in accounts that the operator no longer sees, or that were removed */
-  hidden: number
-}
-
 /** Each erasure is recorded as `member.erased` of its account. @param memberships at least one, of accounts that the actor sees */
 export function startErasures(
   transaction: Queryable,
   actor: Actor,
   memberships: Membership[],
 ): Promise<bigint> {
-  const organizationIds = new Set(memberships.map(({ organizationId }) => organizationId))
-  const [organizationId = null] = organizationIds.size === 1 ? organizationIds : []
   const members = memberships.map(({ accountId, memberId }) => ({
     accountId: String(accountId),
     memberId: String(memberId),
@@ -49,7 +46,7 @@ export function startErasures(
   const job = {
     kind,
     accountId: null,
-    organizationId,
+    organizationId: soleOrganization(memberships),
     parameters: { members },
     total: members.length,
   } as const
@@ -64,23 +61,15 @@ export function startErasures(
 export const eraseMemberships: RunStep = async (job, step) => {
   const { members } = job.parameters as Parameters
   const { index } = (job.position as { index: number } | null) ?? { index: 0 }
-  const { erased = 0, hidden = 0 } = job.tally as Partial<Tally>
   const { [index]: member } = members
   if (member === undefined) throw new Error('the task names no member')
-  const { organizationIds, database } = step
-  const account = await findVisibleAccount(database, { organizationIds }, BigInt(member.accountId))
-  const tally = account === null ? { erased, hidden: hidden + 1 } : { erased: erased + 1, hidden }
-  if (account !== null && !(await erase(job, step, account, BigInt(member.memberId)))) {
-    const waiting = { erased, hidden, waiting: 'erasure' }
-    return step.commit(async () => ({
-      position: { index },
-      done: job.done,
-      tally: waiting,
-      resumeInMs: RETRY_MS,
-    }))
-  }
+  const account = await findVisibleAccount(step.database, step, BigInt(member.accountId))
+  if (account !== null && !(await erase(job, step, account, BigInt(member.memberId))))
+    return waitForErasures(job, step, { index }, job.tally)
+  // Hidden: the operator no longer sees the account, or it was removed.
+  const tally = addCounts(job.tally, { erased: account ? 1 : 0, hidden: account ? 0 : 1 })
   const position = index + 1 < members.length ? { index: index + 1 } : null
-  return step.commit(async () => ({ position, done: BigInt(index + 1), tally }))
+  await step.commit(async () => ({ position, done: BigInt(index + 1), tally }))
 }
 
 /** Returns false if the ledger or the database refuses erasures for a while. */
@@ -100,6 +89,14 @@ async function erase(
   }
 }
 
+const waitForErasures = ({ done }: Job, { commit }: Step, position: object, tally: unknown): Promise<void> =>
+  commit(async () => ({
+    position,
+    done,
+    tally: { ...(tally as object), waiting: 'erasure' },
+    resumeInMs: RETRY_MS,
+  }))
+
 /** Call it in a transaction. Throws `count_changed`. */
 export async function startErasingMatching(
   transaction: Queryable,
@@ -109,7 +106,8 @@ export async function startErasingMatching(
   counted: Counted,
 ): Promise<bigint> {
   const kind = 'members.erase_matching'
-  const selection = await select(transaction, accountId, filters, counted)
+  requireExpected(counted)
+  const selection = await selectMembers(transaction, accountId, filters)
   const job = { kind, accountId, organizationId, parameters: { ...selection }, total: counted.count } as const
   return startJob(transaction, actor, job, {
     action: 'job.started',
@@ -122,16 +120,10 @@ export async function startErasingMatching(
 export const eraseMatching: RunStep = async (job, step) => {
   const { accountId: id, organizationId } = scopeOfJob(job)
   const { ids, position } = await readSelected(step.database, job, BATCH_MEMBERS)
-  let count = 0
-  for (const memberId of ids) {
-    if (!(await erase(job, step, { id, organizationId }, memberId))) break
-    count += 1
-  }
-  const isRefused = count < ids.length
-  await step.commit(async () => ({
-    position: isRefused ? (job.position ?? { id: String(INT64_MIN), isCommonName: false }) : position,
-    done: job.done + BigInt(count),
-    tally: isRefused ? { waiting: 'erasure' } : {},
-    ...(isRefused && { resumeInMs: RETRY_MS }),
-  }))
+  let erased = 0
+  while (erased < ids.length && (await erase(job, step, { id, organizationId }, ids[erased] as bigint)))
+    erased += 1
+  const done = job.done + BigInt(erased)
+  if (erased < ids.length) return waitForErasures({ ...job, done }, step, job.position ?? BEGINNING, {})
+  await step.commit(async () => ({ position, done, tally: {} }))
 }

@@ -4,7 +4,6 @@
  * 1. The console or the command stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
  * 2. The last piece starts the job. Each batch of entries is one transaction, which also stores the position in the file, and deletes
  *    the pieces before it.
- * 3. The end of the job deletes the rest. An upload that nobody continues ends after an hour (retention).
  *
  * An import only changes members. A person who is erased meanwhile does not come back: the lines about the person are refused.
  */
@@ -69,6 +68,10 @@ function failureOf(error: unknown): string | null {
   return error instanceof FatalError ? error.message : null
 }
 
+/**
+ * Applies the entries in one transaction. If it fails, nothing is changed, and the entries are applied in smaller parts, so that each
+ * is refused for its own reason. A committed transaction has the same result as applying its entries one after another.
+ */
 async function importBatch(
   job: Job,
   step: Step,
@@ -91,18 +94,27 @@ async function importBatch(
     })
     tally = counted
   }
-  await applyBatch(batch, {
-    apply: (entries) =>
-      commit(entries, (transaction) => {
-        const values = entries.map(({ value }) => value)
-        return importEntries(transaction, pipelineIn(transaction), scope, values)
-      }),
-    refuse: (entry, error) => {
-      const refusal = refusalOf(error)
-      return commit([entry], async () => [refusal])
-    },
-    isOver: step.isOver,
-  })
+  const apply = async (entries: FileEntry[]): Promise<void> => {
+    try {
+      const values = entries.map(({ value }) => value)
+      await commit(entries, (transaction) =>
+        importEntries(transaction, pipelineIn(transaction), scope, values),
+      )
+    } catch (error) {
+      // A second attempt is not safe: the first one may have been committed. A busy database has seen none of them.
+      if (endsConnection(error) || error instanceof DatabaseBusy) throw error
+      if (entries.length === 1) {
+        const refusal = refusalOf(error)
+        return commit(entries, async () => [refusal])
+      }
+      // Halves find a taken externalId in few transactions. A locked member would delay every part that contains it.
+      const isTaken = error instanceof AppError && error.code === 'external_id_taken'
+      const length = isTaken ? Math.ceil(entries.length / 2) : 1
+      for (let start = 0; start < entries.length && !step.isOver(); start += length)
+        await apply(entries.slice(start, start + length))
+    }
+  }
+  await apply(batch)
   return tally
 }
 
@@ -135,11 +147,10 @@ const BATCH_MAX_LENGTH = 32 * 1024
 async function* readBatches(
   file: TextSource,
   format: MemberFileFormat,
-  from?: FilePosition,
+  from: FilePosition,
 ): AsyncGenerator<FileEntry[]> {
   let batch: FileEntry[] = []
   let length = 0
-  let fault: { error: unknown } | null = null
   try {
     for await (const entry of readEntries(file, format, from)) {
       batch.push(entry)
@@ -150,40 +161,10 @@ async function* readBatches(
       length = 0
     }
   } catch (error) {
-    fault = { error }
+    if (batch.length > 0) yield batch
+    throw error
   }
   if (batch.length > 0) yield batch
-  if (fault !== null) throw fault.error
-}
-
-interface BatchSteps {
-  /** applies entries in one transaction */
-  apply: (entries: FileEntry[]) => Promise<void>
-  /** records that one entry is refused; throws an error that is not about this entry */
-  refuse: (entry: FileEntry, error: unknown) => Promise<void>
-  /** whether to leave the other entries for later */
-  isOver?: () => boolean
-}
-
-/**
- * Applies the entries in one transaction. If it fails, nothing is changed, and the entries are applied in smaller parts, so that each
- * is refused for its own reason. A committed transaction has the same result as applying its entries one after another.
- */
-async function applyBatch(batch: FileEntry[], steps: BatchSteps): Promise<void> {
-  const { apply, refuse, isOver = () => false } = steps
-  try {
-    await apply(batch)
-  } catch (error) {
-    // A second attempt is not safe: the first one may have been committed. A busy database has seen none of them.
-    if (endsConnection(error) || error instanceof DatabaseBusy) throw error
-    const [entry] = batch
-    if (entry !== undefined && batch.length === 1) return refuse(entry, error)
-    // Halves find a taken externalId in few transactions. A locked member would delay every part that contains it.
-    const isTaken = error instanceof AppError && error.code === 'external_id_taken'
-    const length = isTaken ? Math.ceil(batch.length / 2) : 1
-    for (let start = 0; start < batch.length && !isOver(); start += length)
-      await applyBatch(batch.slice(start, start + length), steps)
-  }
 }
 
 /** Returns why one entry is refused. A locked member refuses one line. Throws any error that is not about the entry. */

@@ -25,7 +25,6 @@ export type Outcome = (typeof OUTCOMES)[number]
 
 export interface Result {
   outcome: Outcome
-  /** why it was refused */
   message?: string
   /** the key or the endpoint that was added with a secret */
   objectId?: bigint | null
@@ -34,8 +33,6 @@ export interface Result {
 type Chosen = { id: AccountId; organizationId: OrganizationId }
 
 /**
- * As the page of the fleet filters.
- *
  * $1 organization ids bigint[], null: all; $2 account ids bigint[], null: any; $3 status text or null; $4 reason text or null;
  * $5 organization id bigint or null; $6 part of a name or an id text; $7 maximum number of rows int
  */
@@ -68,12 +65,8 @@ export async function selectAccounts(
 }
 
 /** $1 job id bigint, $2 account ids bigint[] */
-const insertAccounts = statement('insert-job-accounts')`
+export const insertAccounts = statement('insert-job-accounts')`
     insert into changed_account (job_id, channel_oa_id) select $1, unnest($2::bigint[])`
-
-export async function storeAccounts(transaction: Queryable, jobId: bigint, ids: AccountId[]): Promise<void> {
-  await transaction.query(insertAccounts, [jobId, ids])
-}
 
 /** $1 job id bigint, $2 after this account id bigint, $3 maximum number of rows int */
 const selectNext = statement('select-next-job-accounts')`
@@ -153,7 +146,7 @@ const takeObjects = statement('take-secrets-of-job-accounts')`
 /** `id` is that of the key or the endpoint. */
 export type AddedSecret = { accountId: AccountId; id: bigint; secret: string }
 
-/** The keys, or the secrets of endpoints, that a job has added. Each is returned once. */
+/** Each key, or secret of an endpoint, is returned once. */
 export async function takeSecrets(
   transaction: Queryable,
   { operatorId, name, organizationIds }: Actor,

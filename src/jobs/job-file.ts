@@ -4,7 +4,7 @@ import type { MemberFileFormat } from '../audience/import/member-file.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
-import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { ENDED, type Job, startJob } from './job.ts'
 
 /** The page sends a piece of 128 KiB at a time, so a connection needs 2.2 KiB/s. */
@@ -20,7 +20,6 @@ const selectSlice = statement('select-slice-of-job-file')`
       from job_file where job_id = $1 and position <= $2
      order by position desc limit 1`
 
-/** Reads a stored file from a byte on. */
 export async function* readFileFrom(database: Queryable, id: bigint, from: number): AsyncGenerator<Buffer> {
   for (let byte = from; ; ) {
     const [slice] = await database.query<{ bytes: Buffer }>(selectSlice, [id, byte, SLICE_BYTES])
@@ -61,24 +60,13 @@ const endAbandoned = statement('end-abandoned-uploads')`
       returning id)
     delete from job_file using ended where job_id = ended.id`
 
-/** Ends imports whose file does not arrive. Until then, they count as tasks of their organization. */
+/** Until then, they count as tasks of their organization. */
 export async function endAbandonedUploads(database: Queryable): Promise<void> {
   await database.query(endAbandoned, [UPLOAD_PAUSE_MAX_SECONDS])
 }
 
-interface LockedUpload
-  extends Record<string, unknown>,
-    Pick<Job, 'id' | 'accountId' | 'organizationId' | 'parameters'> {
-  total: bigint
-  status: string
-  stored: bigint | null
-}
-
-interface Upload {
-  /** bytes that are stored; the next piece begins there */
-  stored: bigint
-  isComplete: boolean
-}
+type ImportJob = Pick<Job, 'accountId' | 'organizationId' | 'parameters'> & { total: bigint }
+type LockedUpload = Row & ImportJob & { id: bigint; status: string; stored: bigint | null }
 
 /**
  * Stores the next piece of a file. A piece at another position, such as one that is repeated after a lost response, is ignored: the
@@ -88,7 +76,7 @@ export async function storePiece(
   transaction: Queryable,
   actor: Actor,
   { id, position, bytes }: { id: bigint; position: bigint; bytes: Buffer },
-): Promise<Upload> {
+): Promise<{ stored: bigint; isComplete: boolean }> {
   const { organizationIds, operatorId, name } = actor
   const [job] = await transaction.query<LockedUpload>(lockUpload, [organizationIds, operatorId, id, name])
   if (job === undefined) throw new AppError('unknown_item')
@@ -100,13 +88,10 @@ export async function storePiece(
   if (after > total)
     throw new AppError('invalid_input', { message: 'The file is longer than its declared size' })
   await transaction.query(insertPiece, [id, position, bytes])
-  if (after < total) {
-    await transaction.query(continueUpload, [id, 'uploading', null])
-    return { stored: after, isComplete: false }
-  }
-  await transaction.query(continueUpload, [id, 'running', null])
-  await recordImport(transaction, actor, job)
-  return { stored: after, isComplete: true }
+  const isComplete = after === total
+  await transaction.query(continueUpload, [id, isComplete ? 'running' : 'uploading', null])
+  if (isComplete) await recordImport(transaction, actor, job)
+  return { stored: after, isComplete }
 }
 
 /** Stores a whole file, starts its import and records it. Returns the id of the job. */
@@ -142,20 +127,14 @@ const ABANDONED = `the input paused for more than ${UPLOAD_PAUSE_MAX_SECONDS} s.
 function recordImport(
   transaction: Queryable,
   actor: Actor,
-  {
-    accountId,
-    organizationId,
-    parameters,
-    total,
-  }: Pick<LockedUpload, 'accountId' | 'organizationId' | 'parameters' | 'total'>,
+  { accountId, organizationId, parameters, total }: ImportJob,
 ): Promise<void> {
   const { format } = parameters as { format: MemberFileFormat }
-  const changes = { format, bytes: total }
   return recordActivity(transaction, actor, {
     action: 'members.imported',
     object: { kind: 'account', id: accountId },
     organizationId,
     accountId,
-    changes,
+    changes: { format, bytes: total },
   })
 }

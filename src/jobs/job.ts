@@ -37,12 +37,12 @@ export const REPLAY_KINDS: readonly JobKind[] = ['endpoint.replay', 'endpoint.re
 /** uploading: the file of an import is not complete */
 export type JobStatus = 'uploading' | 'running' | 'done' | 'failed' | 'cancelled'
 
+/** Parameters, position and tally have the form of the kind. */
 export interface Job {
   id: bigint
   kind: JobKind
   accountId: AccountId | null
   organizationId: OrganizationId | null
-  /** in the form of the kind */
   parameters: unknown
   /** null: the work has not begun */
   position: unknown
@@ -57,12 +57,10 @@ export interface Job {
 }
 
 /** Who started a job, for the activity log of its steps. */
-export function actorOf(
+export const actorOf = (
   { actorKind, operatorId, actorName, requestId }: Job,
   organizationIds: OrganizationIds,
-): Actor {
-  return { kind: actorKind, operatorId, name: actorName, requestId, organizationIds }
-}
+): Actor => ({ kind: actorKind, operatorId, name: actorName, requestId, organizationIds })
 
 export interface NewJob {
   kind: JobKind
@@ -75,6 +73,12 @@ export interface NewJob {
   /** null: unknown */
   total: number | bigint | null
   status?: 'uploading' | 'running'
+}
+
+/** The organization of a job about several accounts. Null: they belong to several. */
+export function soleOrganization(accounts: Array<{ organizationId: OrganizationId }>): OrganizationId | null {
+  const [id = null, ...others] = new Set(accounts.map(({ organizationId }) => organizationId))
+  return others.length === 0 ? id : null
 }
 
 export type JobActivity = Omit<NewActivity, 'organizationId' | 'accountId'>
@@ -166,14 +170,10 @@ export type JobSummary = {
 
 const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
            j.parameters - 'filters' - 'accountIds' - 'settings' as parameters, j.done, j.total, j.tally, j.status, j.reason,
-           iso(j.created_at) as "createdAt",
-           iso(j.finished_at) as "finishedAt"`
+           iso(j.created_at) as "createdAt", iso(j.finished_at) as "finishedAt"`
 const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
 
-/**
- * $1 organization ids bigint[], null: all; $2 operator id bigint or null. Of jobs about several organizations, an operator of some
- * organizations sees those that he or she started.
- */
+/** Of jobs about several organizations, an operator sees those that he or she started. $1 organization ids, null: all; $2 operator id */
 const IS_VISIBLE = `(visible(j.organization_id, $1) or (j.organization_id is null and j.operator_id = $2))`
 
 /** $1 and $2 as above; $3 before this id bigint; $4 maximum number of rows int; $5 account id bigint, null: any */
@@ -196,7 +196,6 @@ const selectRunningJobs = statement('list-running-jobs')`
 const selectJob = statement('select-job')`
     select ${COLUMNS} from job j ${ACCOUNT_NAME} where j.id = $3 and ${IS_VISIBLE}`
 
-/** Newest first. */
 export function listJobs(
   database: Queryable,
   { organizationIds, operatorId }: Actor,
@@ -205,15 +204,13 @@ export function listJobs(
   return database.query(selectJobs, [organizationIds, operatorId, beforeId, limit, accountId])
 }
 
-/** Newest first, and at most 100: the limits of startJob allow fewer, but for commands. */
-export function listRunningJobs(
+/** At most 100: the limits of startJob allow fewer, but for commands. */
+export const listRunningJobs = (
   database: Queryable,
   { organizationIds, operatorId }: Actor,
-): Promise<JobSummary[]> {
-  return database.query(selectRunningJobs, [organizationIds, operatorId])
-}
+): Promise<JobSummary[]> => database.query(selectRunningJobs, [organizationIds, operatorId])
 
-/** Null if the job does not exist, or belongs to an organization that the actor does not see. */
+/** Null if the actor does not see it. */
 export async function findJob(
   database: Queryable,
   { organizationIds, operatorId }: Actor,
@@ -223,7 +220,6 @@ export async function findJob(
   return job ?? null
 }
 
-/** $1 job id bigint */
 const selectSinceStep = statement('select-seconds-since-step')`
     select extract(epoch from clock_timestamp() - stepped_at)::float8 as seconds from job where id = $1`
 
@@ -233,7 +229,7 @@ export async function secondsSinceStep(database: Queryable, id: bigint): Promise
   return row?.seconds ?? 0
 }
 
-/** The end of a job deletes what it no longer needs and what may be personal or secret: its position, its filters, its settings and its file. */
+/** The end of a job deletes what may be personal or secret. */
 export const ENDED = `position = null, parameters = parameters - 'filters' - 'settings', finished_at = clock_timestamp(),
            leased_until = '-infinity'`
 
@@ -246,13 +242,9 @@ const cancelRunning = statement('cancel-job')`
 const REMOVAL_GOES_ON =
   'The removal of an account cannot be cancelled, because its credentials are already deleted. Wait for its end.'
 
-/** $1 job id bigint */
 export const deleteFile = statement('delete-job-file')`delete from job_file where job_id = $1`
 
-/**
- * Call it in a transaction. Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. Throws
- * `invalid_input` for a removal.
- */
+/** Call it in a transaction. What the steps have changed stays. Returns false if the job has ended. Throws `invalid_input` for a removal. */
 export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint): Promise<boolean> {
   const { organizationIds, operatorId } = actor
   const [job] = await transaction.query<Pick<Job, 'kind'>>(cancelRunning, [organizationIds, operatorId, id])

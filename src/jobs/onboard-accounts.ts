@@ -6,24 +6,22 @@
  *
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccountOn, type OrganizationId } from '../accounts/account.ts'
 import { importPage, type Onboarding, onboard } from '../accounts/onboard.ts'
 import { findWebhook, pointWebhookHere } from '../accounts/point-webhook.ts'
-import { isImportCompleted } from '../audience/import/import-followers.ts'
+import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, FatalError } from '../errors.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { platformOf } from './import-followers.ts'
-import { actorOf, type Job, startJob } from './job.ts'
-import type { RunStep, Step } from './step.ts'
+import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 
 /** Problems in the row of the job. The fleet shows those of all accounts. */
 const PROBLEMS_MAX = 100
 /** LINE applies a new webhook URL within a minute. */
 const PROPAGATION_MAX_MS = 75_000
-/** While LINE has not applied a URL, other jobs wait this long. */
+/** While LINE has not applied a URL, the job waits this long. */
 const PROPAGATION_PAUSE_MS = 1_000
 
 interface Parameters {
@@ -45,19 +43,15 @@ export interface OnboardingTally {
   problems: Array<{ accountId: string; problem: string }>
 }
 
-const NOTHING: OnboardingTally = { verified: 0, followersAdded: 0, problemCount: 0, problems: [] }
-
-/** @param accounts that the actor sees */
 export function startOnboarding(
   transaction: Queryable,
   actor: Actor,
   accounts: Array<{ id: AccountId; organizationId: OrganizationId }>,
   setsWebhook: boolean,
 ): Promise<bigint> {
-  const organizationIds = new Set(accounts.map(({ organizationId }) => organizationId))
-  const [organizationId = null] = organizationIds.size === 1 ? organizationIds : []
   const parameters = { accountIds: accounts.map(({ id }) => String(id)), setsWebhook }
   const kind = 'accounts.onboard'
+  const organizationId = soleOrganization(accounts)
   const job = { kind, accountId: null, organizationId, parameters, total: accounts.length } as const
   return startJob(transaction, actor, job, {
     action: 'job.started',
@@ -72,30 +66,18 @@ export const onboardAccounts: RunStep = async (job, step) => {
   const position = (job.position as Position | null) ?? first
   const { [position.index]: id } = accountIds
   if (id === undefined) return advance(job, step, position, {})
-  const account = await findAccountOn(step.database, BigInt(id)).catch((error) => {
-    if (error instanceof UnreadableSecret) return error
-    throw error
-  })
-  if (account instanceof UnreadableSecret) {
-    const isDone = position.phase !== 'webhook'
-    return advance(
-      job,
-      step,
-      next(position),
-      isDone ? { problem: { accountId: id, problem: account.message }, isDone } : {},
-    )
-  }
-  const isHidden = account !== null && step.organizationIds?.includes(account.organizationId) === false
-  // Removed meanwhile, or its organization is no longer the operator's.
-  if (account === null || isHidden)
-    return advance(job, step, next(position), { isDone: position.phase !== 'webhook' })
-  switch (position.phase) {
-    case 'webhook':
-      return setWebhook(job, step, position, account)
-    case 'verify':
-      return verify(job, step, position, account)
-    case 'followers':
-      return addFollowers(job, step, position, account)
+  const isDone = position.phase !== 'webhook'
+  try {
+    const account = await findAccountOn(step.database, BigInt(id))
+    const isHidden = account !== null && step.organizationIds?.includes(account.organizationId) === false
+    // Removed meanwhile, or its organization is no longer the operator's.
+    if (account === null || isHidden) return await advance(job, step, next(position), { isDone })
+    await PHASES[position.phase](job, step, position, account)
+  } catch (error) {
+    if (!(error instanceof FatalError || error instanceof UnreadableSecret)) throw error
+    // The second pass reports a problem of the first one.
+    const result = isDone ? { problem: { accountId: id, problem: error.message }, isDone } : {}
+    await advance(job, step, next(position), result)
   }
 }
 
@@ -105,90 +87,115 @@ const next = ({ phase, index, setAtMs }: Position): Position => ({
   setAtMs,
 })
 
-/** The second pass reports what prevents it. */
-async function setWebhook(job: Job, step: Step, position: Position, account: Account): Promise<void> {
-  const isSet = await pointWebhookHere(onboardingOf(job, step), account).then(
-    (webhook) => webhook.isSet,
-    (error: unknown) => {
-      if (error instanceof AppError) return false
-      throw error
-    },
-  )
-  const setAtMs = isSet ? Date.now() : position.setAtMs
-  await advance(job, step, { ...next(position), setAtMs }, {})
-}
+type Phase = (job: Job, step: Step, position: Position, account: Account) => Promise<void>
 
-async function verify(job: Job, step: Step, position: Position, account: Account): Promise<void> {
-  const onboarding = onboardingOf(job, step)
-  if (onboarding.setsWebhook && Date.now() < position.setAtMs + PROPAGATION_MAX_MS) {
-    const isHere = await findWebhook(onboarding, account).then(
-      (current) => current.isHere,
-      () => true,
+/** Each throws a FatalError for a problem of the account. */
+const PHASES: Record<Position['phase'], Phase> = {
+  webhook: async (job, step, position, account) => {
+    const isSet = await pointWebhookHere(onboardingOf(job, step), account).then(
+      (webhook) => webhook.isSet,
+      (error: unknown) => {
+        // The second pass reports that LINE did not respond.
+        if (error instanceof AppError) return false
+        throw error
+      },
     )
-    if (!isHere) {
-      await sleep(PROPAGATION_PAUSE_MS)
-      return advance(job, step, position, {})
-    }
-  }
-  const { problem, verification } = await onboard(onboarding, account)
-  const added = { verified: verification?.verified ? 1 : 0 }
-  if (problem !== null)
-    return advance(job, step, next(position), {
-      added,
-      problem: { accountId: String(account.id), problem },
-      isDone: true,
-    })
-  const hasFollowers = verification?.accountType === 'verified_or_premium'
-  if (!hasFollowers || (await isImportCompleted(step.database, account.id)))
-    return advance(job, step, next(position), { added, isDone: true })
-  await advance(job, step, { ...position, phase: 'followers' }, { added })
-}
+    const setAtMs = isSet ? Date.now() : position.setAtMs
+    await advance(job, step, { ...next(position), setAtMs }, {})
+  },
 
-async function addFollowers(job: Job, step: Step, position: Position, account: Account): Promise<void> {
-  try {
+  verify: async (job, step, position, account) => {
+    const onboarding = onboardingOf(job, step)
+    if (onboarding.setsWebhook && Date.now() < position.setAtMs + PROPAGATION_MAX_MS) {
+      const isHere = await findWebhook(onboarding, account).then(
+        (current) => current.isHere,
+        () => true,
+      )
+      if (!isHere) return advance(job, step, position, { resumeInMs: PROPAGATION_PAUSE_MS })
+    }
+    const { problem, verification } = await onboard(onboarding, account)
+    const added = { verified: verification?.verified ? 1 : 0 }
+    if (problem !== null) {
+      const found = { accountId: String(account.id), problem }
+      return advance(job, step, next(position), { ...added, problem: found, isDone: true })
+    }
+    const hasFollowers = verification?.accountType === 'verified_or_premium'
+    if (!hasFollowers || (await isImportCompleted(step.database, account.id)))
+      return advance(job, step, next(position), { ...added, isDone: true })
+    await advance(job, step, { ...position, phase: 'followers' }, added)
+  },
+
+  followers: async (job, step, position, account) => {
     const page = await importPage(onboardingOf(job, step), account)
-    if (!page.isComplete) return await advance(job, step, position, {})
-    await advance(job, step, next(position), { added: { followersAdded: page.added }, isDone: true })
-  } catch (error) {
-    if (!(error instanceof FatalError)) throw error
-    const problem = { accountId: String(account.id), problem: error.message }
-    await advance(job, step, next(position), { problem, isDone: true })
-  }
+    if (!page.isComplete) return advance(job, step, position, {})
+    await advance(job, step, next(position), { followersAdded: page.added, isDone: true })
+  },
 }
 
 interface Result {
-  added?: Partial<Pick<OnboardingTally, 'verified' | 'followersAdded'>>
+  verified?: number
+  followersAdded?: number
   problem?: OnboardingTally['problems'][number]
   isDone?: boolean
+  resumeInMs?: number
 }
 
 function advance(
   job: Job,
   { commit }: Step,
   position: Position,
-  { added = {}, problem, isDone }: Result,
+  { verified = 0, followersAdded = 0, problem, isDone = false, ...pause }: Result,
 ): Promise<void> {
   const { accountIds } = job.parameters as Parameters
-  const before = { ...NOTHING, ...(job.tally as Partial<OnboardingTally>) }
   const isAtEnd = position.index >= accountIds.length
-  const after: Position | null =
-    isAtEnd && position.phase === 'webhook'
-      ? { ...position, phase: 'verify', index: 0 }
-      : isAtEnd
-        ? null
-        : position
-  const problems = problem === undefined ? [] : [problem]
-  const tally: OnboardingTally = {
-    verified: before.verified + (added.verified ?? 0),
-    followersAdded: before.followersAdded + (added.followersAdded ?? 0),
-    problemCount: before.problemCount + problems.length,
-    problems: [...before.problems, ...problems].slice(0, PROBLEMS_MAX),
-  }
-  return commit(async () => ({ position: after, done: job.done + (isDone ? 1n : 0n), tally }))
+  const second: Position | null =
+    position.phase === 'webhook' ? { ...position, phase: 'verify', index: 0 } : null
+  const { problems: before = [] } = job.tally as Partial<OnboardingTally>
+  const problems = problem === undefined ? before : [...before, problem].slice(0, PROBLEMS_MAX)
+  const counts = { verified, followersAdded, problemCount: problem === undefined ? 0 : 1 }
+  const tally: OnboardingTally = { ...addCounts(job.tally, counts), problems }
+  const done = job.done + (isDone ? 1n : 0n)
+  return commit(async () => ({ position: isAtEnd ? second : position, done, tally, ...pause }))
 }
 
 function onboardingOf(job: Job, step: Step): Onboarding {
   const { setsWebhook } = job.parameters as Parameters
   const actor = actorOf(job, step.organizationIds)
   return { ...platformOf(step), database: step.database, actor, setsWebhook }
+}
+
+// `account.import_followers`: imports LINE's list of followers, one page in each step.
+
+/** The last page is recorded as `account.followers_imported`. */
+export function startFollowersImport(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: Pick<Account, 'id' | 'organizationId'>,
+): Promise<bigint> {
+  const kind = 'account.import_followers'
+  const job = { kind, accountId, organizationId, parameters: {}, total: null } as const
+  return startJob(transaction, actor, job, {
+    action: 'job.started',
+    object: { kind: 'account', id: accountId },
+    changes: { kind },
+  })
+}
+
+export const importFollowersOf: RunStep = async (job, step) => {
+  const { accountId } = job
+  const account = accountId === null ? null : await findAccountOn(step.database, accountId)
+  // The next commit finds that the account is gone.
+  if (account === null) return step.commit(async () => ({ position: {}, done: job.done, tally: job.tally }))
+  try {
+    const actor = actorOf(job, step.organizationIds)
+    const { lineApi } = platformOf(step)
+    const page = await importPage({ database: step.database, lineApi, actor }, account)
+    const { isComplete, seen, added, skipped } = page
+    const position = isComplete ? null : {}
+    await step.commit(async () => ({ position, done: BigInt(seen), tally: { added, skipped } }))
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    const tally = { ...(job.tally as ImportProgress), problem: error.message }
+    await step.commit(async () => ({ position: null, done: job.done, tally, failure: 'refused_by_line' }))
+  }
 }

@@ -3,7 +3,7 @@ import { examineReplay, type ReplayState } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Job, REPLAY_KINDS } from './job.ts'
-import type { Progress } from './step.ts'
+import type { Progress, Step } from './step.ts'
 
 /** Events or members per second. A receiver that handles live traffic handles this in addition: 10 requests of 5 events. */
 export const RATE_DEFAULT = 50
@@ -17,7 +17,7 @@ const ITEMS_PER_REQUEST_MAX = 100
 const BURST_MS = 1_000
 /** A job looks again after this part of the age of what it waits for: a request takes milliseconds or seconds. */
 const PART_OF_AGE = 1 / 4
-export const SHORTEST_WAIT_MS = 20
+const SHORTEST_WAIT_MS = 20
 const LONGEST_WAIT_MS = 1_000
 /** Of a paused endpoint, or between retries. */
 const LONG_WAIT_MS = 3_000
@@ -39,38 +39,71 @@ export async function requireNoReplay(transaction: Queryable, endpointId: bigint
   throw new AppError('replay_running', { message })
 }
 
-/** Of a job. */
-export interface ReplayTally {
-  /** events or members of deliveries that the receiver has refused */
-  refused: number
-  /** why the job does not go on */
-  waiting: 'paused' | 'receiver' | null
+interface Queued<Position> {
+  /** events or members */
+  queued: number
+  /** behind them */
+  position: Position
+  /** Nothing is left to queue. */
+  isEnd: boolean
+  resumeInMs?: number
 }
 
-type Examined = { progress: Progress } | { state: ReplayState; tally: ReplayTally }
-
-/**
- * Examines the deliveries of a job. Returns their state, or the progress of a job that ends or waits.
- * @param position where a job that waits continues
- * @param waitingMax unsent deliveries at which the job waits
- */
-export async function examine(
-  transaction: Queryable,
-  { id, done, tally: before }: Pick<Job, 'id' | 'done' | 'tally'>,
-  { endpointId, position, waitingMax }: { endpointId: bigint; position: unknown; waitingMax: number },
-): Promise<Examined> {
-  const state = await examineReplay(transaction, id, endpointId)
-  if (state === null)
-    return { progress: { position: null, done, tally: before, failure: 'endpoint_removed' } }
-  const { refused = 0 } = before as Partial<ReplayTally>
-  const tally: ReplayTally = { refused: refused + state.refused, waiting: waitsFor(state) }
-  if (state.hasFailed) return { progress: { position: null, done, tally, failure: 'receiver_failed' } }
-  const isPaused = state.status !== 'active'
-  if (!isPaused && state.waiting < waitingMax) return { state, tally }
-  return { progress: { position, done, tally, resumeInMs: isPaused ? LONG_WAIT_MS : waitMs(state) } }
+interface Paced<Position> {
+  start: Position
+  /** unsent deliveries at which the job waits */
+  waitingMax: number
+  /** @param dueMs when these items were to be queued, by the clock of the database, which all instances share */
+  queueNext: (
+    transaction: Queryable,
+    position: Position,
+    state: ReplayState,
+    dueMs: number,
+  ) => Promise<Queued<Position>>
 }
 
-function waitsFor({ status, isRetrying }: ReplayState): ReplayTally['waiting'] {
+/** Queues the next events or members, unless it is too early, or the receiver has not accepted the earlier ones. */
+export async function sendPaced<Position extends object>(
+  job: Job,
+  { commit, onQueued }: Step,
+  { start, waitingMax, queueNext }: Paced<Position>,
+): Promise<void> {
+  const { endpointId, rate } = job.parameters as { endpointId: string; rate: number }
+  const stored: Position & { nextMs?: number | null } = (job.position as Position | null) ?? start
+  const { nextMs, ...from } = stored
+  await commit(async (transaction): Promise<Progress> => {
+    const { done } = job
+    const { refused = 0 } = job.tally as { refused?: number }
+    const state = await examineReplay(transaction, job.id, BigInt(endpointId))
+    if (state === null) return { position: null, done, tally: job.tally, failure: 'endpoint_removed' }
+    // `refused` counts events or members, and `waiting` says why the job does not go on.
+    const tally = { refused: refused + state.refused, waiting: waitsFor(state) }
+    if (state.hasFailed) return { position: null, done, tally, failure: 'receiver_failed' }
+    if (tally.waiting === 'paused' || state.waiting >= waitingMax) {
+      const resumeInMs = tally.waiting === 'paused' ? LONG_WAIT_MS : waitMs(state)
+      return { position: stored, done, tally, resumeInMs }
+    }
+    const { nowMs } = state
+    // A job waits for seconds at most: a later time was stored while the clock of the database was ahead.
+    const dueMs = nextMs == null || nextMs > nowMs + LONG_WAIT_MS ? nowMs : nextMs
+    if (dueMs > nowMs) return { position: { ...from, nextMs: dueMs }, done, tally, resumeInMs: dueMs - nowMs }
+    const { queued, isEnd, ...next } = await queueNext(transaction, stored, state, dueMs)
+    if (isEnd && queued === 0 && state.waiting === 0) return { position: null, done, tally }
+    const laterMs = Math.max(dueMs, nowMs - BURST_MS) + (queued * 1000) / rate
+    const pauseMs = isEnd ? waitMs(state) : Math.max(SHORTEST_WAIT_MS, laterMs - nowMs)
+    // An empty page is no reason to wait: another one follows.
+    const resumeInMs = queued > 0 || isEnd ? pauseMs : next.resumeInMs
+    return {
+      position: { ...next.position, nextMs: laterMs },
+      done: done + BigInt(queued),
+      tally,
+      ...(resumeInMs !== undefined && { resumeInMs }),
+    }
+  })
+  onQueued(BigInt(endpointId))
+}
+
+function waitsFor({ status, isRetrying }: ReplayState): 'paused' | 'receiver' | null {
   if (status !== 'active') return 'paused'
   return isRetrying ? 'receiver' : null
 }
@@ -81,21 +114,11 @@ function waitMs({ ageMs, dueInMs }: Pick<ReplayState, 'ageMs' | 'dueInMs'>): num
   return Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, ageMs * PART_OF_AGE))
 }
 
-/** When a job may go on. It waits for seconds at most: a later time was stored while the clock of the database was ahead. */
-export function dueAtMs(nextMs: number, nowMs: number): number {
-  return nextMs > nowMs + LONG_WAIT_MS ? nowMs : nextMs
-}
-
 export const itemsPerRequest = (rate: number): number =>
   Math.min(ITEMS_PER_REQUEST_MAX, Math.max(1, Math.round(rate / REQUESTS_PER_SECOND)))
 
 /** Items of the next request: more than usual if the last one took longer than its share of a second. */
-export function itemsNow(nextMs: number, rate: number, nowMs: number): number {
-  const lateMs = Math.min(BURST_MS, nowMs - nextMs)
+export function itemsNow(dueMs: number, rate: number, nowMs: number): number {
+  const lateMs = Math.min(BURST_MS, nowMs - dueMs)
   return Math.min(ITEMS_PER_REQUEST_MAX, Math.max(itemsPerRequest(rate), Math.floor((lateMs * rate) / 1000)))
-}
-
-/** When the next items may be queued, after some have been queued now. By the clock of the database, which all instances share. */
-export function nextAtMs(before: number, items: number, rate: number, nowMs: number): number {
-  return Math.max(before, nowMs - BURST_MS) + (items * 1000) / rate
 }

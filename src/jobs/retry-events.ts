@@ -1,5 +1,4 @@
 /** `events.retry` and `events.set_aside`: what an operator does with all failed events of a filter. */
-
 import {
   nextFailedEvents,
   type RetryPosition,
@@ -11,9 +10,9 @@ import { APPLIED } from '../intake/retry-events.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { type Job, type NewJob, startJob } from './job.ts'
-import type { RunStep } from './step.ts'
+import { addCounts, type RunStep } from './step.ts'
 
-/** Events between two checks of the job. 20 events × 5 ms per transaction = 0.1 s. */
+/** 20 events × 5 ms per transaction = 0.1 s. */
 const BATCH = 20
 
 interface Parameters {
@@ -25,54 +24,27 @@ interface Parameters {
   reason?: string
 }
 
-interface Tally {
-  applied: number
-  /** they keep their ids, with a new reason */
-  failed: number
-}
-
-type Owner = Pick<NewJob, 'accountId' | 'organizationId' | 'total'>
-
-/** Call it in a transaction. */
-export function startEventRetry(
+/** Call it in a transaction. @param reason why the events are set aside; null: they are retried */
+export function startEventsJob(
   transaction: Queryable,
   actor: Actor,
   { accountId, failure }: UnappliedFilter,
-  owner: Owner,
+  reason: string | null,
+  owner: Pick<NewJob, 'accountId' | 'organizationId' | 'total'>,
 ): Promise<bigint> {
+  const [kind, action] =
+    reason === null
+      ? (['events.retry', 'events.retried'] as const)
+      : (['events.set_aside', 'events.set_aside'] as const)
+  const filter = { accountId: accountId === null ? null : String(accountId), failure }
+  const parameters = reason === null ? filter : { ...filter, reason }
   return startJob(
     transaction,
     actor,
-    { kind: 'events.retry', ...owner, parameters: { accountId: textOf(accountId), failure } },
-    {
-      action: 'events.retried',
-      object: { kind: 'event', id: null },
-      changes: { failure, events: owner.total },
-    },
+    { kind, ...owner, parameters },
+    { action, object: { kind: 'event', id: null }, changes: { failure, events: owner.total } },
   )
 }
-
-/** Call it in a transaction. */
-export function startSettingAside(
-  transaction: Queryable,
-  actor: Actor,
-  { accountId, failure }: UnappliedFilter,
-  reason: string,
-  owner: Owner,
-): Promise<bigint> {
-  return startJob(
-    transaction,
-    actor,
-    { kind: 'events.set_aside', ...owner, parameters: { accountId: textOf(accountId), failure, reason } },
-    {
-      action: 'events.set_aside',
-      object: { kind: 'event', id: null },
-      changes: { failure, events: owner.total },
-    },
-  )
-}
-
-const textOf = (id: bigint | null) => (id === null ? null : String(id))
 
 const nextOf = (job: Job, database: Queryable, organizationIds: OrganizationIds) => {
   const { accountId, failure } = job.parameters as Parameters
@@ -82,16 +54,13 @@ const nextOf = (job: Job, database: Queryable, organizationIds: OrganizationIds)
   return nextFailedEvents(database, organizationIds, filter, after, BATCH)
 }
 
-/**
- * Each event is applied in a transaction of its own, which is safe to repeat: an applied event is not found again. After a kill, the
- * tally therefore lacks the events of at most one batch.
- */
+/** An applied event is not found again, so after a kill, the tally lacks the events of at most one batch. */
 export const retryFailedEvents: RunStep = async (job, { database, organizationIds, commit }) => {
-  const { applied = 0, failed = 0 } = job.tally as Partial<Tally>
   const { ids, next } = await nextOf(job, database, organizationIds)
   const outcomes = await retryEvents(database, ids)
-  const added = outcomes.filter(({ outcome }) => outcome === APPLIED).length
-  const tally: Tally = { applied: applied + added, failed: failed + outcomes.length - added }
+  const applied = outcomes.filter(({ outcome }) => outcome === APPLIED).length
+  // The failed ones keep their ids, with a new reason.
+  const tally = addCounts(job.tally, { applied, failed: outcomes.length - applied })
   await commit(async () => ({ position: next, done: job.done + BigInt(outcomes.length), tally }))
 }
 

@@ -1,10 +1,7 @@
 /**
- * The members of a job that match a filter.
- *
- * "All that match" are the members that existed when the job started and match when their page is read. The walk is by id, so each
- * member is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
+ * The members of a job that match a filter: those that existed when the job started and match when their page is read. The walk is by
+ * id, so each is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
  */
-
 import type { AccountId } from '../accounts/account.ts'
 import type { Scope } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
@@ -18,7 +15,7 @@ import type { Job } from './job.ts'
 const COUNT_TOLERANCE = 0.01
 
 /** Members, as parameters of a job. */
-interface Selection {
+export interface Selection {
   filters: Filters
   /** the filters without personal text, which stay after the end of the job */
   matching: Record<string, unknown>
@@ -32,8 +29,18 @@ interface Position {
 }
 
 /** $1 account id bigint */
-export const selectLastMember = statement('last-member-id')`
+const selectLastMember = statement('last-member-id')`
     select id from audience_member where channel_oa_id = $1 order by id desc limit 1`
+
+/** For a job over all members that match. */
+export async function selectMembers(
+  transaction: Queryable,
+  accountId: AccountId,
+  filters: Filters,
+): Promise<Selection> {
+  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
+  return { filters, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
+}
 
 export interface Counted {
   /** members that match now */
@@ -42,20 +49,8 @@ export interface Counted {
   expected: number
 }
 
-/** For a job over all members that match. Throws `count_changed`. */
-export async function select(
-  transaction: Queryable,
-  accountId: AccountId,
-  filters: Filters,
-  { count, expected }: Counted,
-): Promise<Selection> {
-  requireExpected(count, expected)
-  const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
-  return { filters, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
-}
-
-/** Below 100 members, the number must be the same. */
-function requireExpected(count: number, expected: number): void {
+/** Throws `count_changed`. Below 100 members, the number must be the same. */
+export function requireExpected({ count, expected }: Counted): void {
   if (Math.abs(count - expected) <= Math.floor(expected * COUNT_TOLERANCE)) return
   throw new AppError('count_changed', {
     message: `The filter matches ${count} members now, not ${expected}. Check the number and confirm again.`,
@@ -77,6 +72,8 @@ export function publicFilters({
   return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined))
 }
 
+export const BEGINNING: Position = { id: String(INT64_MIN), isCommonName: false }
+
 /** The next members of a job's selection. `position` is null after the last one. */
 export async function readSelected(
   database: Queryable,
@@ -84,21 +81,16 @@ export async function readSelected(
   limit: number,
 ): Promise<{ ids: bigint[]; position: Position | null }> {
   const { filters, untilId } = job.parameters as Selection
-  const before = job.position as Position | null
-  const from: IdPosition = {
-    kind: 'id',
-    id: before === null ? INT64_MIN : BigInt(before.id),
-    isCommonName: before?.isCommonName ?? false,
-  }
+  const { id, isCommonName } = (job.position as Position | null) ?? BEGINNING
+  const from: IdPosition = { kind: 'id', id: BigInt(id), isCommonName }
   const { ids, next } = await readIds(database, scopeOfJob(job), filters, from, limit)
   const isLast = next === null || next.id > BigInt(untilId)
   return {
-    ids: ids.filter((id) => id <= BigInt(untilId)),
+    ids: ids.filter((each) => each <= BigInt(untilId)),
     position: isLast ? null : { id: String(next.id), isCommonName: next.isCommonName },
   }
 }
 
-/** Jobs over members always belong to an account. */
 export function scopeOfJob({
   accountId,
   organizationId,

@@ -11,10 +11,19 @@ export interface Progress {
   position: unknown
   done: bigint
   tally: unknown
-  /** the work ends here and has failed */
   failure?: string
   /** the turn ends here, and the next one begins after this time at the earliest */
   resumeInMs?: number
+}
+
+/** Adds counts to those of a tally. */
+export function addCounts<Name extends string>(
+  tally: unknown,
+  counts: Record<Name, number>,
+): Record<Name, number> {
+  const sums = { ...counts }
+  for (const name in counts) sums[name] += (tally as Partial<Record<Name, number>>)[name] ?? 0
+  return sums
 }
 
 /** For jobs that call LINE. */
@@ -23,7 +32,6 @@ export type Platform = Omit<Verifier, 'database'>
 export interface Step {
   /** for work that cannot be part of `commit`; such work must be safe to repeat */
   database: Transactions
-  /** null: tests of other jobs */
   platform: Platform | null
   /** null: erasures are recorded in the database only */
   erasureLedger: ErasureLedger | null
@@ -39,3 +47,8 @@ export interface Step {
 
 /** Makes the next part of the work, in at least one call of `commit`. */
 export type RunStep = (job: Job, step: Step) => Promise<void>
+
+export function platformOf({ platform }: Pick<Step, 'platform'>): Platform {
+  if (platform === null) throw new Error('the runner of jobs has no platform')
+  return platform
+}

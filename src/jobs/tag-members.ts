@@ -9,23 +9,19 @@ import type { Actor } from '../operators/actor.ts'
 import { int8Array } from '../postgres/binary-array.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
 import { startJob } from './job.ts'
-import { type Counted, readSelected, scopeOfJob, select } from './selection.ts'
-import type { RunStep } from './step.ts'
+import { type Counted, readSelected, requireExpected, scopeOfJob, selectMembers } from './selection.ts'
+import { addCounts, type RunStep } from './step.ts'
 
 /** Members per transaction. A delivery about one of them waits until the commit: 250 × 0.2 ms = 50 ms. */
 const BATCH_MEMBERS = 250
+
 interface TagChange {
   add: string[]
   remove: string[]
 }
 
-interface Tally {
-  changed: number
-  /** they have the tags, or lack them, already */
-  unchanged: number
-  /** they would have more than TAGS_MAX tags */
-  refused: number
-}
+/** Unchanged members have the tags, or lack them, already. Refused ones would have more than TAGS_MAX. */
+type Tally = Record<'changed' | 'unchanged' | 'refused', number>
 
 /** Call it in a transaction. Throws `count_changed`. */
 export async function startTagging(
@@ -35,7 +31,8 @@ export async function startTagging(
   { filters, add, remove }: TagChange & { filters: Filters },
   counted: Counted,
 ): Promise<bigint> {
-  const selection = await select(transaction, accountId, filters, counted)
+  requireExpected(counted)
+  const selection = await selectMembers(transaction, accountId, filters)
   const parameters = { ...selection, add, remove }
   return startJob(
     transaction,
@@ -54,17 +51,8 @@ export const tagMembers: RunStep = async (job, { commit }) => {
   await commit(async (transaction) => {
     const { ids, position } = await readSelected(transaction, job, BATCH_MEMBERS)
     const counts = await changeTags(transaction, scopeOfJob(job), ids, { add, remove })
-    return { position, done: job.done + BigInt(ids.length), tally: addCounts(job.tally as Tally, counts) }
+    return { position, done: job.done + BigInt(ids.length), tally: addCounts(job.tally, counts) }
   })
-}
-
-function addCounts(before: Partial<Tally>, added: Tally): Tally {
-  const { changed = 0, unchanged = 0, refused = 0 } = before
-  return {
-    changed: changed + added.changed,
-    unchanged: unchanged + added.unchanged,
-    refused: refused + added.refused,
-  }
 }
 
 /** $1 account id bigint, $2 organization id bigint, $3 member ids bigint[]. Run it after lock-members. */

@@ -6,10 +6,7 @@
  *    it and that its operator may still do this, changes rows, and stores position and progress. A process that is killed therefore
  *    repeats nothing and loses nothing.
  * 3. The last transaction of the turn ends the lease.
- *
- * If an instance dies, another one takes the job after LEASE_SECONDS.
  */
-
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
@@ -24,7 +21,7 @@ import type { Progress, Step } from './step.ts'
 
 /** Other jobs wait this long, plus one transaction. */
 const TURN_MS = 250
-/** Far longer than a turn, whose statements take 5 s at most. */
+/** Far longer than a turn, whose statements take 5 s at most. If the instance dies, another one takes the job after that. */
 const LEASE_SECONDS = 30
 /** After a temporary fault, such as a lock. */
 const RETRY_SECONDS = 3
@@ -46,14 +43,9 @@ const claimNext = statement('claim-job')`
     returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, total, tally,
               claim, actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
 
-interface ClaimedJob extends Job, Row {
-  claim: bigint
-}
+type ClaimedJob = Job & Row & { claim: bigint }
 
-/**
- * $1 job id bigint, $2 claim bigint. `refusal` is the reason why the job must end: its operator may no longer do this, or its account
- * is gone. The job is locked first, by its key, with any statistics.
- */
+/** The job is locked first, by its key, with any statistics. $1 job id bigint, $2 claim bigint */
 const lockJob = statement('lock-job')`
     with j as materialized (select * from job where id = $1 for no key update)
     select case when j.actor_kind = 'operator' then
@@ -74,10 +66,7 @@ type LockedJob = {
   organizationIds: OrganizationIds
 }
 
-/**
- * $1 job id bigint, $2 position jsonb, $3 done bigint, $4 tally jsonb, $5 int: the turn ends, and the next one begins after as many
- * milliseconds at the earliest; null: the turn goes on
- */
+/** $1 job id bigint, $2 position jsonb, $3 done bigint, $4 tally jsonb, $5 int: ms until the next turn; null: this one goes on */
 const storeProgress = statement('store-job-progress')`
     update job set position = $2, done = $3, tally = $4, stepped_at = clock_timestamp(),
                    leased_until = coalesce(clock_timestamp() + $5::int * interval '1 millisecond', leased_until)
@@ -103,10 +92,7 @@ interface Turns extends Partial<JobParts> {
   jobId?: bigint | null
 }
 
-/**
- * Takes a turn of one job. Returns false if no job is waiting for one, and the fault if a step met a temporary one and will be
- * repeated. Throws a fault that is not temporary, after it has ended the job as failed, unless it is a removal.
- */
+/** Returns false if no job waits, or a temporary fault, after which the step is repeated. Throws another one, which ends the job. */
 export async function takeTurn(
   database: Database,
   { turnMs = TURN_MS, kinds = ALL_KINDS, jobId = null, ...parts }: Turns = {},
@@ -139,7 +125,7 @@ class Turn {
   #job: ClaimedJob
   #isOver = false
 
-  /** The steps of a job share the connections of its account, of which every other account has its own (decision 17). */
+  /** The steps of a job share the connections of its account (decision 17). */
   constructor(database: Database, job: ClaimedJob, turnMs: number, parts: Partial<JobParts>) {
     this.#parts = { platform: null, erasureLedger: null, onQueued: () => undefined, ...parts }
     const { accountId, organizationId } = job
@@ -152,24 +138,22 @@ class Turn {
     // Work outside of `commit` must not begin for an operator who may no longer do it.
     const locked = await this.#database.transaction((transaction) => this.#lock(transaction))
     if (locked === null) return
-    const { organizationIds } = locked
     const step: Step = {
       ...this.#parts,
       database: this.#database,
-      organizationIds,
+      organizationIds: locked.organizationIds,
       commit: (work) => this.#commit(work),
       isOver: () => this.#isOver,
     }
     while (!this.#isOver) await STEPS[this.#job.kind](this.#job, step)
   }
 
-  /** After an unexpected error. */
   fail(failure: 'unexpected_error' | 'secret_unreadable'): Promise<void> {
     const { done, tally } = this.#job
     return this.#commit(async () => ({ position: null, done, tally, failure }))
   }
 
-  /** Ends the job and returns null if it must not continue. A removal always does. */
+  /** Ends the job and returns null if it must not continue. */
   async #lock(transaction: Queryable): Promise<LockedJob | null> {
     const { id, claim } = this.#job
     const [locked] = await transaction.query<LockedJob>(lockJob, [id, claim])
@@ -189,13 +173,9 @@ class Turn {
       else if (position === null) await this.#end(transaction, made, 'done', null)
       else {
         this.#isOver = resumeInMs !== null || performance.now() >= this.#endsAt
-        await transaction.query(storeProgress, [
-          this.#job.id,
-          toJson(position),
-          done,
-          toJson(tally),
-          this.#isOver ? Math.ceil(resumeInMs ?? 0) : null,
-        ])
+        const pauseMs = this.#isOver ? Math.ceil(resumeInMs ?? 0) : null
+        const values = [this.#job.id, toJson(position), done, toJson(tally), pauseMs]
+        await transaction.query(storeProgress, values)
       }
       return made
     })

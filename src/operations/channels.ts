@@ -21,7 +21,7 @@ import {
   recordedTarget,
 } from '../watch/notifications/channels.ts'
 import { listNotifications } from '../watch/notifications/history.ts'
-import { LANGUAGES } from '../watch/problem-languages.ts'
+import { LANGUAGES } from '../watch/problem-commands.ts'
 import { AllowPrivateNetwork, Default, DisplayName, Id, orNull, partial, Url } from './fields.ts'
 import { type Noun, operationsOf, type Services } from './operation.ts'
 

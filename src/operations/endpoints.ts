@@ -33,7 +33,7 @@ import { age } from '../http/format.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { startEndpointRetry } from '../jobs/endpoint-backlog.ts'
+import { startEndpointJob } from '../jobs/endpoint-backlog.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import { EndpointUrl, NEW_ENDPOINT, REHEARSED, SETTINGS } from './endpoint-fields.ts'
@@ -221,7 +221,8 @@ export const ENDPOINTS = {
     records: 'endpoint.retried',
     run: async ({ database, actor, target }) => {
       const { failed } = await findEndpoint(database, actor.organizationIds, target.id)
-      return { job: await startEndpointRetry(database, actor, target, failed) }
+      const retry = { kind: 'endpoint.retry', total: failed } as const
+      return { job: await startEndpointJob(database, actor, target, retry, null) }
     },
   }),
 

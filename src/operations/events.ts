@@ -18,7 +18,7 @@ import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
 import { NotVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { startEventRetry, startSettingAside } from '../jobs/retry-events.ts'
+import { startEventsJob } from '../jobs/retry-events.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { Id, orNull } from './fields.ts'
@@ -128,7 +128,7 @@ export const EVENTS = {
     input: FAILED,
     run: async ({ database, actor, input }) => {
       const { filter, owner } = await selectionOf(database, actor, input)
-      return { job: await startEventRetry(database, actor, filter, owner), changes: null }
+      return { job: await startEventsJob(database, actor, filter, null, owner), changes: null }
     },
   }),
 
@@ -155,7 +155,7 @@ export const EVENTS = {
     input: { ...FAILED, reason: Reason },
     run: async ({ database, actor, input: { reason, ...given } }) => {
       const { filter, owner } = await selectionOf(database, actor, given)
-      return { job: await startSettingAside(database, actor, filter, reason, owner), changes: null }
+      return { job: await startEventsJob(database, actor, filter, reason, owner), changes: null }
     },
   }),
 }
