@@ -2642,35 +2642,7 @@ export interface operations {
           type: 'account.status'
           /** Format: date-time */
           timestamp: string
-          /**
-           * @description The fields of the first account, and all accounts with one reason.
-           * @example {
-           *       "accountId": "1",
-           *       "name": "Cafe Alpha",
-           *       "organizationId": "1",
-           *       "before": "ok",
-           *       "after": "broken",
-           *       "reason": "suspended",
-           *       "message": "LINE has suspended the account.",
-           *       "fix": "Ask LINE for the reason in LINE Official Account Manager.",
-           *       "link": "https://console.example.com/accounts/1",
-           *       "cause": null,
-           *       "count": 1,
-           *       "accounts": [
-           *         {
-           *           "accountId": "1",
-           *           "name": "Cafe Alpha",
-           *           "organizationId": "1",
-           *           "before": "ok",
-           *           "after": "broken",
-           *           "reason": "suspended",
-           *           "message": "LINE has suspended the account.",
-           *           "fix": "Ask LINE for the reason in LINE Official Account Manager.",
-           *           "link": "https://console.example.com/accounts/1"
-           *         }
-           *       ]
-           *     }
-           */
+          /** @description The fields of the first account, and all accounts with one reason. */
           data: {
             /** @description Id of the official account, as decimal digits. */
             accountId: string
@@ -2793,19 +2765,6 @@ export interface operations {
           type: 'platform.status'
           /** Format: date-time */
           timestamp: string
-          /**
-           * @example {
-           *       "before": "up",
-           *       "after": "down",
-           *       "reason": "platform_unreachable",
-           *       "message": "LINE's API does not respond",
-           *       "link": null,
-           *       "cause": "line",
-           *       "since": "2026-11-22T05:40:00.000Z",
-           *       "until": null,
-           *       "count": 20
-           *     }
-           */
           data: {
             /** @enum {unknown} */
             before: 'up' | 'down'
@@ -2889,12 +2848,6 @@ export interface operations {
           type: 'notification.test'
           /** Format: date-time */
           timestamp: string
-          /**
-           * @example {
-           *       "message": "This is a test.",
-           *       "link": null
-           *     }
-           */
           data: {
             /** @description An English sentence for people. It may change. */
             message: string

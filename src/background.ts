@@ -20,6 +20,7 @@ import { LANES } from './jobs/kinds.ts'
 import { type JobParts, takeTurn } from './jobs/turn.ts'
 import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
+import { ALL_ORGANIZATIONS } from './operators/actor.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
 import type { Database } from './postgres/database.ts'
 import { finishErasures } from './postgres/erasure-lock.ts'
@@ -31,12 +32,11 @@ import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './upkeep/maintenance.ts
 import type { Retention } from './upkeep/retention.ts'
 import { countPlainRows } from './upkeep/secrets.ts'
 import { AccountMonitor } from './watch/account-monitor.ts'
-import { countNotifications } from './watch/notifications/channels.ts'
+import { listChannels } from './watch/notifications/channels.ts'
 import { startHeartbeat } from './watch/notifications/heartbeat.ts'
 import { startOutbox } from './watch/notifications/outbox.ts'
 import type { NotificationSender } from './watch/notifications/send.ts'
-import { startWatch } from './watch/notifications/watch.ts'
-import { listProblems } from './watch/store-statuses.ts'
+import { listProblems, startWatch } from './watch/store-statuses.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -107,7 +107,7 @@ export class Background {
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
-      metrics?.watchNotifications(() => countNotifications(database))
+      metrics?.watchNotifications(() => listChannels(database, ALL_ORGANIZATIONS))
       if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
       if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))
       metrics?.watchAccounts(() => listProblems(database))

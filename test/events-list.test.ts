@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { listAllEvents } from '../src/audience/list-events.ts'
-import { findFleetAccount } from '../src/watch/fleet.ts'
+import { findFleetAccount } from '../src/watch/fleet-facts.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'

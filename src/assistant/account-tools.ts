@@ -8,14 +8,9 @@ import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
 import { Default, Id } from '../operations/fields.ts'
-import { ACCOUNT_STATUSES, REASONS } from '../watch/account-status.ts'
-import {
-  type FleetAccount,
-  findFleetAccount,
-  listAccountDays,
-  listDeliveryHours,
-  listFleet,
-} from '../watch/fleet.ts'
+import { ACCOUNT_STATUSES, type FleetAccount, REASONS } from '../watch/account-status.ts'
+import { listAccountDays, listDeliveryHours, listFleet } from '../watch/fleet.ts'
+import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { explainProblem } from '../watch/problem-commands.ts'
 import {
   AFTER,

@@ -10,8 +10,8 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 const PASS_MAX = 100
 
 /**
- * Leases accounts for ten minutes, so that no other instance takes them, and stores the figures that follow from hours and days.
- * Returns the accounts whose members are to be counted: those that have changed, and all once an hour.
+ * Leases accounts for ten minutes, and stores the figures that follow from hours and days. `is_outdated`: its members are to be counted,
+ * because they have changed, or an hour has passed.
  *
  * A gap is a difference between LINE's statistics and the events of the same day. LINE's number of followers never decreases, so its
  * increase is the number of first follows. The increase of blocks is unfollows minus returns. The sum of all changes is compared as
@@ -75,7 +75,7 @@ const takeDue = statement('take-due-account-figures')`
                                                   where m.channel_oa_id = due.id) as is_outdated
       from due`
 
-/** $1 bigint: account. Counts from indexes alone, and at most 10,000 due profiles. */
+/** Counts from indexes alone. $1 bigint: account */
 const countAudience = statement('count-audience')`
     with counted as (
       select count(*) as members, count(*) filter (where relationship = 'following') as following,
@@ -99,7 +99,7 @@ const countAudience = statement('count-audience')`
         on conflict (channel_oa_id, day) do update set
            members = excluded.members, following = excluded.following, blocked = excluded.blocked`
 
-/** Refreshes the figures of accounts that are due. Returns their number. */
+/** Returns the number of accounts that were due. */
 export async function refreshDueFigures(database: Queryable): Promise<number> {
   const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
   for (const { id, is_outdated } of due) if (is_outdated) await database.query(countAudience, [id])

@@ -13,7 +13,6 @@ import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { refreshDueFigures } from './account-figures.ts'
 
-/** Time between two passes if nothing was due. */
 const IDLE_MS = 5_000
 /** Accounts checked at the same time. A check takes about seven calls to LINE, so 1,000 accounts take some minutes per hour. */
 const CONCURRENCY = 4
@@ -36,12 +35,11 @@ export class AccountMonitor {
     ]
   }
 
-  /** Resolves when no call to LINE is in flight. */
   async stop(): Promise<void> {
     await Promise.all(this.#repetitions.map(({ stop }) => stop()))
   }
 
-  /** Checks some of the accounts that are due and returns their number. Throws DatabaseUnavailable. */
+  /** Returns the number of accounts that were due. Throws DatabaseUnavailable. */
   async checkDue(signal = AbortSignal.any([])): Promise<number> {
     const due = await takeDueAccounts(this.#database, CONCURRENCY)
     const checked = due.filter(({ can_call_platform }) => can_call_platform)
@@ -95,12 +93,7 @@ export class AccountMonitor {
   }
 }
 
-/**
- * Leases due accounts for an hour. If this instance dies, others check them after that. Rows that another instance has locked are
- * skipped. A trigger makes an account due when it is added and when its credentials change.
- *
- * $1 int: accounts
- */
+/** A lease of an hour. A trigger makes an account due when it is added and when its credentials change. $1 int: accounts */
 const takeDue = statement('take-due-accounts')`
     with due as materialized (
       select c.channel_oa_id
@@ -127,7 +120,7 @@ export function takeDueAccounts(database: Queryable, max: number): Promise<DueAc
   return database.query<DueAccount>(takeDue, [max])
 }
 
-/** $1 bigint: account. Days of LINE, as 20261122, among the last three that have ended but are not stored. */
+/** Days of LINE, as 20261122, among the last three that have ended but are not stored. $1 bigint: account */
 const selectMissingDays = statement('select-missing-days')`
     select to_char(ended.day, 'YYYYMMDD') as day
       from generate_series(${LINE_TODAY} - 3,
@@ -155,8 +148,8 @@ interface CheckResult {
 const RETRY_MINUTES = 10
 
 /**
- * $1 bigint: account; $2 text: fault or null; $3 boolean: $4 is known; $4 float8: seconds until the token expires, or null;
- * $5 boolean: $6 and $7 are known; $6 bigint: quota or null; $7 bigint: used messages; $8 int: minutes after a fault.
+ * $1 bigint: account; $2 text: fault or null; $3 boolean: $4 is known; $4 float8: seconds until the token expires, or null; $5 boolean: $6
+ * and $7 are known; $6 bigint: quota or null; $7 bigint: used messages; $8 int: minutes after a fault
  */
 const storeCheck = statement('store-account-check')`
     update account_check

@@ -1,6 +1,6 @@
 /** Derives the status of an account from its facts, with the facts of each problem. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
-import type { AccountFacts } from './fleet-facts.ts'
 import type { Mute } from './mute.ts'
 
 /** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
@@ -41,54 +41,96 @@ export const REASONS = {
 /** Worst first. Among equals, the reason that explains the others comes first. */
 export type Reason = keyof typeof REASONS
 
-type None = Record<string, never>
-type Refusals = { count: number; lastAt: string }
-
-/** What the sentence about each problem states. Times are ISO 8601 in UTC. */
-export interface ReasonFacts {
-  no_channel_secret: None
-  suspended: None
-  token_refused: { check: Check | null }
-  other_account: None
-  webhook_elsewhere: { check: Check | null }
-  webhook_inactive: None
-  webhook_test_failed: { check: Check | null }
-  line_signature_refused: Refusals
-  foreign_destination: { lastAt: string }
-  module_detached: { detachedAt: string }
-  answered_elsewhere: { testedAt: string }
-  chat_signature_refused: Refusals
-  line_signature_doubtful: Refusals
-  redelivery_off: { refusedAt: string }
-  duplicate_bot: { otherId: string }
-  deliveries_missing: { count: number; day: string }
-  deliveries_failed: { count: number }
-  events_unapplied: { count: number }
-  endpoint_failing: { endpointId: string; pending: number }
-  endpoint_failed: { count: number }
-  token_expires: { expiresAt: string; isExpired: boolean }
-  quota_used_up: { limit: number }
-  not_verifiable: { hasChannelId: boolean; hasChannelSecret: boolean }
-  platform_unreachable: { hours: number; fault: string }
-  /**
-   * days: for at least so many; null: since the account was added. secretChangedAt: LINE delivered before its secret was changed;
-   * null: it never delivered
-   */
-  never_delivered: { days: number | null; addedAt: string; secretChangedAt: string | null }
-  unusually_quiet: { lastAt: string }
-  silent_for_days: { lastAt: string }
-}
+/** What the sentence about each problem states. */
+export type ReasonFacts = { [R in Reason]: Exclude<ReturnType<(typeof CHECKS)[R]>, false> }
 
 /** problem-texts.ts has the sentences. Only the worst problem of an account can be muted. */
 export type Problem = {
   [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R]; muted?: Mute }
 }[Reason]
 
-export interface AccountHealth {
+interface AccountHealth {
   status: AccountStatus
   /** in the order of REASONS */
   problems: Problem[]
 }
+
+/** Times are ISO 8601 in UTC. */
+export interface AccountFacts {
+  id: AccountId
+  organizationId: OrganizationId
+  organizationName: string
+  name: string
+  basicId: string | null
+  addedAt: string
+  hasChannelId: boolean
+  hasChannelSecret: boolean
+  /** an access token is stored, or the channel id and secret with which one can be issued */
+  canCallPlatform: boolean
+  isSuspended: boolean
+  /** the newest delivery of a week whose destination is another bot; null if none */
+  foreignDestinationAt: string | null
+
+  /** when the module channel was detached; null: it was not, or LINE has delivered since */
+  moduleDetachedAt: string | null
+  /** a proof whose delivery LINE did not send again; null: none, or redelivery was seen since */
+  redeliveryOffAt: string | null
+  /** a webhook test that LINE reported as passed, and that did not arrive here; null: none */
+  answeredElsewhereAt: string | null
+  /** another account of the organization with the same bot user id; null: none */
+  duplicateId: AccountId | null
+  /** LINE's newest delivery in 35 days */
+  lastDeliveryAt: string | null
+  /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
+  unprovenSecretAt: string | null
+  /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
+  silenceChance: number | null
+  deliveries24h: number
+  events24h: number
+  failed24h: number
+  /** with a wrong signature, in a week */
+  refused: number
+  lastRefusedAt: string | null
+  /** sources whose newest delivery had a wrong signature */
+  refusedSources: string[]
+  unapplied: number
+
+  verifiedAt: string | null
+  verified: boolean | null
+  failedChecks: Array<Check['name']>
+  /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
+  firstFailure: Check | null
+  /** the failed check of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
+  testFailure: Check | null
+  /** time of the last check, and why LINE did not respond */
+  checkedAt: string | null
+  fault: string | null
+  tokenExpiresAt: string | null
+  quotaLimit: number | null
+  quotaUsed: number | null
+
+  members: number | null
+  following: number | null
+  blocked: number | null
+  profilesDue: number | null
+  countedAt: string | null
+  /** how many more people follow than a week ago */
+  growth7d: number | null
+  /** the newest day of a week on which LINE counted more changes than were delivered */
+  missingDay: string | null
+  missing: number | null
+
+  /** the bot user id of the newest delivery for another bot */
+  foreignDestination: string | null
+
+  endpointsPending: number
+  endpointsFailed: number
+  /** the lowest id of an active endpoint that does not accept deliveries; null if none */
+  failingEndpointId: bigint | null
+}
+
+/** With the status that store-statuses.ts has stored. */
+export type FleetAccount = AccountFacts & AccountHealth
 
 /** A silence with a smaller probability is unusual, so one account of a thousand is reported by mistake. */
 const UNUSUAL_CHANCE = 0.001
@@ -96,7 +138,6 @@ const UNUSUAL_CHANCE = 0.001
 const SILENT_DAYS = 7
 /** Counts of deliveries are kept for this many days. */
 const DELIVERIES_KNOWN_DAYS = 35
-/** LINE's tokens are valid for 30 days at most, and an operator renews them by hand. */
 const TOKEN_EXPIRES_SOON_DAYS = 7
 /** The service queries LINE every hour, so a fault of this duration is not temporary. */
 const UNREACHABLE_HOURS = 6
@@ -104,12 +145,10 @@ const UNREACHABLE_HOURS = 6
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-const NO_FACTS: None = {}
+const NO_FACTS: Record<string, never> = {}
 
 /** Each returns the facts of the problem, or false if the account does not have it. */
-const CHECKS: {
-  [reason in Reason]: (facts: AccountFacts, now: number) => ReasonFacts[reason] | false
-} = {
+const CHECKS = {
   no_channel_secret: ({ hasChannelSecret }) => !hasChannelSecret && NO_FACTS,
   suspended: ({ isSuspended }) => isSuspended && NO_FACTS,
   token_refused: (facts) => failedCheck(facts, 'access_token'),
@@ -155,8 +194,10 @@ const CHECKS: {
   never_delivered: ({ lastDeliveryAt, unprovenSecretAt, hasChannelSecret, addedAt }, now) =>
     hasChannelSecret &&
     (lastDeliveryAt === null || unprovenSecretAt !== null) && {
+      // For at least so many. Null: since the account was added.
       days: Date.parse(addedAt) < now - DELIVERIES_KNOWN_DAYS * DAY_MS ? DELIVERIES_KNOWN_DAYS : null,
       addedAt,
+      // Null: LINE never delivered.
       secretChangedAt: lastDeliveryAt === null ? null : unprovenSecretAt,
     },
   unusually_quiet: ({ lastDeliveryAt, silenceChance }) =>
@@ -167,7 +208,7 @@ const CHECKS: {
     lastDeliveryAt !== null &&
     (silenceChance ?? 1) >= UNUSUAL_CHANCE &&
     Date.parse(lastDeliveryAt) < now - SILENT_DAYS * DAY_MS && { lastAt: lastDeliveryAt },
-}
+} satisfies Record<Reason, (facts: AccountFacts, now: number) => object | false>
 
 function failedCheck(
   { failedChecks, firstFailure }: AccountFacts,
@@ -177,11 +218,10 @@ function failedCheck(
 }
 
 /** Whether LINE refuses the stored access token, and not the channel id and secret. */
-export function isStoredToken(check: Check | null): boolean {
-  return check?.reason === 'token_refused' || check?.reason === 'malformed_token'
-}
+export const isStoredToken = (check: Check | null): boolean =>
+  check?.reason === 'token_refused' || check?.reason === 'malformed_token'
 
-/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. Deliveries before a change of the secret do not end it. */
+/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. */
 function isSilent({ lastDeliveryAt, unprovenSecretAt, silenceChance }: AccountFacts): boolean {
   return lastDeliveryAt === null || unprovenSecretAt !== null || (silenceChance ?? 1) < UNUSUAL_CHANCE
 }
@@ -190,7 +230,7 @@ function isSilent({ lastDeliveryAt, unprovenSecretAt, silenceChance }: AccountFa
 function refusalsOf(
   { refused, lastRefusedAt, refusedSources }: AccountFacts,
   source: string,
-): Refusals | false {
+): { count: number; lastAt: string } | false {
   return (
     refusedSources.includes(source) && lastRefusedAt !== null && { count: refused, lastAt: lastRefusedAt }
   )

@@ -1,5 +1,4 @@
 /** Finds clients and keys that will soon expire, or that have not been used for long, for `doctor`. */
-
 import type { Severity } from '../endpoints/endpoint-health.ts'
 import { age } from '../http/format.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -7,14 +6,10 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 /** Two weeks are enough to give a program another secret or a later time. */
 const EXPIRES_SOON_DAYS = 14
 const UNUSED_DAYS = 90
-/** Lines of `doctor`. More of them would hide its other findings. */
+/** More of them would hide the other findings of `doctor`. */
 const FINDINGS_MAX = 50
 
-/**
- * Returns active credentials that have not expired. An expiry of `infinity`, which other programs may store, is never soon.
- *
- * $1 days before the expiry int, $2 days without use int, $3 maximum number of rows int
- */
+/** $1 days before the expiry int, $2 days without use int, $3 maximum number of rows int */
 const selectCredentials = statement('select-credentials-to-review')`
     with client as (
       select id, expires_at, last_used_at, created_at from api_client
@@ -35,40 +30,26 @@ const selectCredentials = statement('select-credentials-to-review')`
      order by expires_at, kind, id
      limit $3`
 
-interface Credential {
-  [column: string]: unknown
+/** `expiresInSeconds` is null unless it is soon. */
+type Credential = {
   kind: 'client' | 'key'
   id: bigint
-  /** null: not soon */
   expiresInSeconds: number | null
   isUnused: boolean
 }
 
-/** Returns no finding if there is nothing to review. */
 export async function examineCredentials(
   database: Queryable,
 ): Promise<Array<{ check: string; severity: Severity; message: string }>> {
-  const rows = await database.query<Credential>(selectCredentials, [
-    EXPIRES_SOON_DAYS,
-    UNUSED_DAYS,
-    FINDINGS_MAX + 1,
-  ])
-  const findings = rows.slice(0, FINDINGS_MAX).flatMap(findingsOf)
-  if (rows.length <= FINDINGS_MAX) return findings
-  const message = `more clients and keys expire soon or are not used; run oa-audience clients list and keys list`
-  return [...findings, { check: 'clients', severity: 'ok', message }]
-}
-
-function findingsOf({ kind, id, expiresInSeconds, isUnused }: Credential) {
-  const findings: Array<{ check: string; severity: Severity; message: string }> = []
-  const check = `${kind} ${id}`
-  if (expiresInSeconds !== null) {
-    const message = `expires in ${age(expiresInSeconds)}; run oa-audience ${kind}s update ${id} --expires-at TIME, or replace it`
-    findings.push({ check, severity: 'warning', message })
-  }
-  if (isUnused) {
-    const message = `has not been used for ${UNUSED_DAYS} days; if no program needs it, run oa-audience ${kind}s revoke ${id}`
-    findings.push({ check, severity: 'ok', message })
-  }
-  return findings
+  const values = [EXPIRES_SOON_DAYS, UNUSED_DAYS, FINDINGS_MAX]
+  const rows = await database.query<Credential>(selectCredentials, values)
+  return rows.flatMap(({ kind, id, expiresInSeconds, isUnused }) => {
+    const check = `${kind} ${id}`
+    const expires = `expires in ${age(expiresInSeconds ?? 0)}; run oa-audience ${kind}s update ${id} --expires-at TIME, or replace it`
+    const unused = `has not been used for ${UNUSED_DAYS} days; if no program needs it, run oa-audience ${kind}s revoke ${id}`
+    return [
+      ...(expiresInSeconds === null ? [] : [{ check, severity: 'warning' as const, message: expires }]),
+      ...(isUnused ? [{ check, severity: 'ok' as const, message: unused }] : []),
+    ]
+  })
 }

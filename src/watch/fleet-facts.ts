@@ -1,97 +1,13 @@
 /** One row of facts for each official account. Planner idioms: docs/planner.md. */
-
-import {
-  type AccountId,
-  FOREIGN_DESTINATION_AT,
-  type OrganizationId,
-  REDELIVERY_OFF_AT,
-} from '../accounts/account.ts'
+import { type AccountId, FOREIGN_DESTINATION_AT, REDELIVERY_OFF_AT } from '../accounts/account.ts'
 import { findNamedAccounts } from '../accounts/destinations.ts'
-import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+import type { FleetAccount } from './account-status.ts'
 import { problemsOf } from './mute.ts'
 
-/** Times are ISO 8601 in UTC. */
-export interface AccountFacts {
-  id: AccountId
-  organizationId: OrganizationId
-  organizationName: string
-  name: string
-  basicId: string | null
-  addedAt: string
-  hasChannelId: boolean
-  hasChannelSecret: boolean
-  /** an access token is stored, or the channel id and secret with which one can be issued */
-  canCallPlatform: boolean
-  isSuspended: boolean
-  /** the newest delivery of a week whose destination is another bot; null if none */
-  foreignDestinationAt: string | null
-
-  /** when the module channel was detached; null: it was not, or LINE has delivered since */
-  moduleDetachedAt: string | null
-  /** a proof whose delivery LINE did not send again; null: none, or redelivery was seen since */
-  redeliveryOffAt: string | null
-  /** a webhook test that LINE reported as passed, and that did not arrive here; null: none */
-  answeredElsewhereAt: string | null
-  /** another account of the organization with the same bot user id; null: none */
-  duplicateId: AccountId | null
-  /** LINE's newest delivery in 35 days */
-  lastDeliveryAt: string | null
-  /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
-  unprovenSecretAt: string | null
-  /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
-  silenceChance: number | null
-  deliveries24h: number
-  events24h: number
-  failed24h: number
-  /** with a wrong signature, in a week */
-  refused: number
-  lastRefusedAt: string | null
-  /** sources whose newest delivery had a wrong signature */
-  refusedSources: string[]
-  unapplied: number
-
-  verifiedAt: string | null
-  verified: boolean | null
-  failedChecks: Array<Check['name']>
-  /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
-  firstFailure: Check | null
-  /** the failed check of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
-  testFailure: Check | null
-  /** time of the last check, and why LINE did not respond */
-  checkedAt: string | null
-  fault: string | null
-  tokenExpiresAt: string | null
-  quotaLimit: number | null
-  quotaUsed: number | null
-
-  members: number | null
-  following: number | null
-  blocked: number | null
-  profilesDue: number | null
-  countedAt: string | null
-  /** how many more people follow than a week ago */
-  growth7d: number | null
-  /** the newest day of a week on which LINE counted more changes than were delivered */
-  missingDay: string | null
-  missing: number | null
-
-  /** the bot user id of the newest delivery for another bot */
-  foreignDestination: string | null
-
-  endpointsPending: number
-  endpointsFailed: number
-  /** the lowest id of an active endpoint that does not accept deliveries; null if none */
-  failingEndpointId: bigint | null
-
-  /** as store-statuses.ts has stored them; fleet.ts has their types */
-  status: string
-  problems: unknown[]
-}
-
-/** Accounts per statement. Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
+/** Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
 const PAGE_SIZE = 500
 
 /**
@@ -103,42 +19,42 @@ const PAGE_SIZE = 500
  */
 const selectFleet = statement('select-fleet')`
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
-           a.created_at as "addedAt",
+           iso(a.created_at) as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
            can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
-           ${FOREIGN_DESTINATION_AT} as "foreignDestinationAt",
+           iso(${FOREIGN_DESTINATION_AT}) as "foreignDestinationAt",
            a.foreign_destination as "foreignDestination",
            case when a.module_attached = false and coalesce(last.last_at, '-infinity') < a.module_at + interval '5 minutes'
-                then a.module_at end as "moduleDetachedAt",
-           ${REDELIVERY_OFF_AT} as "redeliveryOffAt",
+                then iso(a.module_at) end as "moduleDetachedAt",
+           iso(${REDELIVERY_OFF_AT}) as "redeliveryOffAt",
            -- The time of the test is that of the verification, which may take 8 s. Counts are stored every ten seconds.
            case when a.webhook_test_failure is null and a.webhook_tested_at < now() - interval '30 seconds'
                  and coalesce(last.last_at, '-infinity') < a.webhook_tested_at - interval '10 seconds'
-                then a.webhook_tested_at end as "answeredElsewhereAt",
+                then iso(a.webhook_tested_at) end as "answeredElsewhereAt",
            (select b.id from official_account b
              where b.organization_id = a.organization_id and b.bot_user_id = a.bot_user_id and b.id <> a.id limit 1) as "duplicateId",
-           last.last_at as "lastDeliveryAt",
-           case when a.channel_secret_changed_at < last.last_at then null else a.channel_secret_changed_at end as "unprovenSecretAt",
+           iso(last.last_at) as "lastDeliveryAt",
+           case when a.channel_secret_changed_at < last.last_at then null else iso(a.channel_secret_changed_at) end as "unprovenSecretAt",
            case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
                 when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
                 else silence_chance(a.id, last.last_at) end as "silenceChance",
            (coalesce(hours.deliveries, 0) + case when figures.are_fresh then c.deliveries_before else 0 end)::float8 as "deliveries24h",
            (coalesce(hours.events, 0) + case when figures.are_fresh then c.events_before else 0 end)::float8 as "events24h",
            (coalesce(hours.failed, 0) + case when figures.are_fresh then c.failed_before else 0 end)::float8 as "failed24h",
-           coalesce(refused.count, 0)::float8 as refused, refused.last_at as "lastRefusedAt",
+           coalesce(refused.count, 0)::float8 as refused, iso(refused.last_at) as "lastRefusedAt",
            coalesce(refused.sources, '{}') as "refusedSources", unapplied.count as unapplied,
-           a.verified_at as "verifiedAt", (a.verification->>'verified')::boolean as verified,
+           iso(a.verified_at) as "verifiedAt", (a.verification->>'verified')::boolean as verified,
            case when (a.verification->>'verified')::boolean then '[]'
-                else jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name') end as "failedChecks",
+                else coalesce(jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name'), '[]') end as "failedChecks",
            jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false)') as "firstFailure",
            case when a.webhook_tested_at < last.last_at
                   or a.webhook_tested_at < a.channel_secret_changed_at
                  and a.webhook_test_failure->>'reason' = 'test_signature_refused' then null
                 else a.webhook_test_failure end as "testFailure",
-           c.checked_at as "checkedAt", c.fault, c.token_expires_at as "tokenExpiresAt",
+           iso(c.checked_at) as "checkedAt", c.fault, iso(c.token_expires_at) as "tokenExpiresAt",
            c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed", c.members::float8 as members,
            c.following::float8 as following, c.blocked::float8 as blocked, c.profiles_due::float8 as "profilesDue",
-           c.counted_at as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
+           iso(c.counted_at) as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
            c.missing_day::text as "missingDay", c.missing::float8 as missing,
            endpoints.pending as "endpointsPending", endpoints.failed as "endpointsFailed",
            endpoints.failing_id as "failingEndpointId", coalesce(c.status, 'quiet') as status, ${problemsOf('c')} as problems
@@ -194,11 +110,10 @@ const selectFleet = statement('select-fleet')`
                                order by id limit $2))
      order by a.id`
 
-/** All visible accounts page by page, in the order of their ids. */
 export async function* readFleet(
   database: Queryable,
   organizationIds: OrganizationIds,
-): AsyncGenerator<AccountFacts[]> {
+): AsyncGenerator<FleetAccount[]> {
   for (let leastId = INT64_MIN; ; ) {
     const page = await readPage(database, organizationIds, leastId, PAGE_SIZE)
     if (page.length > 0) yield page
@@ -208,11 +123,11 @@ export async function* readFleet(
   }
 }
 
-export async function readAccountFacts(
+export async function findFleetAccount(
   database: Queryable,
   organizationIds: OrganizationIds,
   id: AccountId,
-): Promise<AccountFacts | null> {
+): Promise<FleetAccount | null> {
   const [facts] = await readPage(database, organizationIds, id, 1)
   return facts?.id === id ? facts : null
 }
@@ -222,14 +137,14 @@ async function readPage(
   organizationIds: OrganizationIds,
   leastId: AccountId,
   count: number,
-): Promise<AccountFacts[]> {
-  const rows = await database.query<FactsRow>(selectFleet, [leastId, count, organizationIds])
+): Promise<FleetAccount[]> {
+  const rows = await database.query<FleetAccount & Row>(selectFleet, [leastId, count, organizationIds])
   await forgetNamed(database, rows)
-  return rows.map(factsOf)
+  return rows
 }
 
 /** Forgets foreign deliveries whose bot has an account by now, which receives later ones. */
-async function forgetNamed(database: Queryable, rows: FactsRow[]): Promise<void> {
+async function forgetNamed(database: Queryable, rows: FleetAccount[]): Promise<void> {
   const foreign = rows.filter(({ foreignDestinationAt }) => foreignDestinationAt !== null)
   if (foreign.length === 0) return
   const named = await findNamedAccounts(
@@ -239,32 +154,4 @@ async function forgetNamed(database: Queryable, rows: FactsRow[]): Promise<void>
   for (const [index, row] of foreign.entries()) {
     if (named[index]?.accountId !== row.id) row.foreignDestinationAt = null
   }
-}
-
-type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
-type Time = (typeof TIMES)[number]
-
-const TIMES = [
-  'foreignDestinationAt',
-  'lastDeliveryAt',
-  'lastRefusedAt',
-  'verifiedAt',
-  'checkedAt',
-  'tokenExpiresAt',
-  'countedAt',
-  'addedAt',
-  'unprovenSecretAt',
-] as const
-
-/** Changes the row that it receives: a copy would cost as much as the rest. */
-function factsOf(row: FactsRow): AccountFacts {
-  for (const name of TIMES) row[name] = isoTime(row[name])
-  row.failedChecks ??= []
-  return row as AccountFacts
-}
-
-/** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. Null for `infinity`, which another program may have stored. */
-function isoTime(text: string | null): string | null {
-  const ms = Date.parse(text ?? '')
-  return Number.isNaN(ms) ? null : new Date(ms).toISOString()
 }

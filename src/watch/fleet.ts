@@ -1,29 +1,20 @@
-/** The fleet: every official account with its facts and its status. */
+/** The fleet, worst accounts first, and the charts of accounts. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
-import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { ACCOUNT_STATUSES, type AccountHealth } from './account-status.ts'
-import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { ACCOUNT_STATUSES, type FleetAccount } from './account-status.ts'
+import { readFleet } from './fleet-facts.ts'
 
-export type FleetAccount = Omit<AccountFacts, keyof AccountHealth> & AccountHealth
-
-/** Worst accounts first. Equals are ordered by id. */
+/** Equals are ordered by id. */
 export async function listFleet(
   database: Queryable,
   organizationIds: OrganizationIds,
 ): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
-  for await (const page of readFleet(database, organizationIds)) fleet.push(...(page as FleetAccount[]))
+  for await (const page of readFleet(database, organizationIds)) fleet.push(...page)
+  const rank = ({ status }: FleetAccount) => ACCOUNT_STATUSES.indexOf(status)
   return fleet.sort((a, b) => rank(b) - rank(a))
-}
-
-export async function findFleetAccount(
-  database: Queryable,
-  organizationIds: OrganizationIds,
-  id: AccountId,
-): Promise<FleetAccount | null> {
-  return (await readAccountFacts(database, organizationIds, id)) as FleetAccount | null
 }
 
 /** The table of the fleet shows a third of the facts, because it may have 10,000 rows. */
@@ -53,8 +44,6 @@ export function fleetRow(account: FleetAccount) {
   }
 }
 
-const rank = ({ status }: AccountHealth): number => ACCOUNT_STATUSES.indexOf(status)
-
 export type DeliveryHour = {
   hour: string
   deliveries: number
@@ -75,7 +64,6 @@ const selectDeliveryHours = statement('select-delivery-hours')`
      group by h.hour
      order by h.hour`
 
-/** The hours of the last days in which the account was delivered to, by all sources. */
 export function listDeliveryHours(database: Queryable, id: AccountId, days: number): Promise<DeliveryHour[]> {
   return database.query(selectDeliveryHours, [id, days])
 }
@@ -109,7 +97,7 @@ export function listAccountDays(database: Queryable, id: AccountId, days: number
 const HOURS = 24
 const DAYS = 30
 
-export interface FleetCharts {
+export type FleetCharts = {
   id: AccountId
   /** LINE's deliveries of the last 24 hours, oldest first; the last one is the present hour */
   hours: number[]
@@ -117,48 +105,23 @@ export interface FleetCharts {
   days: Array<number | null>
 }
 
-/** $1 account ids bigint[]; $2 hours int; $3 days int; $4 organization ids bigint[], null: all. Values with their ages. */
+/** $1 account ids bigint[]; $2 hours int; $3 days int; $4 organization ids bigint[], null: all */
 const selectCharts = statement('select-fleet-charts')`
-    select a.id, hour.ages as "hourAges", hour.deliveries, day.ages as "dayAges", day.following
-      from (select id from official_account
-             where id = any ($1) and visible(organization_id, $4)) a
-     cross join lateral (
-       select coalesce(array_agg(extract(epoch from date_trunc('hour', now()) - h.hour)::int / 3600), '{}') as ages,
-              coalesce(array_agg(h.deliveries::float8), '{}') as deliveries
-         from delivery_hour h
-        where h.channel_oa_id = a.id and h.source = 'line'
-          and h.hour > date_trunc('hour', now()) - $2 * interval '1 hour') hour
-     cross join lateral (
-       select coalesce(array_agg(${LINE_TODAY} - d.day), '{}') as ages,
-              coalesce(array_agg(d.following::float8), '{}') as following
-         from account_day d
-        where d.channel_oa_id = a.id and d.following is not null and d.day > ${LINE_TODAY} - $3::int) day`
+    select a.id,
+           array(select coalesce(h.deliveries::float8, 0)
+                   from generate_series(0, $2::int - 1) as ago (hours)
+                   left join delivery_hour h on h.channel_oa_id = a.id and h.source = 'line'
+                                            and h.hour = date_trunc('hour', now()) - ago.hours * interval '1 hour'
+                  order by ago.hours desc) as hours,
+           array(select d.following::float8
+                   from generate_series(0, $3::int - 1) as ago (days)
+                   left join account_day d on d.channel_oa_id = a.id and d.day = ${LINE_TODAY} - ago.days
+                  order by ago.days desc) as days
+      from official_account a
+     where a.id = any ($1) and visible(a.organization_id, $4)`
 
-interface ChartRow extends Row {
-  id: AccountId
-  hourAges: number[]
-  deliveries: number[]
-  dayAges: number[]
-  following: number[]
-}
-
-/** Accounts that do not exist, or that the operator does not see, are left out. */
-export async function readFleetCharts(
+export const readFleetCharts = (
   database: Queryable,
   organizationIds: OrganizationIds,
   ids: AccountId[],
-): Promise<FleetCharts[]> {
-  const rows = await database.query<ChartRow>(selectCharts, [ids, HOURS, DAYS, organizationIds])
-  return rows.map(({ id, hourAges, deliveries, dayAges, following }) => ({
-    id,
-    hours: spread(HOURS, 0, hourAges, deliveries),
-    days: spread<number | null>(DAYS, null, dayAges, following),
-  }))
-}
-
-/** Places values by their age in a list that ends with the present one. */
-function spread<T>(length: number, nothing: T, ages: number[], values: T[]): T[] {
-  const list = Array<T>(length).fill(nothing)
-  for (const [index, age] of ages.entries()) list[length - 1 - age] = values[index] as T
-  return list
-}
+): Promise<FleetCharts[]> => database.query(selectCharts, [ids, HOURS, DAYS, organizationIds])

@@ -9,7 +9,6 @@ import { refuseInput } from '../http/validate.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
-/** Nothing is announced about the problem until then. */
 export type Mute = { until: string; reason: string }
 
 /** A mute that nobody remembers would hide a broken account. */
@@ -23,7 +22,7 @@ export const problemsOf = (
                      jsonb_build_object('until', iso(${check}.muted_until), 'reason', ${check}.mute_reason))
                 else coalesce(${check}.problems, '[]') end`
 
-/** As an operator gives it. Throws `invalid_input`. */
+/** Throws `invalid_input`. */
 export function readMute({ until, reason }: Mute): Mute {
   const untilMs = readTime('until', until)
   const now = Date.now()

@@ -40,14 +40,13 @@ export function fill(template: string, values: Record<string, string>): string {
   )
 }
 
-/** Returns the service's English message if there is no table, or if a verification of an older version has no reason. */
+/** A verification of an older version has no reason. */
 export function describeCheck({ checks }: Pick<ProblemTexts, 'checks'>, check: Check): string {
   if (checks === undefined) return check.message
   if (check.ok === null) return checks.noEvidence
   return (check.ok ? checks.passed[check.name] : failureText(checks, check)) ?? check.message
 }
 
-/** Returns the reason with LINE's status and message, or null if the check has no reason. */
 function failureText({ failed }: NonNullable<ProblemTexts['checks']>, check: Check): string | null {
   if (check.reason === undefined || !Object.hasOwn(failed, check.reason)) return null
   const details = [check.status, check.platformMessage].filter((detail) => detail != null)

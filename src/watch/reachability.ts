@@ -12,20 +12,34 @@ import { serviceName } from '../config/package.ts'
 import { lookupWith } from '../endpoints/address.ts'
 import { HostResolver, UnresolvedName } from '../endpoints/resolver.ts'
 import { readStart } from '../http/listen.ts'
-import { REACHABILITY_SEVERITIES, REACHABILITY_TEXTS, type ReachabilityCode } from './reachability-texts.ts'
+import { textsIn } from './problem-commands.ts'
+import { fill } from './problem-texts.ts'
 
-/** Limit of the whole examination, for which `setup` waits. */
+/** `setup` waits for it. */
 const EXAMINATION_MAX_MS = 5_000
 /** The response of this service has about 50 bytes. Node.js limits the headers to 16 KiB. */
 const BODY_MAX_BYTES = 16 * 1024
-/** The console returns the last examination again for this time. */
-const SHARED_MS = 5_000
+
+/**
+ * `error`: LINE cannot deliver. `warning`: it may be able to. For example, many routers refuse connections from their own network to
+ * their public address, and accept the same connections from the internet.
+ */
+const SEVERITIES = {
+  not_configured: 'warning',
+  name_unresolved: 'error',
+  no_response: 'warning',
+  certificate_refused: 'error',
+  other_program: 'error',
+  reached: 'ok',
+} as const
+
+type ReachabilityCode = keyof typeof SEVERITIES
 
 export interface Reachability {
   publicUrl: string | null
   code: ReachabilityCode
   severity: 'ok' | 'warning' | 'error'
-  /** the part of the message that varies, or empty */
+  /** the part of the message that varies */
   detail: string
   message: string
   fix: string
@@ -42,15 +56,21 @@ export interface ReachabilityOptions {
 
 type Outcome = [code: ReachabilityCode, detail: string]
 
-/** A problem is an outcome, never an exception. */
 export async function examineReachability(
   publicUrl: string | null,
   options: ReachabilityOptions = {},
 ): Promise<Reachability> {
   const [code, detail] = await examine(publicUrl, options)
-  const [message, fix] = REACHABILITY_TEXTS[code](detail)
-  const severity = REACHABILITY_SEVERITIES[code]
-  return { publicUrl, code, severity, detail, message, fix, checkedAt: new Date().toISOString() }
+  const { message, fix } = textsIn('en').publicUrl[code]
+  const texts = { message: fill(message, { detail }), fix }
+  return {
+    publicUrl,
+    code,
+    severity: SEVERITIES[code],
+    detail,
+    ...texts,
+    checkedAt: new Date().toISOString(),
+  }
 }
 
 async function examine(
@@ -112,23 +132,20 @@ function nameIn(body: string): unknown {
   }
 }
 
-/** Codes come from Node.js, OpenSSL or the operating system. Messages may contain text of the server. */
 function explainFailure(code = 'EUNKNOWN', isSecure: boolean): Outcome {
   // The operating system's codes have no underscore. EPROTO is OpenSSL's, for a server without TLS.
   if (/^E[A-Z0-9]+$/.test(code) && code !== 'EPROTO') return ['no_response', code]
   return [isSecure ? 'other_program' : 'certificate_refused', code]
 }
 
-/** Returns a function that examines PUBLIC_URL, at most once at a time and per SHARED_MS, however often it is called. */
+/** Returns a function that examines PUBLIC_URL at most once per EXAMINATION_MAX_MS, however often it is called. */
 export function sharedExamination(publicUrl: string | null): () => Promise<Reachability> {
   let last: Promise<Reachability> | null = null
-  let endedAtMs: number | null = null
+  let startedAtMs = 0
   return () => {
-    if (last !== null && (endedAtMs === null || performance.now() - endedAtMs < SHARED_MS)) return last
-    endedAtMs = null
-    last = examineReachability(publicUrl).finally(() => {
-      endedAtMs = performance.now()
-    })
+    if (last !== null && performance.now() - startedAtMs < EXAMINATION_MAX_MS) return last
+    startedAtMs = performance.now()
+    last = examineReachability(publicUrl)
     return last
   }
 }

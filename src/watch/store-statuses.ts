@@ -1,26 +1,29 @@
 /**
- * The only writer of the status of an account. A pass reads the facts of the whole fleet page by page, assesses them, and stores each
- * status that has changed. Everything else selects what is stored.
+ * The only writer of the status of an account. One process at a time makes a pass every 15 s, or at once when an operator has changed
+ * something:
  *
- * A status is older than its facts by one pass at most: one process at a time makes a pass every 15 s, or at once when an operator has
- * changed something. The page of an account, `fleet` and `doctor` store what they show first. If no pass was completed for five
- * minutes, doctor reports it and the metrics have no statuses. Only `completed_at` says when statuses were confirmed, for all accounts
- * together: a time for each would be 30,000 writes every 15 s.
+ * 1. `claimPass` chooses the process. If it dies, the next pass reads the same facts.
+ * 2. `storeStatuses` reads and assesses all accounts page by page, outside of any transaction, and stores each status that has changed.
+ * 3. `announce` stores messages about what changed and was not announced, in one transaction.
+ *
+ * Everything else selects what is stored. The page of an account, `fleet` and `doctor` store what they show first. If no pass was
+ * completed for five minutes, doctor reports it and the metrics have no statuses. All reads use the primary: a replica may be 30 s old.
  */
+import type { FastifyBaseLogger } from 'fastify'
 import type { AccountId } from '../accounts/account.ts'
+import { AppError } from '../errors.ts'
+import { every, type Stop } from '../jobs/every.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
+import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { assessAccount, type Problem } from './account-status.ts'
-import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
+import { type AccountFacts, assessAccount, type Problem } from './account-status.ts'
+import { findFleetAccount, readFleet } from './fleet-facts.ts'
 import { problemsOf } from './mute.ts'
+import { announce } from './notifications/announce.ts'
 
 export const PASS_INTERVAL_MS = 15_000
 
-/**
- * Returns no row unless this process makes the next pass.
- *
- * $1 float8: milliseconds between passes; $2 float8: the same after a change by an operator
- */
+/** $1 float8: milliseconds between passes; $2 float8: the same after a change by an operator */
 const claimNext = statement('claim-status-pass')`
     update notification_watch w set pass = pass + 1, passed_at = now()
      where is_due(passed_at + $1::float8 * interval '1 millisecond', $1::float8 * interval '1 millisecond')
@@ -40,8 +43,8 @@ export async function claimPass(
 }
 
 /**
- * Locks only what it changes. It skips rows that others lock, until the next pass. If another process has begun a later pass, this one
- * took too long and stores nothing. A time ahead of the clock was stored before the clock was corrected.
+ * Skips rows that others lock, until the next pass. If another process has begun a later pass, this one took too long and stores nothing.
+ * A time ahead of the clock was stored before the clock was corrected.
  *
  * $1 pass bigint, null: any; $2 account ids bigint[]; $3 statuses text[]; $4 problems text[]
  */
@@ -69,7 +72,6 @@ async function store(database: Queryable, pass: bigint | null, page: AccountFact
   ])
 }
 
-/** Holds one page of facts at a time in memory. */
 export async function storeStatuses(database: Queryable, pass: bigint | null, now: number): Promise<void> {
   for await (const page of readFleet(database, ALL_ORGANIZATIONS)) await store(database, pass, page, now)
 }
@@ -80,7 +82,7 @@ export const confirmStatuses = (database: Queryable): Promise<void> =>
   storeStatuses(database, null, Date.now()).catch(() => undefined)
 
 export async function confirmStatus(database: Queryable, id: AccountId, now: number): Promise<void> {
-  const facts = await readAccountFacts(database, ALL_ORGANIZATIONS, id)
+  const facts = await findFleetAccount(database, ALL_ORGANIZATIONS, id)
   if (facts !== null) await store(database, null, [facts], now).catch(() => undefined)
 }
 
@@ -96,3 +98,40 @@ export const listProblems = (
   database: Queryable,
 ): Promise<Array<Row & { id: AccountId; name: string; problems: Problem[] }>> =>
   database.query(selectProblems)
+
+/** Passes use at most a fifth of the time, because a pass of 30,000 accounts is seconds of work for PostgreSQL. */
+const PASS_SHARE = 1 / 5
+const CLAIM_INTERVAL_MS = 2_000
+/** A pass may take seconds, which is longer than a shutdown may take. It is repeated, because it stores all or nothing. */
+const STOP_MAX_MS = 3_000
+
+export function startWatch(database: Database, log: FastifyBaseLogger): Stop {
+  const pass = accountWatch(database)
+  const { stop } = every(CLAIM_INTERVAL_MS, async (signal) => {
+    await pass().catch((error: Error) => {
+      // While the database is down, there is nothing to do. Its messages may quote stored data.
+      if (!(error instanceof AppError) && !signal.aborted)
+        log.error({ fault: error.name }, 'a pass over the statuses of accounts failed')
+    })
+  })
+  return () => stop(STOP_MAX_MS)
+}
+
+/** Returns a function that makes a pass, if one is due. It returns whether it stored what it saw, and throws DatabaseUnavailable. */
+export function accountWatch(database: Database): () => Promise<boolean> {
+  let lastMs = 0
+  return async () => {
+    const claimed = await claimPass(database, nextInterval(PASS_INTERVAL_MS, lastMs), nextInterval(0, lastMs))
+    if (claimed === null) return false
+    const startedAt = performance.now()
+    try {
+      await storeStatuses(database, claimed.pass, claimed.now)
+      return await announce(database, claimed.pass)
+    } finally {
+      lastMs = performance.now() - startedAt
+    }
+  }
+}
+
+/** @param lastMs how long the last pass took */
+export const nextInterval = (minMs: number, lastMs: number): number => Math.max(minMs, lastMs / PASS_SHARE)

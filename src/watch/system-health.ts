@@ -14,11 +14,12 @@ import { withDatabase } from '../postgres/pool/open.ts'
 import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/replication.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { examineEncryption } from '../upkeep/secrets.ts'
+import type { FleetAccount } from './account-status.ts'
 import { examineCredentials } from './credential-health.ts'
-import { type FleetAccount, listFleet } from './fleet.ts'
+import { listFleet } from './fleet.ts'
 import { examineChannels } from './notifications/channels.ts'
 import { explainProblem } from './problem-commands.ts'
-import { examineReachability, type Reachability } from './reachability.ts'
+import { examineReachability } from './reachability.ts'
 import { confirmStatuses } from './store-statuses.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
@@ -27,28 +28,29 @@ const PLATFORM_SKEW_MAX_SECONDS = 60
 
 export type Finding = { check: string; severity: Severity; message: string; code?: string }
 
+const finding =
+  (severity: Severity) =>
+  (check: string, message: string): Finding => ({ check, severity, message })
+const ok = finding('ok')
+const warning = finding('warning')
+const failure = finding('error')
+
 /** At least one finding per part. Problems are findings, never exceptions. */
 export async function examineSystem(config: Config): Promise<Finding[]> {
-  const reachability = examineReachability(config.publicUrl)
-  return [
+  const examined = examineReachability(config.publicUrl)
+  const findings = [
     ...examineConfig(config),
     ...(await examineDatabase(config)),
     ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
     ...(await examinePlatform(config.lineApiUrl)),
-    describeReachability(await reachability),
   ]
+  const { severity, message, fix, code } = await examined
+  return [...findings, { check: 'PUBLIC_URL', severity, message: `${message} ${fix}`, code }]
 }
 
-const describeReachability = ({ severity, message, fix, code }: Reachability): Finding => ({
-  check: 'PUBLIC_URL',
-  severity,
-  message: `${message} ${fix}`,
-  code,
-})
-
 function examineConfig({ rateLimit, trustProxy, host, dataDir, erasureLedger }: Config): Finding[] {
-  const findings: Finding[] = [{ check: 'configuration', severity: 'ok', message: 'every variable is valid' }]
-  const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
+  const findings = [ok('configuration', 'every variable is valid')]
+  const warn = (check: string, message: string) => findings.push(warning(check, message))
   if (erasureLedger === null)
     warn('ERASURE_LEDGER', 'unset, so a restored backup brings back the people who were erased after it')
   else if (resolve(erasureLedger).startsWith(`${dataDir}/`))
@@ -66,24 +68,19 @@ function examineConfig({ rateLimit, trustProxy, host, dataDir, erasureLedger }: 
 
 async function examineDatabase(config: Config): Promise<Finding[]> {
   const { database: choice } = config
-  const check = 'database'
-  if (choice.kind === 'none') {
-    return [{ check, severity: 'error', message: 'DATABASE_URL is none, so nothing is stored' }]
-  }
+  if (choice.kind === 'none') return [failure('database', 'DATABASE_URL is none, so nothing is stored')]
   try {
     return await withDatabase(choice, async (database) => {
       await confirmStatuses(database)
       return [
         await examineServer(database),
-        { check: 'replication', ...examineReplication(await database.checkReplication()) },
+        examineReplication(await database.checkReplication()),
         ...(await database.replicaLags()).map(examineReplica),
-        { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
+        ok('migrations', 'the schema is up to date'),
         ...(await listFleet(database, ALL_ORGANIZATIONS)).flatMap(examineAccount),
-        ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
-          check: `endpoint ${endpointId}`,
-          severity,
-          message,
-        })),
+        ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) =>
+          finding(severity)(`endpoint ${endpointId}`, message),
+        ),
         ...(await database.session(examineEncryption)),
         ...(await examineChannels(database, config)),
         ...(config.erasureLedger === null ? [] : await examineLedger(database, config.erasureLedger)),
@@ -92,7 +89,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
     })
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
-    return [{ check, severity: 'error', message: error.message }]
+    return [failure('database', error.message)]
   }
 }
 
@@ -100,15 +97,12 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
   const check = `account ${id}`
   if (problems.length === 0) {
     const seconds = (Date.now() - Date.parse(lastDeliveryAt ?? '')) / 1000
-    return [{ check, severity: 'ok', message: `LINE delivers; the last delivery was ${age(seconds)} ago` }]
+    return [ok(check, `LINE delivers; the last delivery was ${age(seconds)} ago`)]
   }
   return problems.map((problem) => {
     const { message, fix } = explainProblem(id, problem, Date.now())
-    return {
-      check,
-      severity: problem.status === 'broken' && !problem.muted ? 'error' : 'warning',
-      message: `${message} ${fix}`,
-    }
+    const isBroken = problem.status === 'broken' && !problem.muted
+    return (isBroken ? failure : warning)(check, `${message} ${fix}`)
   })
 }
 
@@ -126,20 +120,17 @@ async function examineServer(database: Queryable): Promise<Finding> {
   const check = 'database'
   const skewSeconds = await readClockSkew(database)
   if (Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS) {
-    const direction = skewSeconds > 0 ? 'ahead of' : 'behind'
-    const message = `the server's clock is ${Math.round(Math.abs(skewSeconds))} s ${direction} this machine's; run NTP on both`
-    return { check, severity: 'error', message }
+    const difference = `${Math.round(Math.abs(skewSeconds))} s ${skewSeconds > 0 ? 'ahead of' : 'behind'}`
+    return failure(check, `the server's clock is ${difference} this machine's; run NTP on both`)
   }
   const aheadSeconds = Math.round(server?.ahead ?? 0)
   if (aheadSeconds > CLOCK_SKEW_MAX_SECONDS) {
     const message = `the server's clock stepped back by ${aheadSeconds} s; until it has caught up, delta feeds repeat more changes`
-    return { check, severity: 'warning', message }
+    return warning(check, message)
   }
-  if (server?.fsync === 'off') {
-    const message = 'fsync is off, so a power failure loses acknowledged events; set fsync = on'
-    return { check, severity: 'error', message }
-  }
-  return { check, severity: 'ok', message: `PostgreSQL ${server?.version} responds` }
+  if (server?.fsync === 'off')
+    return failure(check, 'fsync is off, so a power failure loses acknowledged events; set fsync = on')
+  return ok(check, `PostgreSQL ${server?.version} responds`)
 }
 
 async function examineRedis(url: string): Promise<Finding> {
@@ -156,12 +147,11 @@ async function examineRedis(url: string): Promise<Finding> {
     await redis.connect()
     // A full server or a replica responds to pings, but refuses the rate limiter's writes.
     await redis.set('oa-audience-doctor', '1', 'PX', RESPONSE_TIMEOUT_MS)
-    return { check, severity: 'ok', message: 'responds' }
+    return ok(check, 'responds')
   } catch (error) {
     const refusal = redisRefusal(error as Error)
     const problem = refusal ? `refuses writes (${refusal})` : 'does not respond'
-    const message = `${problem}, so requests are not rate limited until it does; check REDIS_URL`
-    return { check, severity: 'error', message }
+    return failure(check, `${problem}, so requests are not rate limited until it does; check REDIS_URL`)
   } finally {
     redis.disconnect()
   }
@@ -173,13 +163,10 @@ async function examinePlatform(url: string): Promise<Finding[]> {
     // The platform rejects a request without credentials, which proves that it responds.
     const response = await fetch(`${url}/v2/bot/info`, { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) })
     response.body?.cancel().catch(() => undefined)
-    return [
-      { check, severity: 'ok', message: `${url} responds` },
-      ...compareClock(Date.parse(response.headers.get('date') ?? '')),
-    ]
+    return [ok(check, `${url} responds`), ...compareClock(Date.parse(response.headers.get('date') ?? ''))]
   } catch {
     const message = `${url} does not respond, so profiles and verification are unavailable; allow outgoing HTTPS or set LINE_API_URL`
-    return [{ check, severity: 'error', message }]
+    return [failure(check, message)]
   }
 }
 
@@ -187,64 +174,60 @@ async function examinePlatform(url: string): Promise<Finding[]> {
 function compareClock(dateMs: number): Finding[] {
   if (Number.isNaN(dateMs)) return []
   const skewSeconds = Math.round(Math.abs(dateMs - Date.now()) / 1000)
-  if (skewSeconds <= PLATFORM_SKEW_MAX_SECONDS) {
-    return [{ check: 'clock', severity: 'ok', message: "agrees with the platform's clock" }]
-  }
-  const message = `differs from the platform's clock by ${skewSeconds} s; run NTP`
-  return [{ check: 'clock', severity: 'error', message }]
+  if (skewSeconds <= PLATFORM_SKEW_MAX_SECONDS) return [ok('clock', "agrees with the platform's clock")]
+  return [failure('clock', `differs from the platform's clock by ${skewSeconds} s; run NTP`)]
 }
-
-// Findings of `doctor` about the standbys of the database and the replicas that serve reads.
 
 const ONE_DISK = 'an acknowledged event exists on one disk'
 const MEBIBYTE = 1024 * 1024
 
 /** @param replication null: no standby is expected */
-function examineReplication(replication: Replication | null): { severity: Severity; message: string } {
-  if (replication === null) return { severity: 'ok', message: `no standby is configured: ${ONE_DISK}` }
+function examineReplication(replication: Replication | null): Finding {
+  const check = 'replication'
+  if (replication === null) return ok(check, `no standby is configured: ${ONE_DISK}`)
   const { state, waits, standbys, behindBytes } = replication
   switch (state) {
     case 'synchronous':
-      return { severity: 'ok', message: `commits wait for the disk of a standby; connected: ${standbys}` }
+      return ok(check, `commits wait for the disk of a standby; connected: ${standbys}`)
     case 'asynchronous':
-      return {
-        severity: 'warning',
-        message: `commits do not wait for the disk of a standby, so ${ONE_DISK}; set synchronous_standby_names and synchronous_commit = on`,
-      }
+      return warning(
+        check,
+        `commits do not wait for the disk of a standby, so ${ONE_DISK}; set synchronous_standby_names and synchronous_commit = on`,
+      )
     case 'behind':
-      return {
-        severity: 'warning',
-        message: `the standby lacks the last ${Math.round(behindBytes / MEBIBYTE)} MiB, and ${ONE_DISK}; check its disk and network`,
-      }
+      return warning(
+        check,
+        `the standby lacks the last ${Math.round(behindBytes / MEBIBYTE)} MiB, and ${ONE_DISK}; check its disk and network`,
+      )
     case 'missing':
-      return waits
-        ? {
-            severity: 'error',
-            message:
-              'commits wait for a standby and none is connected, so nothing is stored; start a standby',
-          }
-        : { severity: 'warning', message: `no standby is connected, so ${ONE_DISK}; start a standby` }
+      if (!waits) return warning(check, `no standby is connected, so ${ONE_DISK}; start a standby`)
+      return failure(
+        check,
+        'commits wait for a standby and none is connected, so nothing is stored; start a standby',
+      )
     case 'unknown':
-      return {
-        severity: 'warning',
-        message: 'the database user may not see the standbys; run `grant pg_monitor to …` as a superuser',
-      }
+      return warning(
+        check,
+        'the database user may not see the standbys; run `grant pg_monitor to …` as a superuser',
+      )
   }
 }
 
 /** `behindBytes` is the WAL that the replica has not replayed; null: the replica cannot be read. */
-export function examineReplica({ replica, behindBytes }: { replica: string; behindBytes: number | null }): {
-  check: string
-  severity: Severity
-  message: string
-} {
+export function examineReplica({
+  replica,
+  behindBytes,
+}: {
+  replica: string
+  behindBytes: number | null
+}): Finding {
   const check = `replica ${replica}`
-  if (behindBytes === null) {
-    const message =
-      'does not respond, is not a standby of the primary in DATABASE_URL (after a takeover: not yet), or is a pooler that does not keep sessions; the primary serves its reads; check DATABASE_READ_URL'
-    return { check, severity: 'warning', message }
-  }
-  if (behindBytes <= BEHIND_MAX_BYTES) return { check, severity: 'ok', message: 'serves reads' }
-  const message = `is ${Math.round(behindBytes / MEBIBYTE)} MiB behind, so the primary serves most of its reads; check its disk and network`
-  return { check, severity: 'warning', message }
+  if (behindBytes === null)
+    return warning(
+      check,
+      'does not respond, is not a standby of the primary in DATABASE_URL (after a takeover: not yet), or is a pooler that does not keep sessions; the primary serves its reads; check DATABASE_READ_URL',
+    )
+  if (behindBytes <= BEHIND_MAX_BYTES) return ok(check, 'serves reads')
+  const behind = `is ${Math.round(behindBytes / MEBIBYTE)} MiB behind`
+  return warning(check, `${behind}, so the primary serves most of its reads; check its disk and network`)
 }

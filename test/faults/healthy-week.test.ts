@@ -1,8 +1,7 @@
 /** A thousand accounts that work raise nothing in a week, with quiet nights, weekends and a rhythm of their own each. */
 import { expect, it } from 'vitest'
 import { refreshDueFigures } from '../../src/watch/account-figures.ts'
-import { accountWatch } from '../../src/watch/notifications/watch.ts'
-import { confirmStatuses } from '../../src/watch/store-statuses.ts'
+import { accountWatch, confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
 

@@ -22,7 +22,7 @@ export const newSender = (parts: Partial<SenderParts> = {}): NotificationSender 
 
 /** Starts an outbox that polls all the time, until the test ends. Returns what stops it. */
 export function startOutbox(database: Transactions, sender = newSender()) {
-  const stop = outbox.startOutbox(database, sender, SILENT_LOG, { pollMs: 20, storeRetryMs: 20 })
+  const stop = outbox.startOutbox(database, sender, SILENT_LOG, { pollMs: 20 })
   onTestFinished(stop)
   return stop
 }

@@ -1,5 +1,5 @@
 /** What operators see of an account now. */
-import { findFleetAccount } from '../../src/watch/fleet.ts'
+import { findFleetAccount } from '../../src/watch/fleet-facts.ts'
 import { explainProblem } from '../../src/watch/problem-commands.ts'
 import { confirmStatus } from '../../src/watch/store-statuses.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'

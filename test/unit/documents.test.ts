@@ -141,7 +141,7 @@ const LIMITS = `
     endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
   operate/monitor | notifications in flight per instance
     watch/notifications/outbox.ts IN_FLIGHT_MAX
-    watch/notifications/queue.ts LEASE_SECONDS
+    watch/notifications/outbox.ts LEASE_SECONDS
   operate/monitor | deliveries in memory per endpoint and instance
     endpoints/queue.ts WAITING_MAX_PROVEN
     endpoints/queue.ts WAITING_MAX_SLOW

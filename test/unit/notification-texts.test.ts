@@ -5,7 +5,7 @@ import { type Problem, REASONS } from '../../src/watch/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
 import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'
 import { plainText, UNCHANGED, writeLines } from '../../src/watch/notifications/text.ts'
-import { LANGUAGES, messagesIn } from '../../src/watch/problem-languages.ts'
+import { LANGUAGES, messagesIn } from '../../src/watch/problem-commands.ts'
 
 /** Each text with its placeholders, without the forms of a count, which a language may lack. */
 const shapeOf = (texts: object): unknown =>

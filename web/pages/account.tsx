@@ -1,7 +1,6 @@
 /** One account: problems with their fixes, setup, figures, endpoints and keys. */
 
-import type { Problem } from '../../src/watch/account-status.ts'
-import type { FleetAccount } from '../../src/watch/fleet.ts'
+import type { FleetAccount, Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import {

@@ -76,7 +76,7 @@ export function SystemPage() {
   const { isRunning, error, run } = useAction()
   const [result, setResult] = useState<Reachability | null>(null)
   const examine = async () => setResult(await get<Reachability>('/api/reachability'))
-  const outcome = result && t.reachability.outcomes[result.code]
+  const outcome = result && t.publicUrl[result.code]
   return (
     <SettingsPage section="system">
       <Panel

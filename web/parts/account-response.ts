@@ -1,6 +1,6 @@
 import type { AccountDetails } from '../../src/accounts/accounts.ts'
 import type { Verification } from '../../src/accounts/verification.ts'
-import type { FleetAccount } from '../../src/watch/fleet.ts'
+import type { FleetAccount } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
 
 export interface AccountResponse {

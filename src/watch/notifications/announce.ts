@@ -1,13 +1,7 @@
 /**
- * Makes messages of what changed and was not announced yet. A channel was notified of the rows of notification_account that are
- * current: each has what the channel was sent last about an account that has a problem. In one transaction:
- *
- * 1. A lock makes sure that no later pass has begun, and lets later ones wait.
- * 2. LINE's outage is one message per channel (`announcePlatform`).
- * 3. `announceChanges` compares the stored statuses with the current rows. Accounts with one reason are one message.
- * 4. `remindOfProblems` repeats once a day what lasts.
- *
- * A muted account is skipped, and was never announced: the end of its mute makes its problem a new one (`forgetMuted`).
+ * Makes messages of what changed and was not announced yet, in one transaction. The current rows of notification_account have what each
+ * channel was sent last about an account that has a problem. A muted account was never announced: the end of its mute makes its problem
+ * a new one (`forgetMuted`).
  */
 import { PASS_LOCK, takeLock } from '../../postgres/locks.ts'
 import { type Statement, statement, type Transactions } from '../../postgres/statement.ts'
@@ -21,18 +15,14 @@ const REMINDER_HOURS = 24
 /** Accounts of the messages that one statement makes, unless one message has more. 30,000 take about 2 s, and a statement may take 5 s. */
 const ACCOUNTS_PER_STATEMENT = 10_000
 
-/**
- * Until the transaction ends. PostgreSQL has no statistics of the lists that these statements join: it would compare each of 30,000 accounts
- * with each of 1,000 channels.
- */
+/** PostgreSQL has no statistics of the lists that are joined: it would compare each of 30,000 accounts with each of 1,000 channels. */
 const refuseNestedLoops = statement('refuse-nested-loops')`select set_config('enable_nestloop', 'off', true)`
 
-/** $1 pass bigint */
 const selectPass = statement('select-status-pass')`select from notification_watch where pass = $1`
 
 const completePass = statement('complete-status-pass')`update notification_watch set completed_at = now()`
 
-/** Active channels, and what each was sent. A channel that is being removed is skipped. */
+/** Active channels, and what each was sent. */
 const CHANNELS = `channel as materialized (
       select id, organization_id from notification_channel where status = 'active' order by id for key share skip locked
     ), sent as materialized (
@@ -41,7 +31,6 @@ const CHANNELS = `channel as materialized (
         from notification_account t join notification n on n.id = t.notification_id
        where t.is_current)`
 
-/** Stores `part` as messages. They are the current ones until the next. */
 const MESSAGES = `former as (
       update notification_account t set is_current = false
         from part where t.notification_id = part.sent_id and t.channel_oa_id = part.account_id
@@ -53,17 +42,14 @@ const MESSAGES = `former as (
                       and m.reason is not distinct from part.reason)
     select count(*)::int as count from message`
 
-/** Channels are not reminded of a muted problem, and its end is not announced. */
 const forgetMuted = statement('forget-muted-problems')`
     update notification_account t set is_current = false
       from account_check k where t.is_current and k.channel_oa_id = t.channel_oa_id and k.muted_until > now()`
 
 /**
- * A status counts once an earlier pass saw it, too. Nothing is known about an account whose check failed because of LINE's outage: it
- * stays as it was announced until it is checked again. Channels are notified of `broken` and `degraded`: both other statuses are
- * `ok` here. An account that is being removed is skipped.
- *
- * The cause is this service if it refused deliveries, or if most of the channel's accounts have the same problem of the network.
+ * Accounts with one reason are one message. A status counts once an earlier pass saw it, too. An account whose check failed because of
+ * LINE's outage stays as it was announced until it is checked again. The cause is this service if it refused deliveries, or if most of
+ * the channel's accounts have the same problem of the network.
  *
  * $1 seconds int: GROUP_SECONDS; $2 int: PER_HOUR_MAX; $3 int: ACCOUNTS_PER_STATEMENT
  */
@@ -121,7 +107,7 @@ const announceChanges = statement('announce-account-statuses')`
       returning id, notification_channel_id, kind, reason
     ), ${MESSAGES}`
 
-/** $1 hours int: REMINDER_HOURS; $2 int: ACCOUNTS_PER_STATEMENT. Of problems that still have the status that was announced. */
+/** Of problems that still have the status that was announced. $1 hours int; $2 int: ACCOUNTS_PER_STATEMENT */
 const remindOfProblems = statement('remind-of-account-problems')`
     with ${CHANNELS}, lasting as materialized (
       select sent.*, k.status, k.problems->0 as now_problem, k.status_since
@@ -147,17 +133,10 @@ const remindOfProblems = statement('remind-of-account-problems')`
       returning id, notification_channel_id, kind, reason
     ), ${MESSAGES}`
 
-// An outage of LINE is one incident: as long as LINE responds to no check of any account, channels receive one message about it and
-// none about single accounts.
-
-/** Fewer accounts may have a fault of their own. */
+/** Fewer accounts may have a fault of their own. If LINE responds to no check of more, this is one message about its outage. */
 export const FAULTS_MIN = 3
 
-/**
- * Of the checks of the last 15 minutes: an account with a fault is checked every ten minutes. Without any success, an outage lasts.
- *
- * $1 int: FAULTS_MIN
- */
+/** An account with a fault is checked every ten minutes. Without any success, an outage lasts. $1 int: FAULTS_MIN */
 const storePlatform = statement('store-platform-status')`
     update notification_watch w set is_platform_down = seen.is_down, platform_since = now()
       from (select count(*) filter (where fault is null) = 0
@@ -167,20 +146,13 @@ const storePlatform = statement('store-platform-status')`
      where w.is_platform_down <> seen.is_down or w.platform_since > now() + interval '1 minute'`
 
 /**
- * A status of LINE counts once an earlier pass saw it, too. Channels without accounts are skipped. An outage that ended before its
- * message was sent is not mentioned.
+ * The cause is the network of this service if, in 15 minutes, LINE delivered and no server outside the private network responded.
  *
- * The cause is the network of this service if, in the 15 minutes, LINE delivered and no server outside the private network responded.
- *
- * $1 int: messages of a channel in an hour
+ * $1 int: PER_HOUR_MAX
  */
 const announcePlatform = statement('announce-platform-status')`
     with watch as materialized (
       select is_platform_down, platform_since from notification_watch where platform_since < passed_at
-    ), withdrawn as (
-      delete from notification using watch
-       where kind = 'platform_down' and not is_platform_down and attempts = 0 and sent_at is null and failed_at is null
-      returning notification_channel_id as id
     ), channel as materialized (
       select c.id, c.organization_id, c.outage_since
         from notification_channel c join watch on is_platform_down <> (c.outage_since is not null)
@@ -208,8 +180,7 @@ const announcePlatform = statement('announce-platform-status')`
              'since', iso(coalesce(outage_since, platform_since)))
            || case when is_platform_down then jsonb_build_object('cause', case when is_ours then 'service' else 'line' end)
                    else jsonb_build_object('until', iso(platform_since)) end
-      from channel, watch, signs
-     where id not in (select id from withdrawn)`
+      from channel, watch, signs`
 
 /** Returns false if a later pass has begun. */
 export function announce(database: Transactions, pass: bigint): Promise<boolean> {
@@ -225,7 +196,7 @@ export function announce(database: Transactions, pass: bigint): Promise<boolean>
     await transaction.query(forgetMuted)
     await makeAll(announceChanges, [GROUP_SECONDS, PER_HOUR_MAX, ACCOUNTS_PER_STATEMENT])
     await makeAll(remindOfProblems, [REMINDER_HOURS, ACCOUNTS_PER_STATEMENT])
-    // Last, because the row is locked from here on.
+    // Last, because it locks the row.
     await transaction.query(completePass)
     return true
   })

@@ -9,18 +9,16 @@ import { age } from '../../http/format.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
-import type { Language } from '../problem-languages.ts'
+import type { Language } from '../problem-commands.ts'
 
 /** slack: the webhook of Slack, Mattermost, Google Chat and others; webhook: Standard Webhooks; email: by SMTP_URL. */
 export const CHANNEL_FORMATS = ['slack', 'webhook', 'email'] as const
 export type ChannelFormat = (typeof CHANNEL_FORMATS)[number]
 
-/** What an operator may change later. */
 export type ChannelSettings = {
   name: string
   /** a URL, or the address of a mailbox */
   target: string
-  /** of its messages */
   language: Language
   allowPrivateNetwork: boolean
 }
@@ -48,8 +46,7 @@ export type ChannelSummary = ChannelSettings & {
  */
 const selectChannels = statement('list-notification-channels')`
     select c.id, c.organization_id as "organizationId", o.name as "organizationName", c.name, c.format, c.target, c.language,
-           c.status, c.allow_private_network as "allowPrivateNetwork",
-           iso(c.created_at) as "createdAt",
+           c.status, c.allow_private_network as "allowPrivateNetwork", iso(c.created_at) as "createdAt",
            counts.pending, counts.failed, last.response as "lastResponse"
       from notification_channel c
       left join lateral (select name from organization where id = c.organization_id offset 0) o on true
@@ -174,26 +171,6 @@ function stateOf(channel: ChannelSummary): Omit<ChannelFinding, 'check'> {
   }
 }
 
-/** Of the last 30 days, which is the retention. */
-const selectCounts = statement('count-notifications')`
-    select c.format, count(*) filter (where n.sent_at is null and n.failed_at is null)::int as pending,
-           count(*) filter (where n.failed_at is not null)::int as failed
-      from notification n join notification_channel c on c.id = n.notification_channel_id
-     where n.kind <> 'test'
-     group by c.format`
-
-interface NotificationCounts extends Row {
-  format: ChannelFormat
-  pending: number
-  failed: number
-}
-
-/** A format without messages is left out. */
-export function countNotifications(database: Queryable): Promise<NotificationCounts[]> {
-  return database.query<NotificationCounts>(selectCounts)
-}
-
-/** $1 channel id bigint */
 const pauseActive = statement('pause-gone-notification-channel')`
     update notification_channel set status = 'paused' where id = $1 and status = 'active'
     returning organization_id as "organizationId"`
@@ -203,13 +180,11 @@ export function pauseGone(database: Transactions, id: bigint): Promise<void> {
   return database.transaction(async (transaction) => {
     const [paused] = await transaction.query<{ organizationId: OrganizationId | null }>(pauseActive, [id])
     if (paused === undefined) return
-    const changes = { status: ['active', 'paused'], response: 410 }
-    const object = { kind: 'notification_channel', id } as const
     await recordActivity(transaction, SERVICE, {
       action: 'notifications.paused',
-      object,
+      object: { kind: 'notification_channel', id },
       organizationId: paused.organizationId,
-      changes,
+      changes: { status: ['active', 'paused'], response: 410 },
     })
   })
 }

@@ -5,7 +5,7 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../account-status.ts'
-import type { Language } from '../problem-languages.ts'
+import type { Language } from '../problem-commands.ts'
 import type { ChannelFormat } from './channels.ts'
 
 /** Accounts that a message describes one by one. It counts the others. */
@@ -20,20 +20,15 @@ export interface NotifiedAccount {
   organizationName: string
   before: string
   after: string
-  /** null: it has none any more */
   problem: Problem | null
-  /** ISO 8601 in UTC */
   since: string
 }
 
-/** What the kinds say beside their accounts. Each part may be absent. */
 type NotificationFacts = {
-  /** the likely cause: this service, or LINE */
   cause?: 'service' | 'line' | null
-  /** ISO 8601 in UTC: of an outage */
+  /** of an outage */
   since?: string
   until?: string
-  /** accounts that the outage is about */
   accounts?: number
 }
 
@@ -51,9 +46,7 @@ export interface Notification {
   brokenCount: number
   /** accounts that the channel is about */
   coveredCount: number
-  /** the channel is about all organizations */
   coversAll: boolean
-  /** of the channel */
   language: Language
 }
 
@@ -96,9 +89,7 @@ const selectNotifications = statement('select-notifications')`
        select coalesce(jsonb_agg(jsonb_build_object(
                 'id', account.id::text, 'name', left(account.name, 200), 'organizationId', account.organization_id::text,
                 'organizationName', left(account.organization_name, 200), 'before', account.before, 'after', account.after,
-                'problem', account.problem,
-                'since', iso(account.since))
-                order by account.position), '[]') as accounts
+                'problem', account.problem, 'since', iso(account.since)) order by account.position), '[]') as accounts
          from (select a.id, a.name, a.organization_id, o.name as organization_name, t.before, t.after, t.problem, t.since,
                       row_number() over (
                         order by array_position(array['broken', 'degraded', 'quiet', 'ok'], t.after), a.id) as position
@@ -109,11 +100,9 @@ const selectNotifications = statement('select-notifications')`
                 order by position limit $2) account) listed
      where n.id = any ($1)`
 
-type NotificationRow = Omit<Notification, 'accounts'> &
-  Row & { accounts: Array<Omit<NotifiedAccount, 'id' | 'organizationId'> & StoredIds> }
-
 /** JSON has no 64-bit integers. */
-type StoredIds = { id: string; organizationId: string }
+type StoredAccount = Omit<NotifiedAccount, 'id' | 'organizationId'> & { id: string; organizationId: string }
+type NotificationRow = Omit<Notification, 'accounts'> & Row & { accounts: StoredAccount[] }
 
 /** In any order. Those that were removed with their channels are left out. */
 export async function loadNotifications(database: Queryable, ids: bigint[]): Promise<Notification[]> {
@@ -128,7 +117,6 @@ export async function loadNotifications(database: Queryable, ids: bigint[]): Pro
   }))
 }
 
-/** $1 channel id bigint */
 const selectTarget = statement('select-notification-target')`
     select id, name, organization_id as "organizationId", format, target, secret, allow_private_network as "allowPrivateNetwork"
       from notification_channel where id = $1`

@@ -33,9 +33,14 @@ interface MailerOptions {
 export async function openMailer(smtpUrl: Secret, options: Partial<MailerOptions> = {}): Promise<Mailer> {
   const { stepTimeoutMs = STEP_TIMEOUT_MS, mailTimeoutMs = MAIL_TIMEOUT_MS, tls = {} } = options
   const { createTransport } = await import('nodemailer')
-  const { from, ...server } = readSmtpUrl(smtpUrl)
+  const url = new URL(smtpUrl.reveal())
+  const from = url.searchParams.get('from') ?? decodeURIComponent(url.username)
+  // nodemailer would read further parameters as its own settings.
+  url.search = ''
   const transport = createTransport({
-    ...server,
+    url: url.href,
+    // A password is not sent without encryption, even if somebody on the way removes STARTTLS from the greeting.
+    requireTLS: url.protocol === 'smtp:' && url.username !== '' && !LOOPBACK.includes(url.hostname),
     connectionTimeout: stepTimeoutMs,
     greetingTimeout: stepTimeoutMs,
     socketTimeout: stepTimeoutMs,
@@ -64,23 +69,6 @@ export async function openMailer(smtpUrl: Secret, options: Partial<MailerOptions
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
     })
     return sending.then(acceptedBy, refusedBy)
-  }
-}
-
-/** `from` is ours. nodemailer would read further parameters as its own settings, and ignores it. */
-function readSmtpUrl(smtpUrl: Secret) {
-  const url = new URL(smtpUrl.reveal())
-  const user = decodeURIComponent(url.username)
-  const secure = url.protocol === 'smtps:'
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  return {
-    from: url.searchParams.get('from') ?? user,
-    host,
-    ...(url.port === '' ? {} : { port: Number(url.port) }),
-    secure,
-    // A password is not sent without encryption, even if somebody on the way removes STARTTLS from the greeting.
-    requireTLS: !secure && user !== '' && !LOOPBACK.includes(url.hostname),
-    ...(user === '' ? {} : { auth: { user, pass: decodeURIComponent(url.password) } }),
   }
 }
 

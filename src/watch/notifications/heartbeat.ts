@@ -3,7 +3,6 @@
  * stop. The statement that chooses the process of this minute is a proof: it has committed. It needs no room on the disk, as a delivery
  * does. So a process whose last delivery could not be stored takes every turn, also those of others, and requests nothing.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
 import { every, type Stop } from '../../jobs/every.ts'
@@ -11,14 +10,12 @@ import { heartbeatSent } from '../../observability/facts.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'
 
-/** Each process tries so often, and one of them has its turn after 55 s. So there are 55 to 65 s between two requests. */
+/** One process has its turn after 55 s, so there are 55 to 65 s between two requests. */
 const TRY_INTERVAL_MS = 10_000
 const REQUEST_TIMEOUT_MS = 10_000
-const RETRY_MS = 10_000
 /** A database that does not respond may hold the statement for longer than a shutdown may take. */
 const STOP_MAX_MS = 3_000
 
-/** Returns one row in one process of each minute. */
 const beat = statement('beat-heart')`
     update notification_watch set heartbeat_at = now()
      where is_due(heartbeat_at + interval '55 seconds', interval '55 seconds')
@@ -30,19 +27,14 @@ export function startHeartbeat(
   database: Pick<Database, 'query' | 'state'>,
   url: Secret,
   log: FastifyBaseLogger,
-  { tryMs = TRY_INTERVAL_MS, retryMs = RETRY_MS } = {},
+  { tryMs = TRY_INTERVAL_MS } = {},
 ): Stop {
   let hasFailed = false
   const { stop } = every(tryMs, async (signal) => {
-    // If the database does not store, nothing is requested.
     const isFailing = (await database.state()) === 'failing'
     const chosen = await database.query(isFailing ? skipBeat : beat)
     if (chosen.length === 0) return
-    let isAccepted = await request(url, signal)
-    if (!isAccepted) {
-      await sleep(retryMs, undefined, { signal }).catch(() => undefined)
-      if (!signal.aborted) isAccepted = await request(url, signal)
-    }
+    const isAccepted = await request(url, signal)
     if (signal.aborted) return
     heartbeatSent.publish({ outcome: isAccepted ? 'accepted' : 'failed' })
     if (!isAccepted && !hasFailed)
@@ -53,7 +45,7 @@ export function startHeartbeat(
   return () => stop(STOP_MAX_MS)
 }
 
-/** Never rejects. Its errors may contain the URL, whose path is usually a token. */
+/** Errors may contain the URL, whose path is usually a token. */
 async function request(url: Secret, stopped: AbortSignal): Promise<boolean> {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stopped])

@@ -18,9 +18,7 @@ const MESSAGES_PER_STATEMENT = 5
 export type NotificationSummary = {
   id: bigint
   kind: NotificationKind
-  /** null: the kind has none */
   reason: string | null
-  /** accounts that the message is about */
   accounts: number
   accountNames: string[]
   createdAt: string
@@ -28,20 +26,16 @@ export type NotificationSummary = {
   sentAt: string | null
   failedAt: string | null
   attempts: number
-  /** of the last response; null: there was none */
+  /** of the last response */
   status: number | null
   /** Null: no attempt has ended. Empty if there was a response, otherwise why there was none. */
   answer: string | null
-  /** of the message as it was sent, or would be sent now */
   text: string
 }
 
 /** $1 channel id bigint; $2 before this id bigint; $3 rows int */
 const selectHistory = statement('list-notifications')`
-    select id, attempts, status, answer,
-           iso(created_at) as "createdAt",
-           iso(due_at) as "dueAt",
-           iso(sent_at) as "sentAt",
+    select id, attempts, status, answer, iso(created_at) as "createdAt", iso(due_at) as "dueAt", iso(sent_at) as "sentAt",
            iso(failed_at) as "failedAt"
       from notification
      where notification_channel_id = $1 and id < $2
@@ -64,37 +58,24 @@ export async function listNotifications(
   const byId = new Map(loaded.map((notification) => [notification.id, notification]))
   return rows.flatMap((row) => {
     const notification = byId.get(row.id)
-    return notification === undefined ? [] : [{ ...row, ...described(notification) }]
+    if (notification === undefined) return []
+    const { kind, reason, accountCount, accounts } = notification
+    const accountNames = accounts.slice(0, NAMES_MAX).map((account) => nameOf(account))
+    return [{ ...row, kind, reason, accounts: accountCount, accountNames, text: plainText(notification) }]
   })
-}
-
-function described(notification: Notification) {
-  const { kind, reason, accounts, accountCount } = notification
-  return {
-    kind,
-    reason,
-    accounts: accountCount,
-    accountNames: accounts.slice(0, NAMES_MAX).map((account) => nameOf(account)),
-    text: plainText(notification),
-  }
 }
 
 export interface TestResult {
   wasAccepted: boolean
-  /** of HTTP or of the mail server; null: there was no response */
+  /** null: there was no response */
   status: number | null
   /** why there was no response, or a mail server refused the message. Never contains text of the receiver. */
   reason: string
   durationMs: number
-  /** what was sent, as an operator reads it */
   text: string
 }
 
-/**
- * A process that is killed during the test leaves this result. The outbox sends no message that has failed.
- *
- * $1 channel id bigint
- */
+/** A process that is killed during the test leaves this result. $1 channel id bigint */
 const insertTest = statement('insert-notification-test')`
     insert into notification (notification_channel_id, kind, attempts, first_attempt_at, failed_at, answer)
     select id, 'test', 1, now(), now(), 'the test was interrupted' from notification_channel where id = $1

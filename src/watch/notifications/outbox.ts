@@ -1,59 +1,48 @@
 /**
  * Sends notifications. Every instance does, and they share the work:
  *
- * 1. Claim: one message of each channel to which nobody sends, with a lease.
- * 2. Read the message, its channel and its accounts as they are now.
- * 3. Send it. A receiver that hangs delays only its own channel.
- * 4. Store the result. A process that is killed before has sent the message, and another one repeats it: one message per channel.
+ * 1. Claim one message of each channel to which nobody sends, with a lease.
+ * 2. Read the message, its channel and its accounts as they are now, and send it.
+ * 3. Store the result. If this fails, or the process is killed before, the lease ends, and the message is repeated: one per channel.
+ *
+ * Planner idioms: docs/planner.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { UnreadableSecret } from '../../config/secret-keys.ts'
-import { type EndpointResponse, notSent, outcomeOf, UNREADABLE_SECRET } from '../../endpoints/post.ts'
+import {
+  type EndpointResponse,
+  isAccepted,
+  notSent,
+  outcomeOf,
+  UNREADABLE_SECRET,
+} from '../../endpoints/post.ts'
+import { retryDelayMs } from '../../endpoints/settlements.ts'
 import { every, type Stop } from '../../jobs/every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
-import type { Transactions } from '../../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { toStorableText } from '../../postgres/storable.ts'
 import { pauseGone } from './channels.ts'
-import { loadNotifications, loadTarget, type NotificationTarget } from './content.ts'
-import {
-  type Claim,
-  claimNotifications,
-  dropNotification,
-  expireNotifications,
-  LEASE_SECONDS,
-  storeResult,
-} from './queue.ts'
+import { loadNotifications, loadTarget } from './content.ts'
 import type { NotificationSender } from './send.ts'
 
 const POLL_MS = 1_000
-const MAINTENANCE_INTERVAL_MS = 60_000
-/** Channels to which this process sends at the same time. */
 const IN_FLIGHT_MAX = 16
-/** Pause before a result is stored again, while the database is down. */
-const STORE_RETRY_MS = 1_000
-/** A request takes up to 10 s, which is longer than a shutdown may take. After that, the lease ends, and the message is repeated. */
+/** A request takes up to 10 s, which is longer than a shutdown may take. */
 const STOP_MAX_MS = 3_000
-
 /** The receiver wants no more messages. */
 const GONE = 410
+const ABOUT_ACCOUNTS: string[] = ['problem', 'recovery', 'reminder']
 
-/** Returns a function that claims nothing more, and waits up to STOP_MAX_MS for requests in flight. */
 export function startOutbox(
   database: Transactions,
   send: NotificationSender,
   log: FastifyBaseLogger,
-  { pollMs = POLL_MS, storeRetryMs = STORE_RETRY_MS } = {},
+  { pollMs = POLL_MS } = {},
 ): Stop {
-  /** by channel */
   const inFlight = new Map<bigint, Promise<void>>()
-  let isStopped = false
-  let maintainedAtMs = Number.NEGATIVE_INFINITY
-  // While the database is down, there is nothing to send.
   const repetition = every(pollMs, async () => {
-    if (performance.now() - maintainedAtMs > MAINTENANCE_INTERVAL_MS) {
-      await expireNotifications(database)
-      maintainedAtMs = performance.now()
-    }
+    await database.query(expire, [RETRY_HOURS])
     const free = IN_FLIGHT_MAX - inFlight.size
     if (free === 0) return
     for (const claim of await claimNotifications(database, free, [...inFlight.keys()])) {
@@ -68,7 +57,6 @@ export function startOutbox(
 
   /** Never rejects. */
   async function attempt(claim: Claim): Promise<void> {
-    const endsAtMs = performance.now() + LEASE_SECONDS * 1000
     try {
       const target = await loadTarget(database, claim.channelId)
       const [notification] = await loadNotifications(database, [claim.id])
@@ -76,45 +64,141 @@ export function startOutbox(
       if (target === null || notification === undefined) return
       // All accounts that it is about were removed.
       if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind))
-        return await dropNotification(database, claim)
+        return void (await database.query(drop, [claim.id, claim.attempts]))
       const response = await send(notification, target).catch((error: Error) => {
         log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')
         return notSent('the message could not be written')
       })
       notificationResponded.publish({ format: target.format, outcome: outcomeOf(response) })
-      await store(claim, target, response, endsAtMs)
+      if (response.status === GONE && target.format !== 'email') await pauseGone(database, target.id)
+      await storeResult(database, claim, response)
     } catch (error) {
       // An operator can add the key, or store the target again. If the database is down, the lease ends.
       if (error instanceof UnreadableSecret)
         return await storeResult(database, claim, notSent(UNREADABLE_SECRET)).catch(() => undefined)
-      // The database is down, or refuses the result. The lease ends, and the message is repeated.
       log.warn({ fault: (error as Error).name }, 'the result of a notification was not stored')
     }
   }
 
-  /** While the database is down, the result is stored again until the lease ends. */
-  async function store(
-    claim: Claim,
-    { id, format }: NotificationTarget,
-    response: EndpointResponse,
-    endsAtMs: number,
-  ): Promise<void> {
-    for (;;) {
-      try {
-        if (response.status === GONE && format !== 'email') await pauseGone(database, id)
-        return await storeResult(database, claim, response)
-      } catch (error) {
-        if (performance.now() > endsAtMs || isStopped) throw error
-        await sleep(storeRetryMs)
-      }
-    }
-  }
-
   return async () => {
-    isStopped = true
     const ended = repetition.stop().then(() => Promise.all(inFlight.values()))
     await Promise.race([ended, sleep(STOP_MAX_MS, undefined, { ref: false })])
   }
 }
 
-const ABOUT_ACCOUNTS: string[] = ['problem', 'recovery', 'reminder']
+/** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. Then other instances may repeat it. */
+const LEASE_SECONDS = 60
+/** After this many hours of failed attempts, a message has failed permanently. One that has been due for as long is not sent. */
+const RETRY_HOURS = 24
+/** Of one process, and of channels about all organizations together. A quarter of its requests: a receiver may hang for 10 s. */
+const PER_ORGANIZATION_MAX = 4
+
+interface Claim {
+  id: bigint
+  channelId: bigint
+  attempts: number
+}
+
+/** A message is due when it is made, and a retry follows within 2 hours. */
+const IS_DUE = `is_due(due_at, interval '2 hours')`
+const IS_FREE = `is_due(leased_until, interval '${LEASE_SECONDS} seconds')`
+
+/**
+ * Channels whose receivers accept messages come first, then those whose messages have waited for longest. An organization gets its share
+ * of this process: its receivers may all hang. Until the transaction ends, no other instance claims messages of these channels.
+ *
+ * $1 channels int; $2 ids of channels that this process sends to bigint[]; $3 channels of one organization int
+ */
+const lockDueChannels = statement('lock-channels-with-due-notifications')`
+    with due as materialized (
+      select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing
+        from notification where sent_at is null and failed_at is null
+       group by notification_channel_id having bool_or(${IS_DUE}) and bool_and(${IS_FREE})),
+    busy as materialized (
+      select organization_id, count(*) as channels from notification_channel where id = any ($2) group by organization_id),
+    ranked as materialized (
+      select c.id, due.due_at, due.is_failing,
+             coalesce(busy.channels, 0)
+             + row_number() over (partition by c.organization_id order by due.is_failing, due.due_at, c.id) as position
+        from due
+       cross join lateral (
+         select id, organization_id from notification_channel
+          where id = due.id and status = 'active' and id <> all ($2) offset 0) c
+        left join busy on busy.organization_id is not distinct from c.organization_id),
+    chosen as materialized (
+      select id from ranked where position <= $3 order by is_failing, due_at, id limit $1)
+    select id from notification_channel
+     where status = 'active' and id = any (array(select id from chosen))
+     order by id
+       for no key update skip locked`
+
+/** Apart, because it must see the leases of the instance that had the lock before. $1 locked channels bigint[]; $2 lease seconds int */
+const claimDue = statement('claim-due-notifications')`
+    with next as materialized (
+      select due.id
+        from unnest($1::bigint[]) as channel (id)
+       cross join lateral (
+         select n.id from notification n
+          where n.notification_channel_id = channel.id
+            and n.sent_at is null and n.failed_at is null and ${IS_DUE} and ${IS_FREE}
+          order by n.due_at, n.id
+          limit 1
+            for update skip locked) due
+       where not exists (select from notification busy
+                          where busy.notification_channel_id = channel.id
+                            and busy.sent_at is null and busy.failed_at is null and not ${IS_FREE}))
+    update notification
+       set attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, now()),
+           leased_until = now() + $2 * interval '1 second'
+     where id = any (array(select id from next))
+    returning id, notification_channel_id as "channelId", attempts`
+
+export function claimNotifications(
+  database: Transactions,
+  max: number,
+  busyChannels: bigint[],
+): Promise<Claim[]> {
+  return database.transaction(async (transaction) => {
+    const values = [max, busyChannels, PER_ORGANIZATION_MAX]
+    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, values)
+    if (channels.length === 0) return []
+    const ids = channels.map(({ id }) => id)
+    return transaction.query<Claim & Record<string, unknown>>(claimDue, [ids, LEASE_SECONDS])
+  })
+}
+
+/** Messages that a paused channel did not receive in time. What a receiver responded before is kept. $1 hours int */
+const expire = statement('expire-notifications')`
+    update notification set failed_at = now(), answer = coalesce(answer, 'expired')
+     where sent_at is null and failed_at is null and ${IS_FREE} and due_at < now() - $1 * interval '1 hour'`
+
+// The number of the attempt fences a process whose lease has ended: another one may have begun the next attempt.
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null */
+const complete = statement('complete-notification')`
+    update notification set sent_at = now(), status = $3, answer = '', leased_until = '-infinity'
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null; $4 reason text; $5 delay ms int; $6 hours int */
+const postpone = statement('postpone-notification')`
+    update notification
+       set status = $3, answer = $4, leased_until = '-infinity', due_at = now() + $5 * interval '1 millisecond',
+           failed_at = case when first_attempt_at < now() - $6 * interval '1 hour' then now() end
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int */
+const drop = statement('drop-notification')`
+    delete from notification where id = $1 and attempts = $2 and sent_at is null`
+
+async function storeResult(
+  database: Queryable,
+  { id, attempts }: Claim,
+  response: EndpointResponse,
+): Promise<void> {
+  const { status, reason } = response
+  if (isAccepted(response)) await database.query(complete, [id, attempts, status])
+  else {
+    const delayMs = retryDelayMs(attempts, response)
+    await database.query(postpone, [id, attempts, status, toStorableText(reason), delayMs, RETRY_HOURS])
+  }
+}

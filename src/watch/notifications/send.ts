@@ -51,7 +51,6 @@ export function notificationSender({ smtp, consoleUrl, ...checks }: SenderParts)
   }
 }
 
-/** The text that Slack, Mattermost, Google Chat and others accept. */
 export function writeSlack(notification: Notification, consoleUrl: string | null): Message {
   const text = writeLines(notification, { consoleUrl, safeName: chatName, safeLine: chatLine }).join('\n')
   return {
@@ -60,7 +59,7 @@ export function writeSlack(notification: Notification, consoleUrl: string | null
   }
 }
 
-/** Returns null if the channel has no secret to sign with. */
+/** For programs, which read the codes. The sentences are English. Returns null if the channel has no secret to sign with. */
 export function writeWebhook(
   notification: Notification,
   { secret }: Pick<NotificationTarget, 'secret'>,
@@ -69,30 +68,12 @@ export function writeWebhook(
 ): Message | null {
   const key = secretOrNull(secret)
   if (key === null) return null
-  // For programs, which read the codes. The sentences are English, as the API's document says.
-  const data = toJson(dataOf({ ...notification, language: 'en' }, consoleUrl))
-  const message = {
-    id: messageId(notification),
-    type: typeOf(notification),
-    data,
-    atMs: notification.createdMs,
-  }
+  const { type, data } = contentOf({ ...notification, language: 'en' }, consoleUrl)
+  const message = { id: messageId(notification), type, data: toJson(data), atMs: notification.createdMs }
   return standardMessage(message, [key], nowMs)
 }
 
-function typeOf({ kind }: Notification): string {
-  switch (kind) {
-    case 'platform_down':
-    case 'platform_up':
-      return 'platform.status'
-    case 'test':
-      return 'notification.test'
-    default:
-      return 'account.status'
-  }
-}
-
-function dataOf(notification: Notification, consoleUrl: string | null): object {
+function contentOf(notification: Notification, consoleUrl: string | null): { type: string; data: object } {
   const { kind, facts, accounts, accountCount } = notification
   const text = {
     message: oneLine(subjectOf(withNames(notification)), 500),
@@ -105,38 +86,31 @@ function dataOf(notification: Notification, consoleUrl: string | null): object {
       const isDown = kind === 'platform_down'
       const change = isDown ? { before: 'up', after: 'down' } : { before: 'down', after: 'up' }
       const reason = isDown ? 'platform_unreachable' : null
-      return { ...change, reason, ...text, cause, since, until, count }
+      return { type: 'platform.status', data: { ...change, reason, ...text, cause, since, until, count } }
     }
     case 'test':
-      return text
+      return { type: 'notification.test', data: text }
     default: {
       const all = accounts.map((account) => accountData(account, notification, consoleUrl))
       const reminder = kind === 'reminder' ? { reminder: true } : {}
       const cause = { cause: facts.cause ?? null }
-      return { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
+      const data = { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
+      return { type: 'account.status', data }
     }
   }
 }
 
 function accountData(account: NotifiedAccount, notification: Notification, consoleUrl: string | null) {
-  const { id, organizationId, before, after, problem } = account
+  const { id: accountId, organizationId, before, after, problem } = account
   const { message = null, fix = null } = explainAccount(account, notification) ?? {}
-  return {
-    accountId: id,
-    name: nameOf(account),
-    organizationId,
-    before,
-    after,
-    reason: problem?.reason ?? null,
-    message,
-    fix,
-    link: linkOf({ accounts: [account], accountCount: 1 }, consoleUrl),
-  }
+  const reason = problem?.reason ?? null
+  const link = linkOf({ accounts: [account], accountCount: 1 }, consoleUrl)
+  return { accountId, name: nameOf(account), organizationId, before, after, reason, message, fix, link }
 }
 
 /**
- * A line for chats: anybody who may edit an account chooses its name. Slack reads `<!here>`, `<@U1>` and `<https://…|text>`; Mattermost and others also `@channel` and code in backticks.
- * A URL stays as it is, because an operator copies it.
+ * Anybody who may edit an account chooses its name. Slack reads `<!here>`, `<@U1>` and `<https://…|text>`; Mattermost and others also
+ * `@channel` and code in backticks. A URL stays as it is, because an operator copies it.
  */
 export const chatLine = (line: string): string =>
   line

@@ -1,15 +1,21 @@
 /** The text of a notification in the language of its channel. Its first line says what has happened, and to how many accounts. */
 import { oneLine } from '../../http/one-line.ts'
 import { REASONS, type Reason } from '../account-status.ts'
-import { explainForMany, explainProblem } from '../problem-commands.ts'
-import { formatsIn, type Language, messagesIn, textsIn } from '../problem-languages.ts'
+import {
+  explainForMany,
+  explainProblem,
+  formatsIn,
+  type Language,
+  messagesIn,
+  textsIn,
+} from '../problem-commands.ts'
 import { type ExplainedProblem, fill } from '../problem-texts.ts'
 import type { Notification, NotifiedAccount } from './content.ts'
 
 const NAME_MAX_LENGTH = 60
 /** The message of a check may quote a URL. */
 const SENTENCE_MAX_LENGTH = 300
-/** Accounts that a text lists. Then it stays below 4,000 characters, which every chat accepts: 10 × (60 + 60 + 200) + 800. */
+/** A text stays below 4,000 characters, which every chat accepts: 10 accounts × (60 + 60 + 200) + 800. */
 const LISTED_MAX = 10
 const LISTED_SENTENCE_MAX_LENGTH = 200
 
@@ -21,10 +27,8 @@ interface TextOptions {
   safeLine: (line: string) => string
 }
 
-/** Where a line is shown as it is. */
 export const UNCHANGED = { safeName: (name: string) => name, safeLine: (line: string) => line }
 
-/** Returns the lines of the text. */
 export function writeLines(
   notification: Notification,
   { consoleUrl, safeName, safeLine }: TextOptions,
@@ -37,11 +41,9 @@ export function writeLines(
   return link === null ? lines : [...lines, link]
 }
 
-/** Text that an operator reads in the console. */
 export const plainText = (notification: Notification): string =>
   writeLines(notification, { consoleUrl: null, ...UNCHANGED }).join('\n')
 
-/** Replaces names by short ones in one line. */
 export const withNames = (notification: Notification, safeName = UNCHANGED.safeName): Notification => ({
   ...notification,
   accounts: notification.accounts.map((account) => ({
@@ -51,7 +53,6 @@ export const withNames = (notification: Notification, safeName = UNCHANGED.safeN
   })),
 })
 
-/** The page of the only account, or the list of all accounts. */
 export function linkOf(
   { accounts: [first], accountCount }: Pick<Notification, 'accounts' | 'accountCount'>,
   consoleUrl: string | null,
@@ -64,7 +65,7 @@ export function linkOf(
 export const nameOf = ({ name, id }: NotifiedAccount, language: Language = 'en'): string =>
   oneLine(name, NAME_MAX_LENGTH) || fill(messagesIn(language).unnamed, { id: String(id) })
 
-/** What is wrong with one account, and how to fix it. Null: it has no problem, or one that this version does not know. */
+/** Null: the account has no problem, or one that this version does not know. */
 export function explainAccount(
   { id, problem }: NotifiedAccount,
   { writtenMs, language }: Pick<Notification, 'writtenMs' | 'language'>,
@@ -110,7 +111,6 @@ export function subjectOf(notification: Notification): string {
   }
 }
 
-/** `Cafe Alpha`, `3 accounts`, `All 200 accounts` */
 function accountsOf({ accounts: [first], accountCount, coveredCount, language }: Notification): string {
   if (first !== undefined && accountCount === 1) return first.name
   const { all, some } = messagesIn(language)
@@ -148,8 +148,10 @@ function detailsOf(notification: Notification): string[] {
   const isService = facts.cause === 'service'
   switch (kind) {
     case 'problem':
-    case 'reminder':
-      return [...(isService ? [messages.causeIsService] : []), ...explanationsOf(notification)]
+    case 'reminder': {
+      const explanations = explanationsOf(notification)
+      return isService ? [messages.causeIsService, ...explanations] : explanations
+    }
     case 'recovery':
       return notification.accountCount === 1 ? [] : listOf(notification, false)
     case 'platform_down':
@@ -187,7 +189,6 @@ function explanationsOf(notification: Notification): string[] {
   ]
 }
 
-/** @param withMessages whether the accounts have different problems */
 function listOf(notification: Notification, withMessages: boolean): string[] {
   const { accounts, accountCount, coversAll, language } = notification
   const listed = accounts.slice(0, LISTED_MAX)

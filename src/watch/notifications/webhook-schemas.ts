@@ -34,20 +34,22 @@ const accountFields = {
   link: Link,
 }
 
-const EXAMPLE_ACCOUNT = {
-  accountId: '1',
-  name: 'Cafe Alpha',
-  organizationId: '1',
-  before: 'ok',
-  after: 'broken',
-  reason: 'suspended',
-  message: 'LINE has suspended the account.',
-  fix: 'Ask LINE for the reason in LINE Official Account Manager.',
-  link: 'https://console.example.com/accounts/1',
-}
-
 /** The component to which the schemas of the messages refer. */
-export const NotifiedAccountSchema = Type.Object(accountFields, { examples: [EXAMPLE_ACCOUNT] })
+export const NotifiedAccountSchema = Type.Object(accountFields, {
+  examples: [
+    {
+      accountId: '1',
+      name: 'Cafe Alpha',
+      organizationId: '1',
+      before: 'ok',
+      after: 'broken',
+      reason: 'suspended',
+      message: 'LINE has suspended the account.',
+      fix: 'Ask LINE for the reason in LINE Official Account Manager.',
+      link: 'https://console.example.com/accounts/1',
+    },
+  ],
+})
 
 const listed = (description: string): TSchema =>
   Type.Array(reference('NotifiedAccount'), { maxItems: ACCOUNTS_MAX, description })
@@ -66,43 +68,22 @@ const AccountStatus = Type.Object(
   },
   {
     description: 'The fields of the first account, and all accounts with one reason.',
-    examples: [{ ...EXAMPLE_ACCOUNT, cause: null, count: 1, accounts: [EXAMPLE_ACCOUNT] }],
   },
 )
 
-const PlatformStatusChange = Type.Object(
-  {
-    before: PlatformStatus,
-    after: PlatformStatus,
-    reason: Nullable(Type.Literal('platform_unreachable')),
-    message: Message,
-    link: Link,
-    cause: Nullable(Type.Enum(['service', 'line'])),
-    since: Nullable(Time),
-    until: Nullable(Time),
-    count: Type.Integer({ minimum: 0, description: 'Number of accounts whose checks failed.' }),
-  },
-  {
-    examples: [
-      {
-        before: 'up',
-        after: 'down',
-        reason: 'platform_unreachable',
-        message: "LINE's API does not respond",
-        link: null,
-        cause: 'line',
-        since: '2026-11-22T05:40:00.000Z',
-        until: null,
-        count: 20,
-      },
-    ],
-  },
-)
+const PlatformStatusChange = Type.Object({
+  before: PlatformStatus,
+  after: PlatformStatus,
+  reason: Nullable(Type.Literal('platform_unreachable')),
+  message: Message,
+  link: Link,
+  cause: Nullable(Type.Enum(['service', 'line'])),
+  since: Nullable(Time),
+  until: Nullable(Time),
+  count: Type.Integer({ minimum: 0, description: 'Number of accounts whose checks failed.' }),
+})
 
-const NotificationTest = Type.Object(
-  { message: Message, link: Link },
-  { examples: [{ message: 'This is a test.', link: null }] },
-)
+const NotificationTest = Type.Object({ message: Message, link: Link })
 
 const SENT_TO = 'Sent to notification channels of the format `webhook`.'
 
