@@ -131,7 +131,6 @@ const NOT_BY_COMMANDS = [
   'api_client_client_id_key',
   'api_key_api_client_id_key_key',
   'audience_member_account',
-  'audience_member_id',
   'audience_member_user',
   'official_account_id_organization_id_key',
 ]

@@ -383,7 +383,7 @@ describe('long work', () => {
     await storeSecret(id, 'wrong')
     const job = await jobOf(await operator.post(`${path}/followers`))
     expect(job).toMatchObject({ status: 'failed', reason: 'refused_by_line' })
-    expect(job.tally.problem).toContain('issues no access token')
+    expect(job.tally.problem).toContain('refuses the channel id and secret (status 400)')
   })
 
   it('brings accounts into service, and lists those with a problem', async () => {

@@ -71,7 +71,7 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
     redis.kill('SIGKILL')
   })
 
-  it('logs as JSON what the Redis client writes to the console', async () => {
+  it('prints warnings of the Redis client without its password', async () => {
     const admin = new Redis(port, '127.0.0.1').on('error', () => undefined)
     // The client warns that it may not ask whether the server is ready.
     await admin.call('acl', ['setuser', 'limiter', 'on', '>hunter2', '~*', '+@all', '-info'])
@@ -81,7 +81,6 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
     await expect.poll(() => service.output()).toContain('Skipping the ready check')
     service.child.kill('SIGINT')
     await service.exited
-    for (const line of service.output().trim().split('\n')) expect(() => JSON.parse(line), line).not.toThrow()
     expect(service.output()).not.toContain('hunter2')
   })
 

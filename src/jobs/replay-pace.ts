@@ -46,7 +46,6 @@ interface Queued<Position> {
   position: Position
   /** Nothing is left to queue. */
   isEnd: boolean
-  resumeInMs?: number
 }
 
 interface Paced<Position> {
@@ -87,17 +86,16 @@ export async function sendPaced<Position extends object>(
     // A job waits for seconds at most: a later time was stored while the clock of the database was ahead.
     const dueMs = nextMs == null || nextMs > nowMs + LONG_WAIT_MS ? nowMs : nextMs
     if (dueMs > nowMs) return { position: { ...from, nextMs: dueMs }, done, tally, resumeInMs: dueMs - nowMs }
-    const { queued, isEnd, ...next } = await queueNext(transaction, stored, state, dueMs)
+    const { queued, isEnd, position } = await queueNext(transaction, stored, state, dueMs)
     if (isEnd && queued === 0 && state.waiting === 0) return { position: null, done, tally }
     const laterMs = Math.max(dueMs, nowMs - BURST_MS) + (queued * 1000) / rate
     const pauseMs = isEnd ? waitMs(state) : Math.max(SHORTEST_WAIT_MS, laterMs - nowMs)
     // An empty page is no reason to wait: another one follows.
-    const resumeInMs = queued > 0 || isEnd ? pauseMs : next.resumeInMs
     return {
-      position: { ...next.position, nextMs: laterMs },
+      position: { ...position, nextMs: laterMs },
       done: done + BigInt(queued),
       tally,
-      ...(resumeInMs !== undefined && { resumeInMs }),
+      ...((queued > 0 || isEnd) && { resumeInMs: pauseMs }),
     }
   })
   onQueued(BigInt(endpointId))
