@@ -12,6 +12,9 @@ const FIXTURES = new URL('fixtures/', import.meta.url)
 const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.sql'))
 const known = readMigrations()
 
+/** A running task of a kind that only 0.3.0 had. */
+const RESUMPTION = `insert into job (kind, actor_kind, actor, parameters) values ('endpoint.resume', 'command', 'command', '{}');`
+
 it('has a file of each release since 0.3.0', () => {
   expect(files).toContain('0.3.0.sql')
 })
@@ -37,7 +40,9 @@ describe.each(files)('a database of %s', async (file) => {
       known.filter(({ name }) => applied.some((migration) => migration.name === name)),
     )
     // Foreign keys and triggers have seen the rows already.
-    await database.session((session) => session.query(`set session_replication_role = replica;\n${sql}`))
+    await database.session((session) =>
+      session.query(`set session_replication_role = replica;\n${sql}\n${RESUMPTION}`),
+    )
     await migrate(database)
     database.markReady()
 
@@ -78,6 +83,7 @@ describe.each(files)('a database of %s', async (file) => {
       ['segments list', { name: 'Regulars', sync: false, syncState: 'deleting' }],
       ['segments list', { name: 'Guests', condition: { tagsNone: ['vip'] } }],
       ['tasks list', { kind: 'members.tag', status: 'done' }],
+      ['tasks list', { kind: 'endpoint.resume', status: 'done' }],
       ['events list', { kind: 'follow' }],
       ['operators list', { email: 'ann@example.com', role: 'manager' }],
       ['notifications list', { name: 'Chat', format: 'slack' }],
