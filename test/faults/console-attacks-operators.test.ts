@@ -146,23 +146,6 @@ it('a manager of one organization does not learn how many keys of others a clien
     expect((await manager.call(method, `/api/clients/${json.id}/${action}`)).status, action).toBe(400)
 })
 
-it('an endpoint whose backlog cannot be made due keeps its receiver', async () => {
-  const { accountId, organizationId } = await addTenant(database)
-  const { json } = await owner.post('/api/endpoints', {
-    ...{ account: String(accountId), url: 'https://one.example/', format: 'members' },
-  })
-  await load(
-    database,
-    `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters)
-     select 'members.tag', $1, $2, 'command', 'a test', '{}' from generate_series(1, 4)`,
-    [accountId, organizationId],
-  )
-  const update = await owner.post(`/api/endpoints/${json.id}/update`, { url: 'https://two.example/' })
-  expect(update.status).toBe(429)
-  const { endpoint } = (await owner.get(`/api/endpoints/${json.id}`)).json
-  expect(endpoint.url).toBe('https://one.example/')
-})
-
 describe('one operator does not use up what all share:', () => {
   it.each(['count', 'export?format=csv'])('the connection, by %s', async (route) => {
     const held: Array<() => void> = []
