@@ -30,7 +30,7 @@ it('answers 503 or 500 before its database responds and during outages, migrates
     .poll(() => service.output())
     .toSatisfy(
       (output) =>
-        /the database at \S+ does not respond \(.+ The service tries again/.test(output) &&
+        /the database at \S+ cannot be used: .+ The service tries again/.test(output) &&
         output.includes('migrated: 0001-'),
     )
   const tenant = await addTenant(database)
