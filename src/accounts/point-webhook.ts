@@ -79,7 +79,7 @@ function withoutSecrets(url: string): string {
   return `${protocol}//${host}${pathname}${search === '' ? '' : '?…'}`
 }
 
-export interface WebhookStep {
+interface WebhookStep {
   isSet: boolean
   /** null: unknown */
   isActive: boolean | null

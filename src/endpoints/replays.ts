@@ -69,7 +69,7 @@ export async function examineReplay(
   return state === undefined ? null : ({ ...state, refused: left?.refused ?? 0 } as ReplayState)
 }
 
-export interface EventPosition {
+interface EventPosition {
   /** in microseconds */
   receivedAt: string
   id: string

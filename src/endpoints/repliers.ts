@@ -8,7 +8,7 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { EndpointSettings } from './settings.ts'
 
-export type EndpointOfPerson = { id: bigint; name: string; status: string; mayReply: boolean }
+type EndpointOfPerson = { id: bigint; name: string; status: string; mayReply: boolean }
 
 /** $1 account id bigint; $2 user id text */
 const selectOfPerson = statement('select-endpoints-of-person')`

@@ -32,7 +32,7 @@ export interface NewEndpoint extends EndpointSettings {
   format: EndpointFormat
 }
 
-export interface AddedEndpoint {
+interface AddedEndpoint {
   id: bigint
   /** null for `line`: deliveries are signed with the channel secret */
   secret: string | null

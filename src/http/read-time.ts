@@ -36,7 +36,7 @@ export function isoMs(text: string): number {
 }
 
 /** Date.parse reads February 30 as March 2. A feed would then miss the changes in between. */
-export function isDay(text: string): boolean {
+function isDay(text: string): boolean {
   const day = new Date(`${text}T00:00:00Z`)
   return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }

@@ -18,7 +18,7 @@ const PATHS = {
   empty: 'M3 7.500 5 3h10l2 4.500V16H3zM3 8h4l1 2.500h4L13 8h4',
 }
 
-export type IconName = keyof typeof PATHS
+type IconName = keyof typeof PATHS
 
 export function Icon({ name }: { name: IconName }) {
   return (
