@@ -175,7 +175,7 @@ async function makeChange(tenant: Tenant, { kind, no }: Change, id: string): Pro
   if (kind === 'erase') await service.erase(tenant, id)
 }
 
-it('a walk over all pages returns every member that exists throughout exactly once, whatever changes meanwhile (property)', async () => {
+it('a walk over all pages returns every member that exists throughout exactly once, for any changes meanwhile (property)', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(change, { maxLength: 10 }),

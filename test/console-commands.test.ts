@@ -73,7 +73,7 @@ const PAGES: Record<string, string[]> = {
   '/settings/tasks/:id': ['tasks show', 'tasks cancel'],
 }
 
-/** Of the commands that are no operations. The routes of operations follow from them. */
+/** Routes of commands that are not operations. The definition of an operation gives its route. */
 const ROUTES = `
   GET /api/fleet, GET /api/accounts/:id, POST /api/accounts, POST /api/accounts/:id, POST /api/accounts/:id/verify,
   POST /api/fleet-file/apply, GET /api/accounts/:account/members/:user, GET /api/accounts/:account/people/export,

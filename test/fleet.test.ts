@@ -302,7 +302,7 @@ describe('a silence', () => {
 
 // What LINE counts at the end of the day after 5,000 followers and 400 blocks, and what was delivered on that day.
 it.each([
-  ['nothing if the changes agree, whatever the totals are', 5060, 405, [60, 15, 20], null],
+  ['nothing if the changes agree, for any totals', 5060, 405, [60, 15, 20], null],
   ['nothing if 10 people are missing', 5060, 400, [50, 0, 0], null],
   ['follows that were not delivered', 5060, 400, [40, 0, 0], 20],
   ['blocks that were not delivered', 5000, 430, [0, 0, 5], 25],

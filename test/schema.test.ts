@@ -156,7 +156,7 @@ describe('a function file', () => {
   })
 })
 
-it('a session commits to disk, isolates and reads text as the service needs it, whatever the database defaults to', async () => {
+it('a session commits to disk, isolates and reads text as the service needs it, for any defaults of the database', async () => {
   const { database, connection } = await createTestDatabase()
   await load(
     database,

@@ -70,7 +70,7 @@ export const onboardAccounts: RunStep = async (job, step) => {
   try {
     const account = await findAccountOn(step.database, BigInt(id))
     const isHidden = account !== null && step.organizationIds?.includes(account.organizationId) === false
-    // Removed meanwhile, or its organization is no longer the operator's.
+    // It was removed meanwhile, or the operator has lost its organization.
     if (account === null || isHidden) return await advance(job, step, next(position), { isDone })
     await PHASES[position.phase](job, step, position, account)
   } catch (error) {

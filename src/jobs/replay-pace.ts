@@ -90,7 +90,7 @@ export async function sendPaced<Position extends object>(
     if (isEnd && queued === 0 && state.waiting === 0) return { position: null, done, tally }
     const laterMs = Math.max(dueMs, nowMs - BURST_MS) + (queued * 1000) / rate
     const pauseMs = isEnd ? waitMs(state) : Math.max(SHORTEST_WAIT_MS, laterMs - nowMs)
-    // An empty page is no reason to wait: another one follows.
+    // After an empty page, the job does not wait: another page follows.
     return {
       position: { ...position, nextMs: laterMs },
       done: done + BigInt(queued),

@@ -6,8 +6,7 @@
 import { type Row, statement } from '../../postgres/statement.ts'
 import { memberJson, withTrackedActivity } from '../member.ts'
 
-const time = (sql: string) => `iso(${sql})`
-const jsonTime = (sql: string) => `coalesce(to_json(${time(sql)})::text, 'null')`
+const jsonTime = (sql: string) => `coalesce(to_json(iso(${sql}))::text, 'null')`
 
 /** Raised when a part changes its meaning or disappears. */
 const FORMAT_VERSION = 1
@@ -15,13 +14,13 @@ const FORMAT_VERSION = 1
 /** $1 account id bigint; $2 user id text. The beginning of the object, with everything that is not a list. No row: nothing is stored. */
 export const selectSummary = statement('select-person-summary')`
     select found.id as "memberId",
-           concat('{"formatVersion":${FORMAT_VERSION},"generatedAt":"', ${time('now()')}, '","account":',
+           concat('{"formatVersion":${FORMAT_VERSION},"generatedAt":"', iso(now()), '","account":',
                   jsonb_build_object('id', a.id::text, 'name', a.name, 'organizationId', a.organization_id::text),
                   ',"userId":', to_json($2::text), E',\n"member":', coalesce(found.member, 'null'),
                   E',\n"trackedActivity":', coalesce(tracked.activity, 'null'), E',\n"erasures":',
                   case when erased.erased_at is null and not pending.is_pending then '[]'
                        else jsonb_build_array(jsonb_build_object(
-                         'erasedAt', ${time('erased.erased_at')}, 'status', case when pending.is_pending then 'pending' else 'done' end)) end
+                         'erasedAt', iso(erased.erased_at), 'status', case when pending.is_pending then 'pending' else 'done' end)) end
            ) as beginning
       from official_account a
      cross join lateral (
@@ -47,7 +46,7 @@ export const selectSummary = statement('select-person-summary')`
 
 /** $1 account id bigint; $2 member id bigint; $3 after this id bigint; $4 maximum number of rows int */
 export const selectEdits = statement('select-person-edits')`
-    select e.id, ${time('e.edited_at')} as "editedAt", e.fields, e.changes, e.actor, e.api_key_id as "apiKeyId",
+    select e.id, iso(e.edited_at) as "editedAt", e.fields, e.changes, e.actor, e.api_key_id as "apiKeyId",
            c.client_id as "clientId"
       from (select * from member_edit
              where channel_oa_id = $1 and member_id = $2 and id > $3 order by id limit $4) e
@@ -72,7 +71,7 @@ export interface PersonEventRow extends Row {
  * $5 maximum number of events int; $6 maximum bytes of payloads int
  */
 export const selectPersonEvents = statement('select-person-events')`
-    select id, us, source, kind, ${time('occurred_at')} as "occurredAt", ${time('received_at')} as "receivedAt",
+    select id, us, source, kind, iso(occurred_at) as "occurredAt", iso(received_at) as "receivedAt",
            group_id as "groupId", message_id as "messageId", failure, is_source as "isSource", payload
       from (
         select *, sum(octet_length(coalesce(payload, ''))) over (order by received_at, id rows unbounded preceding)
@@ -111,8 +110,8 @@ export const selectPersonDeliveries = statement('select-person-deliveries')`
     select max(d.id) as last, jsonb_agg(jsonb_build_object(
              'id', d.id::text, 'endpointId', d.endpoint_id::text, 'endpointName', p.name, 'type', coalesce(d.type, 'events'),
              'status', case when d.failed_at is null then 'pending' else 'failed' end, 'attempts', d.attempts,
-             'response', d.status, 'createdAt', ${time('d.created_at')}, 'lastAttemptAt', ${time('d.last_attempt_at')},
-             'failedAt', ${time('d.failed_at')}) order by d.id)
+             'response', d.status, 'createdAt', iso(d.created_at), 'lastAttemptAt', iso(d.last_attempt_at),
+             'failedAt', iso(d.failed_at)) order by d.id)
              filter (where d.member_id = $3::bigint
                         or exists (select from unnest(d.event_keys) as carried (key) where carried.key in (select key from events))
                         or exists (select from unnest(d.event_ids) as carried (id) where carried.id in (select id from events)))
@@ -122,7 +121,7 @@ export const selectPersonDeliveries = statement('select-person-deliveries')`
 
 /** $1 account id bigint; $2 member id text; $3 after this id bigint; $4 maximum number of rows int */
 export const selectPersonActivity = statement('select-person-activity')`
-    select id, ${time('occurred_at')} as "occurredAt", action, actor_kind as "actorKind", actor
+    select id, iso(occurred_at) as "occurredAt", action, actor_kind as "actorKind", actor
       from activity
      where object_kind = 'member' and object_id = $2 and channel_oa_id = $1 and id > $3
      order by id
