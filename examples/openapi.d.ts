@@ -231,11 +231,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * Events from LINE
-     * @description Sent to endpoints of the format `line`: one request for each delivery from LINE, with the events that are new. The tools
-     *     that receive LINE's own webhooks work unchanged. Deduplicate by `webhookEventId`.
-     */
+    /** Events from LINE */
     post: operations['onLineDelivery']
     delete?: never
     options?: never
@@ -252,10 +248,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * A person became a member
-     * @description Sent to endpoints of the format `members`. Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt unless the member changed in between.
-     */
+    /** A person became a member */
     post: operations['onMemberCreated']
     delete?: never
     options?: never
@@ -272,10 +265,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * A member changed
-     * @description Sent to endpoints of the format `members`. Changes are coalesced: the message has the state of the member at the time of sending, and `webhook-id` is the same in every attempt unless the member changed in between. A resend by an operator has this type, too.
-     */
+    /** A member changed */
     post: operations['onMemberUpdated']
     delete?: never
     options?: never
@@ -292,10 +282,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * A member was erased
-     * @description Sent to endpoints of the format `members`. Delete what you stored about this id.
-     */
+    /** A member was erased */
     post: operations['onMemberErased']
     delete?: never
     options?: never
@@ -312,10 +299,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * The official account was verified
-     * @description Sent to endpoints of the format `members`. Contains the outcome of a verification, also if checks failed.
-     */
+    /** The account was verified */
     post: operations['onAccountVerified']
     delete?: never
     options?: never
@@ -332,10 +316,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * A test by an operator
-     * @description Sent to endpoints of the format `members`. Sent once and never repeated. Its `webhook-id` begins with `msg_test_`.
-     */
+    /** A test of an endpoint */
     post: operations['onEndpointTest']
     delete?: never
     options?: never
@@ -352,10 +333,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * The status of accounts changed
-     * @description Sent to notification channels of the format `webhook`. Accounts with one reason are one message.
-     */
+    /** The status of accounts changed */
     post: operations['onAccountStatus']
     delete?: never
     options?: never
@@ -372,10 +350,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * LINE's API went down or came back
-     * @description Sent to notification channels of the format `webhook`. Accounts that only wait for LINE have no messages of their own.
-     */
+    /** LINE's API went down or came back */
     post: operations['onPlatformStatus']
     delete?: never
     options?: never
@@ -392,10 +367,7 @@ export interface webhooks {
     }
     get?: never
     put?: never
-    /**
-     * A test by an operator
-     * @description Sent to notification channels of the format `webhook`. Sent once and never repeated.
-     */
+    /** A test of a notification channel */
     post: operations['onNotificationTest']
     delete?: never
     options?: never
@@ -720,7 +692,6 @@ export interface components {
      *     }
      */
     NotifiedAccount: {
-      /** @description Id of the official account, as decimal digits. */
       accountId: string
       name: string
       organizationId: string
@@ -2192,12 +2163,7 @@ export interface operations {
   onLineDelivery: {
     parameters: {
       query?: never
-      header: {
-        /** @description Base64 of HMAC-SHA256(channel secret of the account, raw body). */
-        'x-line-signature': string
-        /** @description Always `LineBotWebhook/2.0`, as at LINE. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2206,59 +2172,29 @@ export interface operations {
         'application/json': {
           /** @description User id of the bot that LINE sent the events to. */
           destination: string
-          /** @description The events as LINE sent them, with all of their fields. Empty in a test delivery. */
-          events: ({
-            type?: string
-            /** @description `standby` at every endpoint that may not reply to the event, and in replays. */
-            mode?: string
-            /** @description Present only at the first endpoint by priority that receives the event and has `replies`. */
-            replyToken?: string
-            deliveryContext?: {
-              /** @description True in every retry and in a replay. */
-              isRedelivery?: boolean
-            } & {
-              [key: string]: unknown
-            }
-          } & {
+          /** @description The events as LINE sent them. Empty in a test delivery. */
+          events: {
             [key: string]: unknown
-          })[]
+          }[]
         }
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2270,16 +2206,7 @@ export interface operations {
   onMemberCreated: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2295,39 +2222,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2339,16 +2248,7 @@ export interface operations {
   onMemberUpdated: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2364,39 +2264,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2408,16 +2290,7 @@ export interface operations {
   onMemberErased: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2433,39 +2306,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2477,16 +2332,7 @@ export interface operations {
   onAccountVerified: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2502,39 +2348,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2546,16 +2374,7 @@ export interface operations {
   onEndpointTest: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2566,11 +2385,6 @@ export interface operations {
           type: 'endpoint.test'
           /** Format: date-time */
           timestamp: string
-          /**
-           * @example {
-           *       "endpointId": "7"
-           *     }
-           */
           data: {
             endpointId: string
           }
@@ -2578,39 +2392,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The endpoint is paused, and keeps its backlog until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2622,16 +2418,7 @@ export interface operations {
   onAccountStatus: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2644,7 +2431,6 @@ export interface operations {
           timestamp: string
           /** @description The fields of the first account, and all accounts with one reason. */
           data: {
-            /** @description Id of the official account, as decimal digits. */
             accountId: string
             name: string
             organizationId: string
@@ -2686,54 +2472,32 @@ export interface operations {
             message: string | null
             fix: string | null
             link: string | null
-            /**
-             * @description Present in the daily reminder of a problem that lasts.
-             * @constant
-             */
+            /** @constant */
             reminder?: true
             cause: ('service' | 'line') | null
-            /** @description Number of accounts. */
+            /** @description Number of accounts. It may exceed that of `accounts`. */
             count: number
-            /** @description The worst accounts first. `count` may be greater than their number. */
             accounts: components['schemas']['NotifiedAccount'][]
           }
         }
       }
     }
     responses: {
-      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2745,16 +2509,7 @@ export interface operations {
   onPlatformStatus: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2771,7 +2526,6 @@ export interface operations {
             /** @enum {unknown} */
             after: 'up' | 'down'
             reason: 'platform_unreachable' | null
-            /** @description An English sentence for people. It may change. */
             message: string
             link: string | null
             cause: ('service' | 'line') | null
@@ -2784,39 +2538,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown
@@ -2828,16 +2564,7 @@ export interface operations {
   onNotificationTest: {
     parameters: {
       query?: never
-      header: {
-        /** @description Id of the message. Deduplicate by it. */
-        'webhook-id': string
-        /** @description Time of the attempt in Unix seconds. Reject a message that is more than 5 minutes old. */
-        'webhook-timestamp': string
-        /** @description `v1,` and base64 of HMAC-SHA256(secret, "{webhook-id}.{webhook-timestamp}.{raw body}"). While a secret is rotated, two signatures are separated by a space. */
-        'webhook-signature': string
-        /** @description Always `oa-audience`. */
-        'user-agent': string
-      }
+      header?: never
       path?: never
       cookie?: never
     }
@@ -2849,7 +2576,6 @@ export interface operations {
           /** Format: date-time */
           timestamp: string
           data: {
-            /** @description An English sentence for people. It may change. */
             message: string
             link: string | null
           }
@@ -2857,39 +2583,21 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. The channel is paused until an operator resumes it. */
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description The message is sent again later. */
-      429: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is sent again later. */
-      503: {
-        headers: {
-          /** @description Seconds or a date. A value that is longer than the backoff delays the next attempt, by up to 2 hours. */
-          'Retry-After'?: string
-          [name: string]: unknown
-        }
-        content?: never
-      }
-      /** @description The message is accepted. The body of the response is ignored. */
+      /** @description The message is accepted. */
       '2XX': {
         headers: {
           [name: string]: unknown
         }
         content?: never
       }
-      /** @description Any other status, a redirect, or no response within 10 s: the message is sent again after 5 s, 10 s, 20 s and so on, up to 2 hours. After 24 hours it has failed permanently. */
+      /** @description The message is sent again, for 24 hours. */
       default: {
         headers: {
           [name: string]: unknown

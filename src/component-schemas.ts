@@ -1,14 +1,13 @@
-/** The named schemas and the webhooks of the OpenAPI document. Route schemas refer to schemas by name. */
+/** The named schemas of the OpenAPI document. Route schemas refer to schemas by name. */
 
 import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
 import { CSV_HEADER, type Member, MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
-import { endpointWebhooks } from './endpoints/webhook-schemas.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { reference } from './http/schema-parts.ts'
 import { Type } from './http/typebox.ts'
 import { Nullable } from './http/validate.ts'
-import { NotifiedAccountSchema, notificationWebhooks } from './watch/notifications/webhook-schemas.ts'
+import { NotifiedAccountSchema } from './webhook-schemas.ts'
 
 const Receipt = Type.Object(
   {
@@ -92,9 +91,6 @@ Text that a spreadsheet would evaluate as a formula begins with an apostrophe. A
       '2026-11-20T22:05:17.448Z,\r\n',
   ],
 })
-
-/** The requests that the service sends. */
-export const webhooks = { ...endpointWebhooks, ...notificationWebhooks }
 
 export const componentSchemas = {
   Member: { ...MemberSchema, examples: [MEMBER] },

@@ -9,26 +9,18 @@ import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
-import { faultsOf, openapi, type Part } from './support/openapi.ts'
+import { faultsOf, openapi } from './support/openapi.ts'
 import { startPlatform } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
-/** Every HTTP request has these. */
-const TRANSPORT = ['host', 'connection', 'content-length', 'transfer-encoding']
 
 const LINE = 'line.delivery'
 const typeOf = ({ body }: Received): string => JSON.parse(body).type ?? LINE
 const untilReceived = (received: Received[], count: number) => expect.poll(() => received).toHaveLength(count)
 
-/** Fails unless headers and body are those of the webhook in the document. */
-function expectPublished({ headers, body }: Received, name: string): void {
-  const { parameters, requestBody } = openapi.webhooks[name].post
-  const documented = parameters.map((parameter: Part) => parameter.name)
-  const sent = Object.keys(headers).filter((header) => !TRANSPORT.includes(header))
-  expect(sent.sort()).toEqual([...documented, 'content-type'].sort())
-  const [mediaType] = Object.keys(requestBody.content)
-  expect(headers['content-type']).toBe(`${mediaType}; charset=utf-8`)
+/** Fails unless the body is that of the webhook in the document. */
+function expectPublished({ body }: Received, name: string): void {
   const pointer = `#/webhooks/${name}/post/requestBody/content/application~1json/schema`
   expect(faultsOf(pointer, JSON.parse(body)), `${name}: ${body}`).toEqual([])
 }

@@ -6,7 +6,7 @@ import addFormats from 'ajv-formats'
 export const OPENAPI_FILE = new URL('../../docs/openapi.json', import.meta.url)
 
 // biome-ignore lint/suspicious/noExplicitAny: tests read any part of the document
-export type Part = any
+type Part = any
 
 export const openapi: Part = JSON.parse(readFileSync(OPENAPI_FILE, 'utf8'))
 
