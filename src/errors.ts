@@ -1,59 +1,71 @@
-/**
- * The closed set of error codes, each with its default message. http/error-envelope.ts maps each
- * code to a status, and docs/errors.md explains each one.
- */
-export const ERROR_MESSAGES = {
-  missing_credentials: 'Missing credentials in headers',
-  invalid_client: 'Invalid client credentials',
-  caller_unknown: 'The caller is not authenticated',
-  erase_without_scope: 'Step 1: the api key is not active for this client',
-  erase_unknown_member: 'Step 2: no such member in this scope',
-  erase_stale: 'Step 2: the member has changed since the version named in If-Match',
-  erase_failed: 'Step 3: the erasure failed; try again',
-  update_without_scope: 'The request could not be completed',
-  no_account_in_scope: 'The api key names no official account',
-  signed_out: 'Sign in to the console first',
-  wrong_console_token: 'This is not the CONSOLE_TOKEN of the service',
-  wrong_password: 'The email address or the password is wrong',
-  invalid_invitation: 'This invitation was used or replaced, or has expired. Ask an owner for a new one.',
-  unknown_operator: 'No active operator has this address. Ask an owner to add you.',
-  untrusted_proxy:
+/** The closed set of error codes, each with its HTTP status and default message. docs/errors.md explains each one. */
+export const ERRORS = {
+  missing_credentials: [401, 'Missing credentials in headers'],
+  invalid_client: [401, 'Invalid client credentials'],
+  caller_unknown: [401, 'The caller is not authenticated'],
+  erase_without_scope: [400, 'Step 1: the api key is not active for this client'],
+  erase_unknown_member: [404, 'Step 2: no such member in this scope'],
+  erase_stale: [412, 'Step 2: the member has changed since the version named in If-Match'],
+  erase_failed: [500, 'Step 3: the erasure failed; try again'],
+  update_without_scope: [500, 'The request could not be completed'],
+  no_account_in_scope: [404, 'The api key names no official account'],
+  signed_out: [401, 'Sign in to the console first'],
+  wrong_console_token: [401, 'This is not the CONSOLE_TOKEN of the service'],
+  wrong_password: [401, 'The email address or the password is wrong'],
+  invalid_invitation: [
+    404,
+    'This invitation was used or replaced, or has expired. Ask an owner for a new one.',
+  ],
+  unknown_operator: [403, 'No active operator has this address. Ask an owner to add you.'],
+  untrusted_proxy: [
+    403,
     'The header of CONSOLE_USER_HEADER comes from an address that TRUST_PROXY does not contain',
-  forbidden: 'Your role does not allow this',
-  foreign_origin: 'The request does not come from a page of the console',
-  sign_in_limited: 'Too many attempts to sign in; try again later',
-  unknown_item: 'Nothing has this id',
-  unknown_route: 'No such route',
-  unknown_member: 'No such member in this scope',
-  unknown_account: 'No such official account',
-  unknown_tracking_key: 'Unknown or missing tracking key (writeKey)',
-  bad_request: 'The request is malformed',
-  invalid_input: 'The input is invalid',
-  bad_signature: 'The signature is missing or wrong',
-  external_id_taken: 'Another member of this scope has this externalId',
-  database_restored:
+  ],
+  forbidden: [403, 'Your role does not allow this'],
+  foreign_origin: [403, 'The request does not come from a page of the console'],
+  sign_in_limited: [429, 'Too many attempts to sign in; try again later'],
+  unknown_item: [404, 'Nothing has this id'],
+  unknown_route: [404, 'No such route'],
+  unknown_member: [404, 'No such member in this scope'],
+  unknown_account: [404, 'No such official account'],
+  unknown_tracking_key: [400, 'Unknown or missing tracking key (writeKey)'],
+  bad_request: [400, 'The request is malformed'],
+  invalid_input: [400, 'The input is invalid'],
+  bad_signature: [403, 'The signature is missing or wrong'],
+  external_id_taken: [409, 'Another member of this scope has this externalId'],
+  database_restored: [
+    410,
     'The database was restored from a backup, and changes that you have read are lost. Read the whole audience again without updatedSince, then continue with the time of that walk.',
-  stale_version: 'The member has changed since the version named in If-Match',
-  body_too_large: 'The body is larger than 1 MiB',
-  unsupported_encoding: 'Compressed bodies are not accepted; send the body as it is',
-  unsupported_media_type: 'Send the body as content-type: application/json',
-  rate_limited: 'Too many requests from this address; try again later',
-  stream_open: 'Another stream of this api key or operator is open; try again later',
-  tracking_budget_exceeded: 'Too many tracking events; try again later',
-  count_changed: 'The number of matching members has changed. Check it and confirm again.',
-  replay_running:
+  ],
+  stale_version: [412, 'The member has changed since the version named in If-Match'],
+  body_too_large: [413, 'The body is larger than 1 MiB'],
+  unsupported_encoding: [415, 'Compressed bodies are not accepted; send the body as it is'],
+  unsupported_media_type: [415, 'Send the body as content-type: application/json'],
+  rate_limited: [429, 'Too many requests from this address; try again later'],
+  stream_open: [429, 'Another stream of this api key or operator is open; try again later'],
+  tracking_budget_exceeded: [429, 'Too many tracking events; try again later'],
+  count_changed: [409, 'The number of matching members has changed. Check it and confirm again.'],
+  replay_running: [
+    409,
     'A replay or resend of this endpoint is still running. Wait for its end or cancel it, then try again.',
-  too_many_jobs: 'Too many tasks are running; try again when one of them has ended',
-  account_busy: 'Too many concurrent requests for this account; try again later',
-  busy: 'Too many concurrent requests; try again later',
-  too_many_bodies: 'Too many bodies are being received. Send the whole body at once, or try again later.',
-  unavailable: 'Not available right now; try again later',
-  secret_unreadable: 'A stored secret of the account cannot be read; the operator must check SECRETS_KEYS',
-  platform_unavailable: 'The messaging platform does not respond right now; try again later',
-  internal: 'The request could not be completed',
+  ],
+  too_many_jobs: [429, 'Too many tasks are running; try again when one of them has ended'],
+  account_busy: [429, 'Too many concurrent requests for this account; try again later'],
+  busy: [503, 'Too many concurrent requests; try again later'],
+  too_many_bodies: [
+    503,
+    'Too many bodies are being received. Send the whole body at once, or try again later.',
+  ],
+  unavailable: [503, 'Not available right now; try again later'],
+  secret_unreadable: [
+    503,
+    'A stored secret of the account cannot be read; the operator must check SECRETS_KEYS',
+  ],
+  platform_unavailable: [503, 'The messaging platform does not respond right now; try again later'],
+  internal: [500, 'The request could not be completed'],
 } as const
 
-export type ErrorCode = keyof typeof ERROR_MESSAGES
+export type ErrorCode = keyof typeof ERRORS
 
 /** One error of the input. `path` is the field, such as `tags/3` or `limit`. */
 export interface ErrorDetail {
@@ -65,6 +77,7 @@ export interface ErrorDetail {
 export class AppError extends Error {
   override readonly name = 'AppError'
   readonly code: ErrorCode
+  readonly status: number
   readonly details: ErrorDetail[] | undefined
   readonly retryAfterSeconds: number | undefined
 
@@ -78,10 +91,11 @@ export class AppError extends Error {
     } = {},
   ) {
     super(
-      options.message ?? ERROR_MESSAGES[code],
+      options.message ?? ERRORS[code][1],
       options.cause === undefined ? undefined : { cause: options.cause },
     )
     this.code = code
+    this.status = ERRORS[code][0]
     this.details = options.details
     this.retryAfterSeconds = options.retryAfterSeconds
   }
@@ -117,7 +131,7 @@ export class FatalError extends Error {
 export function toFatalError(error: unknown, nameOf = (path: string) => path): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error
-  if (error.message !== ERROR_MESSAGES[error.code]) return new FatalError(error.message)
+  if (error.message !== ERRORS[error.code][1]) return new FatalError(error.message)
   const details = error.details?.map(({ path, message }) => `${nameOf(path)} ${message}`).join('; ')
   return new FatalError(details ?? error.message)
 }

@@ -1,65 +1,17 @@
-/** The shape of every error response, and the HTTP status of every error code. */
+/** The shape of every error response. */
 
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { AppError, ERROR_MESSAGES, type ErrorCode } from '../errors.ts'
+import { AppError, ERRORS } from '../errors.ts'
 import { publishFinishedRequest, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
 import { type Static, Type } from './typebox.ts'
 
-export const ERROR_STATUS: Record<ErrorCode, number> = {
-  missing_credentials: 401,
-  invalid_client: 401,
-  caller_unknown: 401,
-  erase_without_scope: 400,
-  erase_unknown_member: 404,
-  erase_stale: 412,
-  erase_failed: 500,
-  update_without_scope: 500,
-  no_account_in_scope: 404,
-  signed_out: 401,
-  wrong_console_token: 401,
-  wrong_password: 401,
-  invalid_invitation: 404,
-  unknown_operator: 403,
-  untrusted_proxy: 403,
-  forbidden: 403,
-  foreign_origin: 403,
-  sign_in_limited: 429,
-  unknown_item: 404,
-  unknown_route: 404,
-  unknown_member: 404,
-  unknown_account: 404,
-  unknown_tracking_key: 400,
-  bad_request: 400,
-  invalid_input: 400,
-  bad_signature: 403,
-  external_id_taken: 409,
-  database_restored: 410,
-  stale_version: 412,
-  body_too_large: 413,
-  unsupported_encoding: 415,
-  unsupported_media_type: 415,
-  rate_limited: 429,
-  stream_open: 429,
-  tracking_budget_exceeded: 429,
-  count_changed: 409,
-  replay_running: 409,
-  too_many_jobs: 429,
-  account_busy: 429,
-  busy: 503,
-  too_many_bodies: 503,
-  unavailable: 503,
-  platform_unavailable: 503,
-  secret_unreadable: 503,
-  internal: 500,
-}
-
 /** Whether the error is the fault of the request, and not that of the service or its database. */
 export const isRefusal = (error: unknown): error is AppError =>
-  error instanceof AppError && ERROR_STATUS[error.code] < 500
+  error instanceof AppError && error.status < 500
 
 export const ErrorEnvelopeSchema = Type.Object({
   statusCode: Type.Integer(),
@@ -72,12 +24,12 @@ export const ErrorEnvelopeSchema = Type.Object({
 type ErrorEnvelope = Static<typeof ErrorEnvelopeSchema>
 
 export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope {
-  const statusCode = ERROR_STATUS[error.code]
+  const { status: statusCode, message, details } = error
   return {
     statusCode,
     error: STATUS_CODES[statusCode] ?? 'Error',
-    message: error.message,
-    ...(error.details ? { details: error.details } : {}),
+    message,
+    ...(details && { details }),
     requestId,
   }
 }
@@ -85,7 +37,7 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
 /** An unexpected error is `internal`: only the log has its details. */
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const appError = asAppError(error)
-  const status = ERROR_STATUS[appError.code]
+  const { status } = appError
   if (status >= 500) logFailure(error, appError, request)
   if (appError.retryAfterSeconds !== undefined) reply.header('retry-after', appError.retryAfterSeconds)
   return reply.code(status).send(errorEnvelope(appError, request.id))
@@ -203,7 +155,7 @@ function unroutableBytes(status: number, requestId: string): string {
 
 function unroutableResponse(statusCode: number, requestId: string) {
   const reason = STATUS_CODES[statusCode] ?? 'Bad Request'
-  const message = statusCode === 400 ? ERROR_MESSAGES.bad_request : reason
+  const message = statusCode === 400 ? ERRORS.bad_request[1] : reason
   const body = JSON.stringify({ statusCode, error: reason, message, requestId } satisfies ErrorEnvelope)
   const headers = {
     'content-type': 'application/json; charset=utf-8',

@@ -2,7 +2,7 @@
 import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { AppError } from '../errors.ts'
-import { describeFault, ERROR_STATUS, isRefusal } from './error-envelope.ts'
+import { describeFault, isRefusal } from './error-envelope.ts'
 import { recordAbort } from './responses.ts'
 import { type Share, Shares } from './shares.ts'
 
@@ -120,7 +120,7 @@ async function* pieces(
     }
   } catch (error) {
     if (!reply.raw.destroyed) {
-      recordAbort(reply.raw, isRefusal(error) ? ERROR_STATUS[error.code] : 500)
+      recordAbort(reply.raw, isRefusal(error) ? error.status : 500)
       const fault = describeFault(error as Error, false)
       reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
     }

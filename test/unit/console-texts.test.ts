@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
 import { describeEffect, TIMELINE_TEXTS } from '../../src/audience/timeline-texts.ts'
-import { ERROR_MESSAGES } from '../../src/errors.ts'
+import { ERRORS } from '../../src/errors.ts'
 import { type Problem, REASONS, type Reason } from '../../src/watch/account-status.ts'
 import { describeCheck, describeProblem, fill } from '../../src/watch/problem-texts.ts'
 import {
@@ -106,7 +106,7 @@ it('the service says each sentence about a field that has translations', () => {
 
 it('the English table says what the service says', () => {
   for (const [code, message] of Object.entries(english.failure.messages))
-    expect(message).toBe(ERROR_MESSAGES[code as 'busy'])
+    expect(message).toBe(ERRORS[code as 'busy'][1])
   const { notApplied, edited, client, key, effects, otherProgram } = timelineTexts(english)
   expect({ effects, otherProgram }).toEqual({
     effects: TIMELINE_TEXTS.effects,
@@ -187,9 +187,9 @@ describe.each(OTHERS)('the table of %s', (language) => {
   it('translates the messages of the service, but not a more precise one', async () => {
     const { t } = await loadLanguage(language)
     for (const [code, text] of Object.entries(t.failure.messages))
-      expect(describeMessage(t, ERROR_MESSAGES[code as 'busy'])).toBe(text)
+      expect(describeMessage(t, ERRORS[code as 'busy'][1])).toBe(text)
     expect(describeMessage(t, 'More precise')).toBe('More precise')
-    expect(describeMessage(english, ERROR_MESSAGES.busy)).toBe(ERROR_MESSAGES.busy)
+    expect(describeMessage(english, ERRORS.busy[1])).toBe(ERRORS.busy[1])
   })
 
   it('translates what the service says about a field of a form or a cell of a file', async () => {
