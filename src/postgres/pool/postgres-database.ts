@@ -31,7 +31,7 @@ import type { Claimant } from './turns.ts'
  * Four pinned connections are for flushes and one is for endpoints, so an instance without a console has
  * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time uses a connection for maintenance. Five instances, one of which serves the
  * console, fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97. If DATABASE_URL has several hosts, each
- * instance has one more connection to each host. replica.ts has the connections to replicas.
+ * instance has one more connection to each host. reads.ts has the connections to replicas.
  */
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
 /** Orchestrators wait 1 to 2 s for a health check, so a slower database counts as down. */

@@ -1,11 +1,14 @@
 /** Reads that a replica may serve (DATABASE_READ_URL). If no replica can, the primary does. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
 import type { DatabaseServer } from '../../config/database-url.ts'
+import { FatalError } from '../../errors.ts'
 import { type ReadOutcome, readServed } from '../../observability/facts.ts'
-import { DatabaseBusy, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
+import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
+import { Connector } from '../pool/connector.ts'
+import { ConnectionPool, requireSessions, send, withLease } from '../pool/pool.ts'
 import type { Claimant } from '../pool/turns.ts'
 import { type Queryable, type Row, type Statement, statement } from '../statement.ts'
-import { type LogPosition, RESPONSE_TIMEOUT_MS, type ReadKind, Replica } from './replica.ts'
 
 /**
  * Each result includes every commit that was acknowledged READ_MAX_LAG_MS ago. A caller can require all commits before `sinceMs`
@@ -38,6 +41,14 @@ const selectPrimaryPosition = statement('primary-position')`
     select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
                      left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)) as log,
            pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position`
+
+/** A position in a write-ahead log. Positions in different logs cannot be compared. */
+interface LogPosition {
+  /** Database, system identifier and timeline. Each promotion of a standby begins another timeline. */
+  log: string
+  position: bigint
+  takenAtMs: number
+}
 
 /** The age of a result does not depend on clocks. A replica must have replayed the position that the primary had at that time. */
 export class ReplicaReads implements Reads {
@@ -75,8 +86,7 @@ export class ReplicaReads implements Reads {
 
   /** Bytes of WAL up to the primary's position that each replica has not replayed. Null if the replica cannot be read. */
   async lags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
-    const late = sleep(RESPONSE_TIMEOUT_MS, null, { ref: false })
-    const newest = await Promise.race([this.#readPosition(), late]).catch(() => null)
+    const newest = await this.#readPosition().catch(() => null)
     const lagOf = (replica: Replica) => newest && replica.behindBytes(newest).catch(() => null)
     return Promise.all(
       this.#replicas.map(async (replica) => ({ replica: replica.name, behindBytes: await lagOf(replica) })),
@@ -101,13 +111,17 @@ export class ReplicaReads implements Reads {
         for (let no = 0; no < this.#replicas.length; no += 1) {
           const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
           if (!replica.mayTry()) continue
-          const read = replica.read<R>(kind, claimant, required, statement, values)
-          const rows = await read.catch(requireReplicaFault)
-          if (rows) {
-            readServed.publish({ outcome: 'replica' })
-            return rows
+          try {
+            const rows = await replica.read<R>(kind, claimant, required, statement, values)
+            if (rows !== null) {
+              readServed.publish({ outcome: 'replica' })
+              return rows
+            }
+            outcome = 'behind'
+          } catch (error) {
+            // A statement that takes too long would fail on the primary too. The replica may lack a migration, or be busy.
+            if (sqlStateOf(error) === STATEMENT_TIMEOUT) throw error
           }
-          if (rows === null) outcome = 'behind'
         }
         readServed.publish({ outcome })
         return primary.query<R>(statement, values)
@@ -138,10 +152,133 @@ export class ReplicaReads implements Reads {
   }
 }
 
+/** The same pools as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
+const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
+type ReadKind = keyof typeof CONNECTIONS
+
+/** The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. */
+const RESPONSE_TIMEOUT_MS = 1_000
+/** After a failure, only one read in this interval tries the replica. */
+const RETRY_MS = 5_000
+/** A replica that keeps up replays a position a few milliseconds after the primary had it. */
+const REPLAY_MAX_MS = 200
+const REPLAY_STEP_MS = 10
+
 /**
- * Throws errors that the primary would also return: a statement that takes too long, or a client that waits for its own statements.
- * Any other error may be a fault of the replica, such as a conflict with replay or a migration that it has not replayed.
+ * Returns no row unless the server is a standby. All copies of a server have its system identifier, and no other server has. A
+ * standby that still follows a former primary stays on the former timeline. PostgreSQL exposes only the timeline of a standby's last
+ * restartpoint. pg closes the connection after the time limit.
  */
-function requireReplicaFault(error: unknown): void {
-  if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error
+const selectReplayed = {
+  ...statement('replica-position')`
+    select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
+                     (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log,
+           pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position
+     where pg_is_in_recovery()`,
+  query_timeout: RESPONSE_TIMEOUT_MS,
+}
+
+/** One server of DATABASE_READ_URL. */
+class Replica {
+  readonly name: string
+  readonly #pools: Record<ReadKind, ConnectionPool>
+  /** Null before the first check. */
+  #sessions: Promise<void> | null = null
+  #retryAtMs: number | null = null
+
+  constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
+    this.name = server.name
+    const target = {
+      ...new Connector(server.url).poolConfig(),
+      connectionTimeoutMillis: RESPONSE_TIMEOUT_MS,
+      // A server that hangs never closes its side, and an open socket would keep the process of a command running.
+      allowExitOnIdle: true,
+    }
+    const pool = (name: ReadKind, isDivided = false) =>
+      new ConnectionPool(target, { name, connections: CONNECTIONS[name], isDivided }, onConnectionLost)
+    this.#pools = { clients: pool('clients', true), streams: pool('streams'), console: pool('console') }
+  }
+
+  /** Whether to read from the replica. After a failure, this is true once per RETRY_MS. */
+  mayTry(): boolean {
+    if (this.#retryAtMs === null) return true
+    if (performance.now() < this.#retryAtMs) return false
+    this.#retryAtMs = performance.now() + RETRY_MS
+    return true
+  }
+
+  /** Returns null if the replica has not replayed the position within REPLAY_MAX_MS after the primary had it. */
+  read<R extends Row>(
+    kind: ReadKind,
+    claimant: Claimant | undefined,
+    required: LogPosition,
+    query: Statement,
+    values: unknown[],
+  ): Promise<R[] | null> {
+    return this.#use(kind, claimant, async (client) => {
+      for (;;) {
+        // Pipelined behind the check on the same session, so the rows are at least as new as the position.
+        const [behind, rows] = await Promise.all([
+          behindBytes(client, required),
+          send<R>(client, query, values),
+        ])
+        if (behind === 0) return rows
+        if (performance.now() > required.takenAtMs + REPLAY_MAX_MS) return null
+        await sleep(REPLAY_STEP_MS)
+      }
+    })
+  }
+
+  /** Bytes of WAL up to the position that the replica has not replayed. Throws if the replica cannot be read. */
+  behindBytes(newest: LogPosition): Promise<number> {
+    return this.#use('clients', undefined, (client) => behindBytes(client, newest))
+  }
+
+  connectionStates(): Array<{ pool: string; total: number; idle: number; waiting: number }> {
+    return Object.entries(this.#pools).map(([name, pool]) => ({ pool: `replica-${name}`, ...pool.state() }))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(Object.values(this.#pools).map((pool) => pool.close()))
+  }
+
+  async #use<T>(
+    kind: ReadKind,
+    claimant: Claimant | undefined,
+    work: (client: pg.ClientBase) => Promise<T>,
+  ): Promise<T> {
+    try {
+      await this.#requireSessions()
+      const lease = () => this.#pools[kind].lease(claimant)
+      const result = await withLease(lease, ({ client }) => work(client))
+      this.#retryAtMs = null
+      return result
+    } catch (error) {
+      if (isOfServer(error)) this.#retryAtMs = performance.now() + RETRY_MS
+      throw error
+    }
+  }
+
+  /** The check and the read must reach the same session, and the session must have the settings of the service. */
+  #requireSessions(): Promise<void> {
+    this.#sessions ??= requireSessions(() => this.#pools.clients.lease()).catch((error) => {
+      this.#sessions = null
+      throw error
+    })
+    return this.#sessions
+  }
+}
+
+async function behindBytes(client: pg.ClientBase, { log, position }: LogPosition): Promise<number> {
+  const [replayed] = await send<{ log: string; position: bigint | null }>(client, selectReplayed)
+  if (replayed?.log !== log)
+    throw new DatabaseUnavailable(new Error('the server is not a standby of the primary'))
+  return Math.max(0, Number(position - (replayed.position ?? 0n)))
+}
+
+/** Whether other reads would fail too. A time limit and a conflict with replay (class 40) concern one statement. */
+function isOfServer(error: unknown): boolean {
+  const state = sqlStateOf(error) ?? ''
+  const isOfStatement = state === STATEMENT_TIMEOUT || state.startsWith('40')
+  return error instanceof FatalError || (error instanceof DatabaseUnavailable && !isOfStatement)
 }
