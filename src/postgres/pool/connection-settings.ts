@@ -1,4 +1,5 @@
-/** Session settings of every connection. They override the defaults of the role and the database. */
+/** What every connection has: session settings, which override the defaults of the role and the database, and a check of commits. */
+import type pg from 'pg'
 
 /** A hundred times what a statement of a request should take, and short enough that accepted work ends before a shutdown does. */
 export const STATEMENT_TIMEOUT_MS = 5_000
@@ -75,3 +76,41 @@ export const PREPARE_WRITES = `do $$ begin
     if to_regprocedure('prepare_writes()') is not null then perform prepare_writes(); end if;
   exception when insufficient_privilege then null;
   end $$`
+
+// The parts of pg's clients that its documentation and its types lack, as pg 8.23.1 has them. Nothing else uses them. Compare them
+// after an update of pg: tests of takeovers, synchronous standbys and poolers fail if they changed.
+
+interface Internals {
+  processID: number | null
+  connection: { emit(event: 'error', error: Error): void; stream: { destroy(error?: Error): void } }
+}
+
+const internalsOf = (client: pg.ClientBase) => client as unknown as Internals
+
+/** The id of the process that serves the connection, as the server or a pooler sent it. */
+export const processIdOf = (client: pg.ClientBase): number | null => internalsOf(client).processID
+
+/** Closes the connection without waiting for the server. Every query on it fails with the error. */
+export function abandon(client: pg.ClientBase, error: Error): void {
+  internalsOf(client).connection.stream.destroy(error)
+}
+
+/** The function of PostgreSQL that warns about the end of the wait. The message itself may be translated. */
+const WAIT_ROUTINE = 'SyncRepWaitForLSN'
+
+/**
+ * Prepares a new client. If an administrator cancels a commit that waits for a standby (pg_cancel_backend), PostgreSQL does not roll it
+ * back. It sends a warning and reports success, although the transaction is only on the primary's disk. The warning arrives first, so
+ * this fails the connection and the transaction counts as not acknowledged.
+ */
+export function listenTo(client: pg.ClientBase): void {
+  // Without a listener, a connection that the server closes would end the process.
+  client.on('error', () => undefined)
+  client.on('notice', ({ routine }) => {
+    if (routine !== WAIT_ROUTINE) return
+    const error = new Error('a commit did not reach a standby')
+    // Queries fail before pg reads the next message, which may have arrived in the same packet.
+    internalsOf(client).connection.emit('error', error)
+    abandon(client, error)
+  })
+}

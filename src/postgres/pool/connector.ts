@@ -1,12 +1,11 @@
-/** Opens connections: to the one server of DATABASE_URL, or to the primary among several. */
+/** Opens connections: to the one server of DATABASE_URL, or to the primary among several, which it follows. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { parseDatabaseUrl } from '../../config/database-url.ts'
+import { type DatabaseServer, parseDatabaseUrl } from '../../config/database-url.ts'
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
-import { Primary, PrimaryClient } from '../replication/primary.ts'
-import { refuseUnreplicated } from '../replication/replication.ts'
-import { unnamed } from '../statement.ts'
-import { connectionSettings, type Purpose } from './connection-settings.ts'
+import { statement, unnamed } from '../statement.ts'
+import { abandon, connectionSettings, listenTo, type Purpose } from './connection-settings.ts'
 import { send } from './pool.ts'
 
 /** The platforms disconnect after 2 s. */
@@ -50,15 +49,11 @@ export class Connector {
     }
   }
 
-  /** Whether `locate` must resolve before a connection can be opened. */
-  get mustLocate(): boolean {
-    return this.#primary?.isFound === false
-  }
-
   get hasSeveralHosts(): boolean {
     return this.#hosts > 1
   }
 
+  /** Must resolve before a connection is opened. Throws DatabaseUnavailable. */
   async locate(): Promise<void> {
     await this.#primary?.find()
   }
@@ -81,8 +76,7 @@ export class Connector {
     const primary = this.#primary
     const client =
       primary === null ? new pg.Client(this.#settings) : new PrimaryClient({ ...this.#settings, primary })
-    client.on('error', () => undefined)
-    refuseUnreplicated(client)
+    listenTo(client)
     try {
       await client.connect()
       await primary?.require(client)
@@ -96,5 +90,134 @@ export class Connector {
 
   close(): void {
     this.#primary?.close()
+  }
+}
+
+/** A takeover is noticed within this and one response time. It may take 5 s, of which this is a tenth. */
+const WATCH_INTERVAL_MS = 500
+/** A response takes a millisecond. A server that needs this long is stopped, or its packets are dropped. */
+const RESPONSE_TIMEOUT_MS = 2_000
+
+/**
+ * Returns no row where writes are refused, as on a standby. The name of a WAL file begins with the timeline in 8 hexadecimal digits.
+ * Each promotion of a standby begins a greater one.
+ */
+const selectTimeline = {
+  ...statement('writable-timeline')`
+    select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
+     where current_setting('transaction_read_only') = 'off'`,
+  query_timeout: RESPONSE_TIMEOUT_MS,
+}
+
+/** Returns null if the server refuses writes. Throws pg's errors, within RESPONSE_TIMEOUT_MS. */
+async function readTimeline(client: pg.ClientBase | pg.Pool): Promise<string | null> {
+  const { rows } = await client.query<{ timeline: string }>(selectTimeline)
+  return rows[0]?.timeline ?? null
+}
+
+interface WatchedServer extends DatabaseServer {
+  /** One connection. A standby keeps its sessions when it is promoted, so a takeover costs no login. */
+  pool: pg.Pool
+  /** The last response. Null if there was none, or if the server refuses writes. */
+  timeline: string | null
+  fault: unknown
+}
+
+/**
+ * The primary is the server that accepts writes on the latest timeline that any server has reported. A former primary that comes
+ * back stays on its earlier timeline, so it is never used again, even if it still accepts writes.
+ */
+class Primary {
+  readonly #servers: WatchedServer[]
+  readonly #clients = new Map<pg.Client, WatchedServer>()
+  readonly #stop = new AbortController()
+  #timeline = ''
+  #current: WatchedServer | null = null
+  #search: Promise<void> | null = null
+
+  constructor(servers: DatabaseServer[], settings: pg.ClientConfig) {
+    this.#servers = servers.map((server) => {
+      const pool = new pg.Pool({ ...settings, connectionString: server.url, max: 1, idleTimeoutMillis: 0 })
+      pool.on('error', () => undefined)
+      return { ...server, pool, timeline: null, fault: null }
+    })
+  }
+
+  /** Throws DatabaseUnavailable if none is found. Prefers a database error, such as a wrong password, to a server that is down. */
+  get server(): WatchedServer {
+    if (this.#current !== null) return this.#current
+    const faults = this.#servers.flatMap(({ fault }) => fault ?? [])
+    const fault = faults.find((one) => one instanceof pg.DatabaseError) ?? faults[0]
+    throw new DatabaseUnavailable(fault ?? new Error('no server of DATABASE_URL accepts writes'))
+  }
+
+  async find(): Promise<void> {
+    this.#search ??= this.#begin()
+    await this.#search
+    void this.server
+  }
+
+  /** Records the server of a client, so that a takeover ends the connection. */
+  track(client: pg.Client, server: WatchedServer): void {
+    this.#clients.set(client, server)
+    client.once('end', () => this.#clients.delete(client))
+  }
+
+  /** Throws unless the server of a new connection is the primary at this moment. */
+  async require(client: pg.ClientBase): Promise<void> {
+    const timeline = await readTimeline(client)
+    if (timeline === null || timeline < this.#timeline) throw new Error('the server is not the primary')
+  }
+
+  close(): void {
+    this.#stop.abort()
+    for (const { pool } of this.#servers) pool.end().catch(() => undefined)
+  }
+
+  /** The first response may come from a former primary that still runs, so the choice waits for all servers. */
+  async #begin(): Promise<void> {
+    const responses = Promise.all(this.#servers.map((server) => this.#ask(server)))
+    await Promise.race([responses, sleep(RESPONSE_TIMEOUT_MS, undefined, { ref: false })])
+    this.#choose()
+    for (const server of this.#servers) void this.#watch(server)
+  }
+
+  async #watch(server: WatchedServer): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      await sleep(WATCH_INTERVAL_MS, undefined, { signal, ref: false }).catch(() => undefined)
+      await this.#ask(server)
+      this.#choose()
+    }
+  }
+
+  async #ask(server: WatchedServer): Promise<void> {
+    try {
+      server.timeline = await readTimeline(server.pool)
+      server.fault = null
+    } catch (error) {
+      server.timeline = null
+      server.fault = error
+    }
+    if (server.timeline !== null && server.timeline > this.#timeline) this.#timeline = server.timeline
+  }
+
+  /** A request that waits for a former primary would wait in vain: the server was stopped, or has lost its standbys. */
+  #choose(): void {
+    const primaries = this.#servers.filter(({ timeline }) => timeline === this.#timeline)
+    const [next] = primaries
+    if (next === undefined || (this.#current !== null && primaries.includes(this.#current))) return
+    this.#current = next
+    for (const [client, server] of this.#clients)
+      if (server !== next) abandon(client, new Error(`${next.name} took over`))
+  }
+}
+
+/** Connects to the server that is the primary when the client is made. */
+class PrimaryClient extends pg.Client {
+  constructor({ primary, ...settings }: pg.ClientConfig & { primary: Primary }) {
+    const { server } = primary
+    super({ ...settings, connectionString: server.url })
+    primary.track(this, server)
   }
 }

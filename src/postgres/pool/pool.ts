@@ -4,7 +4,6 @@ import type { SecretKeys } from '../../config/secret-keys.ts'
 import { FatalError } from '../../errors.ts'
 import { statementsSent } from '../../observability/facts.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
-import { refuseUnreplicated } from '../replication/replication.ts'
 import {
   type BoundStatement,
   begin,
@@ -16,8 +15,13 @@ import {
   type Transactions,
   unnamed,
 } from '../statement.ts'
-import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
-import { processIdOf } from './pg-internals.ts'
+import {
+  connectionSettings,
+  listenTo,
+  PREPARE_WRITES,
+  processIdOf,
+  STATEMENT_TIMEOUT_MS,
+} from './connection-settings.ts'
 import { type Claimant, Turns } from './turns.ts'
 
 /** The connection is closed if the server cannot even cancel the statement, as when the network is down. */
@@ -55,8 +59,7 @@ export class ConnectionPool {
       query_timeout: QUERY_TIMEOUT_MS,
       // A connection whose setup fails must not be used, because its times could be wrong or an id could be given twice.
       onConnect: async (client: pg.ClientBase) => {
-        client.on('error', () => undefined)
-        refuseUnreplicated(client)
+        listenTo(client)
         await target.onConnect?.(client)
         await client.query(`${connectionSettings('request')}; ${PREPARE_WRITES}`)
       },

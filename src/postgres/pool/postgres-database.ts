@@ -195,7 +195,7 @@ export class PostgresDatabase implements Database {
 
   async #lease(pool: ConnectionPool, claimant?: Claimant): Promise<Lease> {
     this.#requireReady()
-    if (this.#connector.mustLocate) await this.#connector.locate()
+    await this.#connector.locate()
     return pool.lease(claimant)
   }
 

@@ -1,6 +1,4 @@
 /** Reads whether acknowledged commits are on a second disk. */
-import type pg from 'pg'
-import { failImmediately } from '../pool/pg-internals.ts'
 import { type Queryable, statement } from '../statement.ts'
 
 /**
@@ -67,22 +65,6 @@ function stateOf(row: StandbyRow): ReplicationState {
   if (row.waits && row.synchronous === 0) return 'missing'
   if (row.waits && row.waits_for_disk) return 'synchronous'
   return row.behind_bytes > BEHIND_MAX_BYTES ? 'behind' : 'asynchronous'
-}
-
-// Commits that wait for a synchronous standby (`synchronous_standby_names`).
-
-/** The function of PostgreSQL that warns about the end of the wait. The message itself may be translated. */
-const WAIT_ROUTINE = 'SyncRepWaitForLSN'
-
-/**
- * If an administrator cancels a commit that waits for a standby (pg_cancel_backend), PostgreSQL does not roll it back. It sends a
- * warning and reports success, although the transaction is only on the primary's disk. The warning arrives first, so this fails the
- * connection and the transaction counts as not acknowledged.
- */
-export function refuseUnreplicated(client: pg.ClientBase): void {
-  client.on('notice', ({ routine }) => {
-    if (routine === WAIT_ROUTINE) failImmediately(client, new Error('a commit did not reach a standby'))
-  })
 }
 
 /**
