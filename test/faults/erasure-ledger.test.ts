@@ -8,13 +8,7 @@ import { commandActor } from '../../src/operators/actor.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
 import { load, loadMembers } from '../support/load.ts'
-import {
-  eventually,
-  type ServiceProcess,
-  startCommand,
-  startHealthy,
-  temporaryDirectory,
-} from '../support/process.ts'
+import { type ServiceProcess, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
 
 const MEMBERS = 400
@@ -84,36 +78,6 @@ it('the ledger has each confirmed erasure of two processes, one of which is kill
   const afterwards = await recordedMembers(directory)
   expect(erased.filter(({ member_id }) => !afterwards.has(String(member_id)))).toEqual([])
   expect(await reapplyLedger(database, commandActor(), directory)).toMatchObject({ erasures: 0 })
-})
-
-it('erasures reapply continues after it was killed', async () => {
-  const directory = temporaryDirectory()
-  const { database, env } = await createTestDatabase()
-  const tenants = [await addTenant(database), await addTenant(database), await addTenant(database)]
-  for (const tenant of tenants) await loadMembers(database, tenant, 10_000)
-  await load(
-    database,
-    `insert into erased_person (channel_oa_id, person_hash, erased_at, member_id)
-     select a.id, person_hash(a.person_key, m.user_id), now(), m.id
-       from audience_member m join official_account a on a.id = m.channel_oa_id where m.id % 2 = 0`,
-  )
-  await new ErasureLedger(directory).recordAll(database)
-  await load(database, 'truncate erased_person')
-  const command = startCommand(['erasures', 'reapply'], { ...env, ERASURE_LEDGER: directory })
-  await eventually(
-    () => load(database, 'select from erased_person limit 1'),
-    (rows) => rows.length > 0,
-  )
-  command.child.kill('SIGKILL')
-  await reapplyLedger(database, commandActor(), directory)
-  const left = await load<{ is_even: boolean; count: bigint }>(
-    database,
-    'select id % 2 = 0 as is_even, count(*) from audience_member group by 1',
-  )
-  expect(left).toEqual([{ is_even: false, count: 15_000n }])
-  expect(await load(database, 'select count(*)::int from erased_member where id % 2 = 0')).toEqual([
-    { count: 15_000 },
-  ])
 })
 
 it.runIf(mounted !== null)(

@@ -11,7 +11,6 @@ import { setUpService } from '../support/service.ts'
 
 const MEMBERS = 20_000
 const KILLS = 3
-const ACCOUNTS = 2_000
 
 /** Two processes work on the job. One of them is killed again and again, wherever it is, and replaced. */
 async function killWhileRunning(env: Record<string, string>, readDone: () => Promise<number>, total: number) {
@@ -31,46 +30,6 @@ async function setUp() {
   const doneOf = (id: string) => async () => Number((await operator.get(`/api/jobs/${id}`)).json.job.done)
   return { ...parts, operator, doneOf }
 }
-
-it('finishes a bulk change of which several processes are killed, and changes each member once', async () => {
-  const { database, tenant, env, operator, doneOf } = await setUp()
-  await loadMembers(database, tenant, MEMBERS)
-  const { json } = await operator.post(`/api/accounts/${tenant.accountId}/audience/tag`, {
-    ...{ filters: {}, addTags: ['spring'], removeTags: [], expectedCount: MEMBERS },
-  })
-  await killWhileRunning(env, doneOf(json.job.id), MEMBERS)
-  expect(await endOf(operator, json.job)).toMatchObject({
-    ...{ status: 'done', done: String(MEMBERS) },
-    tally: { changed: MEMBERS, unchanged: 0, refused: 0 },
-  })
-  const rows = await load(
-    database,
-    `select version, tags, count(*)::int as members, (select count(*)::int from member_edit) as edits
-       from audience_member group by version, tags`,
-  )
-  expect(rows).toEqual([{ version: 2n, tags: ['spring'], members: MEMBERS, edits: MEMBERS }])
-})
-
-it('finishes a change of many accounts of which several processes are killed, and changes each once', async () => {
-  const { database, tenant, env, operator, doneOf } = await setUp()
-  await load(
-    database,
-    `insert into official_account (organization_id, name) select $1, 'OA ' || i from generate_series(1, $2::int) i`,
-    [tenant.organizationId, ACCOUNTS - 1],
-  )
-  const { json } = await operator.post('/api/jobs/add-endpoints', { url: 'https://tool.example/hook' })
-  await killWhileRunning(env, doneOf(json.job.id), ACCOUNTS)
-  expect(await endOf(operator, json.job)).toMatchObject({
-    ...{ status: 'done', done: String(ACCOUNTS) },
-    tally: { changed: ACCOUNTS, unchanged: 0, refused: 0 },
-  })
-  const [counts] = await load(
-    database,
-    `select count(*)::int as endpoints, count(distinct channel_oa_id)::int as accounts,
-            (select count(*)::int from activity where action = 'endpoint.added') as rows from endpoint`,
-  )
-  expect(counts).toEqual({ endpoints: ACCOUNTS, accounts: ACCOUNTS, rows: ACCOUNTS })
-})
 
 it('finishes a removal of which the command is interrupted and then killed', async () => {
   const { database, tenant, env } = await setUp()
