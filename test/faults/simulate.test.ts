@@ -50,34 +50,27 @@ it.each([
 describe('the receiver of outgoing webhooks', () => {
   const secret = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
   const body = JSON.stringify({ destination: 'U1', events: [{ type: 'follow', mode: 'standby' }] })
+  const member = '{"type":"member.erased","data":{"id":"7"}}'
   const post = (address: string, headers: Record<string, string>, content = body) =>
     fetch(address, { method: 'POST', headers, body: content })
-
-  function standardHeaders(timestampMs: number, content: string) {
-    const at = new Date(timestampMs)
-    return {
-      'webhook-id': 'msg_1',
-      'webhook-timestamp': String(Math.floor(timestampMs / 1000)),
-      'webhook-signature': new Webhook(secret).sign('msg_1', at, content),
-    }
-  }
+  const standardHeaders = (timestampMs: number) => ({
+    'webhook-id': 'msg_1',
+    'webhook-timestamp': String(Math.floor(timestampMs / 1000)),
+    'webhook-signature': new Webhook(secret).sign('msg_1', new Date(timestampMs), member),
+  })
 
   it('verifies signatures of LINE and of Standard Webhooks, and refuses wrong ones', async () => {
     const { url, account, receipts, receiver } = await startPlatform()
-    const signature = signLine(body, new Secret(account.channelSecret))
-    expect((await post(`${url}/receive`, { 'x-line-signature': signature })).status).toBe(200)
-    expect((await post(`${url}/receive`, { 'x-line-signature': signature }, `${body} `)).status).toBe(403)
-    const member = '{"type":"member.erased","data":{"id":"7"}}'
-    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now(), member), member)).status).toBe(200)
+    const signature = { 'x-line-signature': signLine(body, new Secret(account.channelSecret)) }
+    expect((await post(`${url}/receive`, signature)).status).toBe(200)
+    expect((await post(`${url}/receive`, signature, `${body} `)).status).toBe(403)
     receiver.endpointSecret = secret
-    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now(), member), member)).status).toBe(200)
-    const replayed = standardHeaders(Date.now() - 600_000, member)
-    expect((await post(`${url}/receive/crm`, replayed, member)).status).toBe(403)
+    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now()), member)).status).toBe(200)
+    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now() - 600_000), member)).status).toBe(403)
     expect((await post(`${url}/receive`, {})).status).toBe(403)
     expect(receipts.map(describeReceipt)).toEqual([
       '/receive  line  signature valid  follow (standby)',
       '/receive  line  signature WRONG  follow (standby)',
-      '/receive/crm  members  signature not checked  member.erased 7',
       '/receive/crm  members  signature valid  member.erased 7',
       '/receive/crm  members  signature WRONG  member.erased 7',
       '/receive  unknown  signature WRONG  follow (standby)',
@@ -86,10 +79,7 @@ describe('the receiver of outgoing webhooks', () => {
 
   it.each([
     ['gone', 410],
-    ['error', 500],
-    ['limit', 429],
     ['constructor', 200],
-    ['any-name', 200],
   ])('answers at /receive/%s with %i', async (name, status) => {
     const { url, account } = await startPlatform()
     const signature = signLine(body, new Secret(account.channelSecret))
