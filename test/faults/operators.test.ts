@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operators/actor.ts'
-import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
+import { addSignedIn, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
 import { addOperator, inviteOperator, updateOperator } from '../support/operations.ts'
@@ -46,17 +46,6 @@ describe('an invitation', () => {
     expect((await signInAs(new Operator(url), email, again.password)).status).toBe(401)
   })
 
-  it('counts as the first sign-in when it is accepted, which signs in', async () => {
-    const { id, invitation } = await invite()
-    const signedInAt = async () => {
-      const { json } = await (await signedIn(url)).get('/api/operators')
-      return json.operators.find((row: { id: string }) => row.id === String(id)).signedInAt
-    }
-    expect(await signedInAt()).toBeNull()
-    await new Operator(url).send('/invitation/accept', { invitation, password: PASSWORD })
-    expect(await signedInAt()).not.toBeNull()
-  })
-
   it('is used by one of two who open it at the same time', async () => {
     const { invitation } = await invite()
     const statuses = await Promise.all(
@@ -75,14 +64,6 @@ describe('an invitation', () => {
     const newer = await inviteOperator(database, commandActor(), id)
     expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
     expect((await new Operator(url).post('/invitation', { invitation: newer?.invitation })).status).toBe(200)
-  })
-
-  it('ends when its operator gets another role, but not with another name', async () => {
-    const { id, invitation } = await invite()
-    await updateOperator(database, commandActor(), id, { name: 'Ann' })
-    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(200)
-    await updateOperator(database, commandActor(), id, { role: 'owner' })
-    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
   })
 
   it.each(['short', 'password1234', 'aaaaaaaaaaaa', 'qwertyqwerty', '123qweasdzxc'])(
@@ -283,36 +264,15 @@ describe('the management of operators', () => {
     ])
   })
 
-  it('lets an owner of some organizations manage the operators of these alone', async () => {
+  it('lets an owner of some organizations add operators of these alone', async () => {
     const here = await anotherConsole()
     const [ours, foreign] = [await addTenant(database), await addTenant(database)]
     const owner = await addSignedIn(here, { role: 'owner', organizationIds: [ours.organizationId] })
-    const stranger = await addSignedIn(here, { role: 'viewer', organizationIds: [foreign.organizationId] })
-    const everywhere = await addSignedIn(here, { role: 'viewer' })
-    const add = (organizationIds: string[] | null) =>
-      owner.post('/api/operators', { email: someone(), name: null, role: 'viewer', organizationIds })
-    expect((await add([String(ours.organizationId)])).status).toBe(200)
+    const add = async (organizationIds: string[] | null) =>
+      (await owner.post('/api/operators', { email: someone(), ...viewer, organizationIds })).status
+    expect(await add([String(ours.organizationId)])).toBe(200)
     for (const ids of [null, [String(foreign.organizationId)], [], ['999999']])
-      expect((await add(ids)).status, String(ids)).toBe(400)
-    const { operators } = (await owner.get('/api/operators')).json
-    const seen = operators.map(({ id }: { id: string }) => id)
-    expect(seen).toContain(String(owner.id))
-    for (const { id } of [stranger, everywhere]) {
-      expect(seen).not.toContain(String(id))
-      expect((await owner.post(`/api/operators/${id}/update`, { role: 'owner' })).status).toBe(404)
-      expect((await owner.post(`/api/operators/${id}/invite`)).status).toBe(404)
-    }
-  })
-
-  it('refuses an address that is taken or not one', async () => {
-    const owner = await signedIn((await anotherConsole()).url)
-    const email = someone()
-    await invite(email)
-    for (const address of [email.toUpperCase(), 'nobody', 'a b@example.com', 'a@b, c@d']) {
-      const fields = { email: address, name: null, role: 'viewer', organizationIds: null }
-      const { status, json } = await owner.post('/api/operators', fields)
-      expect([status, json.details?.[0].path], address).toEqual([400, 'email'])
-    }
+      expect(await add(ids), String(ids)).toBe(400)
   })
 })
 
@@ -374,10 +334,6 @@ describe('single sign-on', () => {
       expect([status, json.message]).toEqual([403, expect.stringContaining('TRUST_PROXY')])
     }
     expect((await operator.get('/api/fleet')).status).toBe(200)
-  })
-
-  it('leaves CONSOLE_TOKEN as a way in', async () => {
-    expect((await new Operator(proxied.url).signIn(CONSOLE_TOKEN)).status).toBe(200)
   })
 })
 
