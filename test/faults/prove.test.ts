@@ -9,7 +9,7 @@ import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { loadMembers } from '../support/load.ts'
-import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { MAIN, runProgramAsync } from '../support/process.ts'
 import { newKey } from '../support/secret-keys.ts'
 
 // A proof takes 20 s, and five times as long on a busy machine.
@@ -142,22 +142,4 @@ it('leaves alone what another run is using', async () => {
   first.kill('SIGINT')
   await new Promise((resolve) => first.once('exit', resolve))
   expect(await readContents(database)).toEqual(before)
-})
-
-it('leaves no process after a SIGKILL with the embedded PostgreSQL, and the next run works', async () => {
-  const dataDir = temporaryDirectory()
-  const child = startProve({ DATA_DIR: dataDir })
-  const seen = new Set<number>()
-  // The service has been killed and replaced before, and may be killed just now.
-  await expect
-    .poll(() => {
-      const services = processesWith(dataDir).filter((pid) => commandOf(pid).includes('instance.js'))
-      for (const pid of services) seen.add(pid)
-      return seen.size
-    })
-    .toBeGreaterThan(2)
-  child.kill('SIGKILL')
-  await becomesEmpty(dataDir)
-  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATA_DIR: dataDir })
-  expect(status, stderr).toBe(0)
 })
