@@ -27,10 +27,9 @@ import { finishErasures } from './postgres/erasure-lock.ts'
 import type { OpenDatabase } from './postgres/pool/open.ts'
 import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
 import type { Transactions } from './postgres/statement.ts'
-import { changeSecrets } from './secrets/change-secrets.ts'
+import { changeSecrets, countPlainRows } from './secrets/stored-secrets.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './upkeep/maintenance.ts'
 import type { Retention } from './upkeep/retention.ts'
-import { countPlainRows } from './upkeep/secrets.ts'
 import { AccountMonitor } from './watch/account-monitor.ts'
 import { listChannels } from './watch/notifications/channels.ts'
 import { startHeartbeat } from './watch/notifications/heartbeat.ts'
@@ -151,9 +150,13 @@ const ENCRYPTION_INTERVAL_MS = 20_000
 /** Returns the number of encrypted values, 0 without keys. Throws DatabaseUnavailable. */
 export async function encryptPlainSecrets(database: Transactions, log: FastifyBaseLogger): Promise<number> {
   if (database.secretKeys.currentId === null) return 0
-  const { values, refusedRows } = await changeSecrets(database, 'selectPlain')
+  const { values, unchangedRows } = await changeSecrets(database, true)
   if (values > 0) log.info({ values }, 'encrypted secrets that were stored as plain text')
-  if (refusedRows > 0) log.warn({ rows: refusedRows }, 'PostgreSQL refused to store encrypted secrets')
+  if (unchangedRows > 0)
+    log.warn(
+      { rows: unchangedRows },
+      'secrets stay plain text: another program has locked or restricted the rows',
+    )
   return values
 }
 

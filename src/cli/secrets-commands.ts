@@ -1,7 +1,7 @@
 /** `oa-audience secrets`: how the secrets in the database are encrypted. */
 import type { Command } from 'commander'
 import { commandActor } from '../operators/actor.ts'
-import { examineSecrets } from '../secrets/examine-secrets.ts'
+import { examineSecrets } from '../secrets/stored-secrets.ts'
 import { rotateSecrets } from '../upkeep/secrets.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, printOne } from './io.ts'

@@ -8,7 +8,7 @@ import { type Notices, type OpenDatabase, openForService } from '../postgres/poo
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
 import { migrate, refuseUnfinishedRestore } from '../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { requireReadableSecrets } from '../secrets/examine-secrets.ts'
+import { requireReadableSecrets } from '../secrets/stored-secrets.ts'
 import { createKeyPartitions, createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 

@@ -10,7 +10,6 @@ import {
   SecretKeys,
   UnreadableSecret,
 } from '../../src/config/secret-keys.ts'
-import { columnAt } from '../../src/secrets/change-secrets.ts'
 import { runs } from '../support/runs.ts'
 
 const newKey = (id: string) => `${id}:${randomBytes(32).toString('base64')}`
@@ -18,7 +17,7 @@ const [first, second] = [newKey('2026a'), newKey('2025b')]
 const keys = SecretKeys.parse(`${first},${second}`)
 
 const COLUMNS = Object.entries(SECRET_COLUMNS).flatMap(([table, columns]) =>
-  columns.map((_, index) => columnAt(table as keyof typeof SECRET_COLUMNS, index)),
+  columns.map((column) => `${table}.${column}` as SecretColumn),
 )
 const column = fc.constantFrom(...COLUMNS)
 const id = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })

@@ -17,7 +17,7 @@ import { EmbeddedServer } from '../../postgres/embedded/server.ts'
 import { exitOnInterrupt, requireUsable } from '../../postgres/pool/open.ts'
 import { PostgresDatabase } from '../../postgres/pool/postgres-database.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import { countPlainRows } from '../secrets.ts'
+import { countPlainRows } from '../../secrets/stored-secrets.ts'
 import { copyFile, listTree, syncDirectory, withFile } from './files.ts'
 import {
   type BackupFile,
