@@ -1,26 +1,16 @@
-/** Exports of an account's events: complete, in order, resumable, and without what was erased. */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
+/** Exports of an account's events: complete, in order, and without what was erased. */
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  type EventRange,
-  eventLines,
-  findExportEnd,
-  readRange,
-} from '../src/audience/export/export-events.ts'
+import { findExportEnd } from '../src/audience/export/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
-import { environment, MAIN, temporaryDirectory } from './support/process.ts'
-import { runs } from './support/runs.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()
@@ -30,7 +20,6 @@ const operator = await signedIn(url)
 const directory = temporaryDirectory()
 
 interface Line {
-  position: string
   id: string
   source: string
   kind: string
@@ -113,7 +102,6 @@ describe('an export of events', () => {
     expect(lines.map(({ id, receivedAt }) => [id, receivedAt])).toEqual(
       stored.map(({ id, at }) => [String(id), at]),
     )
-    expect((await exported(tenant, '--source', 'tracking')).map(({ kind }) => kind)).toEqual(['page'])
   })
 
   it('contains events from the beginning of its range until before its end, in any zone', async () => {
@@ -142,9 +130,6 @@ describe('an export of events', () => {
     [['--from', '2026-02-30'], '--from must be a time'],
     [['--from', '2026-01-01T00:00'], '--from must be a time'],
     [['--from', '2026-01-02', '--to', '2026-01-01'], '--to must not be before the beginning'],
-    [['--from', '2026-01-02', '--after', '7'], '--after must be the position'],
-    [['--from', '2026-01-02', '--after', '1.99999999999999999999'], '--after must be the position'],
-    [['--from', '2026-01-02', '--source', 'fax'], 'Allowed choices'],
   ])('refuses %j', async (args, message) => {
     const tenant = await addTenant(database)
     const { status, stderr } = await command(tenant, ...args)
@@ -179,7 +164,7 @@ describe('an export of events', () => {
 
   it('is recorded in the activity log with its range', async () => {
     const tenant = await addTenant(database)
-    await command(tenant, '--from', '2026-01-01', '--to', '2026-01-02T00:00+07:00', '--source', 'line')
+    await command(tenant, '--from', '2026-01-01', '--to', '2026-01-02T00:00+07:00')
     const rows = await load(
       database,
       'select action, object_kind, changes from activity where channel_oa_id = $1',
@@ -188,7 +173,7 @@ describe('an export of events', () => {
     expect(rows).toEqual([
       {
         ...{ action: 'events.exported', object_kind: 'account' },
-        changes: { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T17:00:00.000Z', source: 'line' },
+        changes: { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T17:00:00.000Z' },
       },
     ])
   })
@@ -216,113 +201,36 @@ it('the end of an export is before every transaction that may still store an eve
   expect(await findExportEnd(database)).toBeLessThanOrEqual((await now()) - 59_000_000n)
 })
 
-describe('an export that continues after a position', () => {
-  const read = async (tenant: Tenant, range: EventRange, pageEvents = 3) => {
-    const lines: Line[] = []
-    for await (const { text } of eventLines(database.reads.streams(), tenant.accountId, range, pageEvents))
-      lines.push(...linesOf(text))
-    return lines
+it('an export that begins at the end of the one before it continues it, and replaces its file', async () => {
+  const tenant = await addTenant(database)
+  await addEvents(tenant, [1, 1, 2, 3])
+  const whole = await exported(tenant)
+  for (const name of ['events.ndjson', 'events.ndjson.gz']) {
+    const file = join(directory, name)
+    const read = () =>
+      linesOf(String(name.endsWith('.gz') ? gunzipSync(readFileSync(file)) : readFileSync(file)))
+    const end = ['--to', String(whole[2]?.receivedAt)]
+    const first = await command(tenant, '--from', DAY_AGO, ...end, '--output', file, '--json')
+    const { events, to } = JSON.parse(first.stdout)
+    expect({ events, to }).toEqual({ events: 2, to: whole[2]?.receivedAt })
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(read()).toEqual(whole.slice(0, 2))
+    await command(tenant, '--from', to, '--output', file)
+    expect(read()).toEqual(whole.slice(2))
   }
+})
 
-  it('contains exactly the lines behind it, whatever was received or erased meanwhile', async () => {
-    const seconds = fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 1, maxLength: 20 })
-    const property = fc.asyncProperty(
-      seconds,
-      fc.nat(),
-      fc.boolean(),
-      fc.integer({ min: 1, max: 5 }),
-      async (at, cut, erases, size) => {
-        const tenant = await addTenant(database)
-        await addEvents(tenant, at)
-        const range = readRange({ from: DAY_AGO }, await findExportEnd(database))
-        const whole = await read(tenant, range)
-        expect(whole).toHaveLength(at.length)
-        const first = whole.slice(0, cut % (at.length + 1))
-        await service.deliver(tenant, [textMessage('U new', 'later')])
-        if (erases)
-          await runCommand(
-            ['members', 'erase', '--account', String(tenant.accountId), '--user-id', `U1${at[0]}`],
-            env,
-          )
-        const after = first.at(-1)?.position
-        const rest = await read(
-          tenant,
-          { ...range, ...readRange({ from: DAY_AGO, ...(after && { after }) }, range.toUs) },
-          size,
-        )
-        const positions = (lines: Line[]) => lines.map(({ position }) => position)
-        expect(positions([...first, ...rest])).toEqual(positions(whole))
-        expect(rest).toEqual((await read(tenant, range, 1000)).slice(first.length))
-        if (erases) expect(rest.map(({ userId }) => userId)).not.toContain(`U1${at[0]}`)
-      },
-    )
-    await fc.assert(property, { numRuns: runs(40) })
+it('an export whose output cannot be written says why', async () => {
+  const tenant = await addTenant(database)
+  await addEvents(tenant, [1, 2])
+  const of = (file: string) => command(tenant, '--from', DAY_AGO, '--output', file)
+  expect(await of('/dev/full')).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining('/dev/full cannot be written: no space left on device (ENOSPC)'),
   })
-
-  it('appends to its file, also to a compressed one, and refuses to replace a file', async () => {
-    const tenant = await addTenant(database)
-    await addEvents(tenant, [1, 1, 2, 3])
-    const whole = await exported(tenant)
-    for (const name of ['events.ndjson', 'events.ndjson.gz']) {
-      const file = join(directory, name)
-      const range = ['--from', DAY_AGO, '--to', String(whole[2]?.receivedAt)]
-      const part = await command(tenant, ...range, '--output', file, '--json')
-      const { events, position, to } = JSON.parse(part.stdout)
-      expect({ events, position, to }).toEqual({
-        events: 2,
-        position: whole[1]?.position,
-        to: whole[2]?.receivedAt,
-      })
-      expect(statSync(file).mode & 0o777).toBe(0o600)
-      const again = await command(tenant, '--from', DAY_AGO, '--output', file)
-      expect([again.status, again.stderr]).toEqual([1, expect.stringContaining('already has content')])
-      await command(tenant, '--from', DAY_AGO, '--after', position, '--output', file)
-      const bytes = readFileSync(file)
-      expect(linesOf(String(name.endsWith('.gz') ? gunzipSync(bytes) : bytes))).toEqual(whole)
-    }
-  })
-
-  it('is what the command proposes after Ctrl-C', async () => {
-    const tenant = await addTenant(database)
-    await addEvents(
-      tenant,
-      Array.from({ length: 10_000 }, (_, i) => i % 60),
-    )
-    const child = spawn(
-      process.execPath,
-      [MAIN, 'events', 'export', '--account', String(tenant.accountId), '--from', DAY_AGO],
-      { env: environment(env) },
-    )
-    const [stderr, ended] = [text(child.stderr), once(child, 'close')]
-    // More than the first page, of 2,000 events. The pipe then has no room for the next one.
-    const read: Buffer[] = []
-    let count = 0
-    for await (const chunk of child.stdout.iterator({ destroyOnReturn: false })) {
-      read.push(chunk)
-      count += String(chunk).split('\n').length - 1
-      if (count > 2_000) break
-    }
-    child.kill('SIGINT')
-    child.stdout.resume()
-    expect((await ended)[0]).toBe(130)
-    const [, position] = /Repeat the command with --after (\S+) to continue/.exec(await stderr) ?? []
-    const whole = await exported(tenant)
-    const at = whole.findIndex((line) => line.position === position)
-    expect(at).toBeGreaterThanOrEqual(1_999)
-    expect(await exported(tenant, '--after', String(position))).toEqual(whole.slice(at + 1))
-  })
-
-  it('is what the command proposes when it stops', async () => {
-    const tenant = await addTenant(database)
-    await addEvents(tenant, [1, 2])
-    const [first] = await exported(tenant)
-    const after = ['--from', DAY_AGO, '--after', String(first?.position)]
-    const { status, stderr } = await command(tenant, ...after, '--output', '/dev/full')
-    expect([status, stderr]).toEqual([1, expect.stringContaining(`--after ${first?.position} to continue`)])
-    expect(stderr).toContain('/dev/full cannot be written: no space left on device (ENOSPC)')
-    const unwritable = await command(tenant, '--from', DAY_AGO, '--output', join(directory, 'none', 'file'))
-    expect(unwritable.stderr).toContain('cannot be written: no such file or directory (ENOENT)')
-  })
+  expect((await of(join(directory, 'none', 'file'))).stderr).toContain(
+    'cannot be written: no such file or directory (ENOENT)',
+  )
 })
 
 describe("the console's export of events", () => {
@@ -340,9 +248,7 @@ describe("the console's export of events", () => {
     const lines = linesOf(whole.text)
     expect(lines).toHaveLength(2_100)
     expect(lines).toEqual(await exported(tenant))
-    const behind = await operator.get(`${path}?from=${DAY_AGO}&after=${lines[1_999]?.position}`)
-    expect(linesOf(behind.text)).toEqual(lines.slice(2_000))
-    for (const query of ['', '?from=x', '?from=2026-01-01&source=fax', '?from=2026-01-01&limit=1'])
+    for (const query of ['', '?from=x', '?from=2026-01-01&limit=1'])
       expect((await operator.get(path + query)).status, query).toBe(400)
     expect((await operator.get('/api/accounts/99/events/export?from=2026-01-01')).status).toBe(404)
   })

@@ -40,7 +40,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
       refusePaging(request.query)
       const filters = await readFilters(tenant, scope.accountId, checkFilters(request.query))
       return streamer.send(reply, format.mediaType, readerOf(request, scope), () =>
-        memberLines(database.reads.streams(), scope, filters, beginningOf(filters), format),
+        memberLines(database.reads.streams(), scope, filters, format),
       )
     }
     const { limit, position, filters } = await readPageQuery(tenant, scope, request.query)
@@ -131,30 +131,37 @@ function streamFormatOf(accept: string | undefined): StreamFormat | null {
   return FORMATS.get(best ?? '') ?? null
 }
 
-/**
- * The next page is read while this one is used. Each page is a separate statement, so a slow reader holds no snapshot. Returning early
- * waits for the statement in flight.
- */
-export async function* memberLines(
+/** Each page is a separate statement, so a slow reader holds no snapshot. */
+export function memberLines(
   database: Queryable,
   scope: Scope,
   filters: Filters,
-  beginning: Beginning,
   { form, header, lineEnd }: StreamFormat,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, form)
-  let ahead: Promise<Page> | null = read(beginning)
-  let start = header
-  try {
-    while (ahead !== null) {
-      const { lines, members, next }: Page = await ahead
-      ahead = next && read(next)
-      // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
-      ahead?.catch(() => undefined)
-      yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
+  const readPages = async function* () {
+    let start = header
+    for (let position: Beginning | null = beginningOf(filters); position !== null; ) {
+      const page: Page = await readPage(database, scope, filters, position, PAGE_MEMBERS, form)
+      const { lines, members: count } = page
+      yield { text: start + lines + (count > 0 ? lineEnd : ''), count }
       start = ''
+      position = page.next
+    }
+  }
+  return readAhead(readPages())
+}
+
+/** Reads the next part while this one is used. Returning early waits for the statement in flight. */
+export async function* readAhead<Part>(parts: AsyncGenerator<Part, void>): AsyncGenerator<Part> {
+  let ahead = parts.next()
+  try {
+    for (let part = await ahead; part.done !== true; part = await ahead) {
+      ahead = parts.next()
+      // An error of the next part is thrown when it is awaited, unless the reader has stopped by then.
+      ahead.catch(() => undefined)
+      yield part.value
     }
   } finally {
-    await ahead?.catch(() => undefined)
+    await ahead.catch(() => undefined)
   }
 }

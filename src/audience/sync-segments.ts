@@ -19,7 +19,7 @@ import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
-import { beginningOf, FILE_FORMATS, memberLines } from './list.ts'
+import { FILE_FORMATS, memberLines } from './list.ts'
 import {
   type AccountToSync,
   addAudience,
@@ -180,13 +180,7 @@ export class SegmentSync {
     let count = 0
     const deadline = performance.now() + READ_MAX_MS
     const members = this.#database.forTenant(scope)
-    for await (const part of memberLines(
-      members,
-      scope,
-      filters,
-      beginningOf(filters),
-      FILE_FORMATS['line-ids'],
-    )) {
+    for await (const part of memberLines(members, scope, filters, FILE_FORMATS['line-ids'])) {
       if (performance.now() > deadline) throw new Error('reading a segment takes too long')
       parts.push(part.text)
       count += part.count

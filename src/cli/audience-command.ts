@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import { checkFilters, type Filters, readFilters } from '../audience/filters.ts'
-import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
+import { FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'
@@ -15,8 +15,7 @@ import { systemReason } from '../system-reason.ts'
 import { followJob } from './follow-job.ts'
 import { onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { fileSource, io, printError, printOne } from './io.ts'
-import { writeTexts } from './output.ts'
-import { Progress } from './progress.ts'
+import { writeParts } from './output.ts'
 
 /** Refused lines that are reported individually. Further lines are only counted. */
 const REFUSALS_SHOWN = 20
@@ -126,34 +125,8 @@ async function exportMembers(
   const changes = { format, filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
   await recordExport(database, commandActor(), account, changes)
-  const lines = memberLines(
-    database.reads.streams(),
-    scope,
-    filters,
-    beginningOf(filters),
-    FILE_FORMATS[format],
-  )
-  // A progress bar would overwrite lines that are written to the same terminal.
-  const isShared = output === undefined && io.stdout.isTTY
-  const progress = isShared ? null : new Progress('members', null)
-  let count = 0
-  const texts = async function* () {
-    for await (const { text, count: added } of lines) {
-      yield text
-      count += added
-      progress?.show(count)
-    }
-  }
-  try {
-    await writeTexts(texts(), output)
-    return count
-  } catch (error) {
-    // The reader of the output, such as head, has closed the pipe.
-    if ((error as { code?: string }).code === 'EPIPE') return count
-    throw error
-  } finally {
-    progress?.end()
-  }
+  const lines = memberLines(database.reads.streams(), scope, filters, FILE_FORMATS[format])
+  return writeParts(lines, 'members', output)
 }
 
 function filtersOf(

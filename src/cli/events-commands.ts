@@ -1,16 +1,22 @@
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../audience/events.ts'
-import { EXPORT_SOURCES } from '../audience/export/export-events.ts'
+import {
+  eventLines,
+  findExportEnd,
+  isoTime,
+  readRange,
+  recordEventExport,
+} from '../audience/export/export-events.ts'
 import type { EventPage, ListedEvent } from '../audience/list-events.ts'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import { EVENTS } from '../operations/events.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { type EventExportOptions, exportEvents } from './export-events-command.ts'
 import { between, collectIds, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
 import { addOperation, addOperations, inputOf, optionsOf, performHere } from './operation-commands.ts'
+import { writeParts } from './output.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -54,8 +60,11 @@ export function eventsCommand(program: Command): void {
     })
 }
 
-interface ExportOptions extends EventExportOptions {
+interface ExportOptions {
   account: bigint
+  from: string
+  to?: string
+  output?: string
   json?: boolean
 }
 
@@ -68,22 +77,28 @@ function exportCommand(group: Command): void {
       '--to <time>',
       'events received before this time; at most until a minute ago, which is the default',
     )
-    .option('--after <position>', 'continue after the line with this position, and append to the file')
-    .addOption(new Option('--source <source>', 'only events of this source').choices(EXPORT_SOURCES))
     .option(
       '--output <file>',
-      'write to this new file, which only its owner can read, instead of standard output; .gz compresses it',
+      'write to this file, which only its owner can read, instead of standard output; .gz compresses it',
       parsePath,
     )
-    .option('--gzip', 'compress the output')
-    .action(async ({ account, json, ...options }: ExportOptions) => {
-      const result = await onDatabase(async (database) =>
-        exportEvents(database, await requireAccount(database, account), options),
-      )
-      const { events, to, position } = result
+    .action(async ({ json, ...options }: ExportOptions) => {
+      const result = await onDatabase((database) => exportEvents(database, options))
       if (options.output !== undefined) printOne(result, json === true)
-      else printError(`oa-audience: ${events} events before ${to}, the last at position ${position ?? '-'}.`)
+      else printError(`oa-audience: ${result.events} events before ${result.to}.`)
     })
+}
+
+/** The next export may begin at `to`. */
+async function exportEvents(
+  database: Database,
+  { account: id, output, ...given }: ExportOptions,
+): Promise<{ events: number; to: string }> {
+  const account = await requireAccount(database, id)
+  const range = readRange(given, await findExportEnd(database))
+  await recordEventExport(database, commandActor(), account, range)
+  const events = await writeParts(eventLines(database.reads.streams(), id, range), 'events', output)
+  return { events, to: isoTime(range.toUs) }
 }
 
 async function readEvents(database: Database, input: object, limit: number): Promise<ListedEvent[]> {

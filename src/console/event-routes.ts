@@ -1,13 +1,7 @@
 /** The export of the events of an account. */
 import type { FastifyInstance } from 'fastify'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import {
-  EXPORT_SOURCES,
-  eventLines,
-  findExportEnd,
-  readRange,
-  recordEventExport,
-} from '../audience/export/export-events.ts'
+import { eventLines, findExportEnd, readRange, recordEventExport } from '../audience/export/export-events.ts'
 import { NDJSON } from '../audience/list.ts'
 import { Type } from '../http/typebox.ts'
 import { type ConsoleParts, checkFields, requireId } from './parts.ts'
@@ -17,8 +11,6 @@ import { operatorOf, VIEWER } from './session.ts'
 const checkExport = checkFields({
   from: Type.String(),
   to: Type.Optional(Type.String()),
-  after: Type.Optional(Type.String()),
-  source: Type.Optional(Type.Enum([...EXPORT_SOURCES])),
 })
 
 export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {

@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
-import { beginningOf, FILE_FORMATS, memberLines } from '../audience/list.ts'
+import { FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
 import { countMatching } from '../audience/select-list.ts'
@@ -101,7 +101,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
       fileName: `members-${accountId}.${extension}`,
       mediaType: file.mediaType,
       record: () => recordExport(database, operator, { id: accountId, organizationId }, changes),
-      read: () => memberLines(reads, scope, matching, beginningOf(matching), file),
+      read: () => memberLines(reads, scope, matching, file),
     })
   })
 }

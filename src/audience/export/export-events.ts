@@ -5,21 +5,20 @@
  * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd).
  */
 import type { AccountId } from '../../accounts/account.ts'
-import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
+import { INT64_MIN } from '../../http/path-id.ts'
 import { readTime } from '../../http/read-time.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
+import { readAhead } from '../list.ts'
 
-/** Per statement: about 2 MiB of text, and 35 ms. The next page is read while this one is written. */
+/** Per statement: about 2 MiB of text, and 35 ms. */
 const PAGE_EVENTS = 2_000
 /** Bytes of payloads, after which a page ends. One payload may have 1 MiB. */
 const PAGE_BYTES = 4 * 1024 * 1024
 /** A transaction of the service has written something within this time, or has failed: a few statements of at most 5 s precede its first write. */
 const EXPORT_LAG_SECONDS = 60
-
-export const EXPORT_SOURCES = ['line', 'mbox', 'tracking'] as const
 
 /** $1 seconds int. Sessions of other roles are only visible to members of pg_read_all_stats, but the service and its commands use one role. */
 const selectExportEnd = statement('select-export-end')`
@@ -36,18 +35,17 @@ export async function findExportEnd(primary: Queryable, lagSeconds = EXPORT_LAG_
 
 /**
  * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
- * tracking_event_account, whose condition the statement repeats. No index has the source, so it is compared last, and a page may be
- * empty although another one follows. A payload is JSON as received, so it may contain line ends between its tokens.
+ * tracking_event_account, whose condition the statement repeats. A payload is JSON as received, so it may contain line ends between its
+ * tokens.
  *
  * $1 account id bigint; $2, $3 the position after which the page begins: microseconds bigint, id bigint; $4 end in microseconds
- * bigint; $5 source text, null: all; $6 maximum number of events int; $7 maximum bytes of payloads int
+ * bigint; $5 maximum number of events int; $6 maximum bytes of payloads int
  */
 const selectEventPage = statement('select-event-page')`
-    select string_agg(line, '') filter (where $5::text is null or source = $5) as lines,
-           count(*) filter (where $5::text is null or source = $5)::int as events, max(array[us, id]) as last
+    select string_agg(line, '') as text, count(*)::int as count, max(array[us, id]) as last
       from (
-        select source, us, id,
-               concat('{"position":"', us, '.', id, '","id":"', id, '","accountId":"', $1::bigint, '","source":"', source,
+        select us, id,
+               concat('{"id":"', id, '","accountId":"', $1::bigint, '","source":"', source,
                       '","kind":', to_json(kind), ',"occurredAt":"', iso(occurred_at), '","receivedAt":"',
                       iso(received_at), '","userId":', coalesce(to_json(user_id), 'null'), ',"payload":',
                       case when payload is null then 'null'
@@ -65,52 +63,30 @@ const selectEventPage = statement('select-event-page')`
                and (received_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3::bigint)
                and received_at < timestamptz 'epoch' + $4::bigint * interval '1 microsecond'
              order by received_at, id
-             limit $6::int offset 0) e) page
-     where bytes_before < $7::int`
+             limit $5::int offset 0) e) page
+     where bytes_before < $6::int`
 
 interface PageRow extends Row {
-  lines: string | null
-  events: number
-  /** microseconds and id of the last event that was read, of any source; null: none */
+  /** NDJSON */
+  text: string
+  /** events */
+  count: number
+  /** microseconds and id of the last one; null: none */
   last: [string, string] | null
 }
 
-interface EventPage {
-  /** NDJSON; may be empty */
-  text: string
-  events: number
-  /** after which an export may continue */
-  position: string
-}
+export const eventLines = (database: Queryable, accountId: AccountId, range: EventRange) =>
+  readAhead(readEvents(database, accountId, range))
 
-/** Returning early waits for the statement in flight. */
-export async function* eventLines(
-  database: Queryable,
-  accountId: AccountId,
-  { fromUs, toUs, after, source }: EventRange,
-  pageEvents = PAGE_EVENTS,
-): AsyncGenerator<EventPage> {
-  const read = async ({ us, id }: Position): Promise<PageRow | undefined> => {
-    const values = [accountId, us, id, toUs, source, pageEvents, PAGE_BYTES]
-    const [row] = await database.query<PageRow>(selectEventPage, values)
-    return row
-  }
-  let ahead: ReturnType<typeof read> | null = read(
-    after !== null && after.us >= fromUs ? after : { us: fromUs, id: INT64_MIN },
-  )
-  try {
-    while (ahead !== null) {
-      const row: PageRow | undefined = await ahead
-      ahead = null
-      if (row === undefined || row.last === null) return
-      const [us, id] = row.last.map(BigInt) as [bigint, bigint]
-      ahead = read({ us, id })
-      // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
-      ahead.catch(() => undefined)
-      yield { text: row.lines ?? '', events: row.events, position: `${us}.${id}` }
-    }
-  } finally {
-    await ahead?.catch(() => undefined)
+async function* readEvents(database: Queryable, accountId: AccountId, { fromUs, toUs }: EventRange) {
+  for (let [us, id] = [fromUs, INT64_MIN]; ; ) {
+    const values = [accountId, us, id, toUs, PAGE_EVENTS, PAGE_BYTES]
+    const [page] = await database.query<PageRow>(selectEventPage, values)
+    if (page === undefined || page.last === null) return
+    yield page
+    const last = page.last.map(BigInt)
+    us = last[0] as bigint
+    id = last[1] as bigint
   }
 }
 
@@ -119,57 +95,33 @@ export function recordEventExport(
   database: Transactions,
   actor: Actor,
   { id: accountId, organizationId }: { id: AccountId; organizationId: bigint },
-  { fromUs, toUs, source }: EventRange,
+  { fromUs, toUs }: EventRange,
 ): Promise<void> {
   return recordActivity(database, actor, {
     action: 'events.exported',
     object: { kind: 'account', id: accountId },
     organizationId,
     accountId,
-    changes: { from: isoTime(fromUs), to: isoTime(toUs), source },
+    changes: { from: isoTime(fromUs), to: isoTime(toUs) },
   })
 }
 
 export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toISOString()
-
-/** An event in the order of receipt: microseconds since 1970, and id. Events that one transaction stored have the same time. */
-interface Position {
-  us: bigint
-  id: bigint
-}
 
 /** Times of receipt in microseconds since 1970. */
 export interface EventRange {
   fromUs: bigint
   /** exclusive */
   toUs: bigint
-  /** null: from the beginning */
-  after: Position | null
-  /** null: all sources */
-  source: string | null
 }
 
 /** Throws `invalid_input`. */
-export function readRange(
-  given: { from: string; to?: string; after?: string; source?: string },
-  endUs: bigint,
-): EventRange {
+export function readRange(given: { from: string; to?: string }, endUs: bigint): EventRange {
   const fromUs = readTimeUs('from', given.from)
   const toUs = given.to === undefined ? endUs : readTimeUs('to', given.to)
   if (given.to !== undefined && toUs < fromUs)
     refuseInput('to', 'must not be before the beginning of the range')
-  const after = given.after === undefined ? null : readPosition(given.after)
-  return { fromUs, toUs: toUs < endUs ? toUs : endUs, after, source: given.source ?? null }
+  return { fromUs, toUs: toUs < endUs ? toUs : endUs }
 }
 
 const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n
-
-/** 16 digits reach the year 2286. */
-const POSITION = /^(\d{1,16})\.(\d{1,19})$/
-
-function readPosition(text: string): Position {
-  const [, us, id] = POSITION.exec(text) ?? []
-  if (us === undefined || id === undefined || BigInt(id) > INT64_MAX)
-    refuseInput('after', 'must be the position of an exported line')
-  return { us: BigInt(us), id: BigInt(id) }
-}
