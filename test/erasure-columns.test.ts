@@ -1,6 +1,6 @@
 /** Each column that can hold text of a person is erased, or is listed with the reason why an erasure leaves it. */
 import { expect, it } from 'vitest'
-import '../src/audience/export/person-statements.ts'
+import '../src/audience/export/export-person.ts'
 import { statements } from '../src/postgres/statement.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

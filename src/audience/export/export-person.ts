@@ -1,19 +1,21 @@
-/** What is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out. */
+/**
+ * What is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out.
+ * Lists are read by keyset pages, so the download of a slow client holds no snapshot. Planner idioms: docs/planner.md.
+ */
 import type { AccountId } from '../../accounts/account.ts'
 import { toJson } from '../../http/format.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
-import type { Queryable, Row, Transactions } from '../../postgres/statement.ts'
-import { withoutOthers } from './others.ts'
 import {
-  type PersonEventRow,
-  selectEdits,
-  selectPersonActivity,
-  selectPersonDeliveries,
-  selectPersonEvents,
-  selectSummary,
-} from './person-statements.ts'
+  type Queryable,
+  type Row,
+  type Statement,
+  statement,
+  type Transactions,
+} from '../../postgres/statement.ts'
+import { memberJson, withTrackedActivity } from '../member.ts'
+import { withoutOthers } from './others.ts'
 
 /** Rows per statement. */
 const PAGE_ROWS = 2_000
@@ -61,10 +63,18 @@ export async function* personInAccounts(
 
 /** Yields the object in parts, each of which is read when the one before it is used. */
 export async function* personJson(database: Queryable, person: Person): AsyncGenerator<{ text: string }> {
-  yield { text: person.beginning }
-  for (const [name, pages] of Object.entries(LISTS)) {
+  const { account, userId, memberId, beginning } = person
+  const byId = (list: Statement, ...values: unknown[]) => pagesById(database, list, [account.id, ...values])
+  const lists = {
+    edits: byId(selectEdits, memberId),
+    events: eventPages(database, account.id, userId),
+    deliveries: byId(selectDeliveries, userId, memberId),
+    activity: byId(selectActivity, memberId && String(memberId)),
+  }
+  yield { text: beginning }
+  for (const [name, pages] of Object.entries(lists)) {
     let before = `,"${name}":[`
-    for await (const items of pages(database, person)) {
+    for await (const items of pages) {
       if (items.length === 0) continue
       yield { text: before + items.join(',\n') }
       before = ',\n'
@@ -74,62 +84,36 @@ export async function* personJson(database: Queryable, person: Person): AsyncGen
   yield { text: '}\n' }
 }
 
-/** Pages of JSON texts. */
-type Pages = (database: Queryable, person: Person) => AsyncGenerator<string[]>
-
-const LISTS: Record<string, Pages> = { edits, events, deliveries, activity }
-
-async function* edits(database: Queryable, { account, memberId }: Person): AsyncGenerator<string[]> {
-  if (memberId === null) return
-  yield* byId((after) => database.query(selectEdits, [account.id, memberId, after, PAGE_ROWS]))
-}
-
-async function* activity(database: Queryable, { account, memberId }: Person): AsyncGenerator<string[]> {
-  if (memberId === null) return
-  yield* byId((after) =>
-    database.query(selectPersonActivity, [account.id, String(memberId), after, PAGE_ROWS]),
-  )
-}
-
-async function* byId(
-  read: (after: bigint) => Promise<Array<Row & { id: bigint }>>,
-): AsyncGenerator<string[]> {
+/** Items of a list as JSON texts. A row without a text is not about the person. */
+async function* pagesById(database: Queryable, list: Statement, values: unknown[]): AsyncGenerator<string[]> {
   for (let after: bigint | undefined = INT64_MIN; after !== undefined; ) {
-    const rows: Array<Row & { id: bigint }> = await read(after)
-    yield rows.map(toJson)
-    after = rows.at(-1)?.id
+    const page: Array<{ id: bigint; json: string | null }> = await database.query(list, [
+      ...values,
+      after,
+      PAGE_ROWS,
+    ])
+    yield page.flatMap(({ json }) => json ?? [])
+    after = page.at(-1)?.id
   }
 }
 
-async function* events(database: Queryable, { account, userId }: Person): AsyncGenerator<string[]> {
+async function* eventPages(
+  database: Queryable,
+  accountId: AccountId,
+  userId: string,
+): AsyncGenerator<string[]> {
   for (let after: { us: bigint; id: bigint } | undefined = { us: 0n, id: INT64_MIN }; after !== undefined; ) {
-    const values = [account.id, userId, after.us, after.id, PAGE_ROWS, PAGE_BYTES]
-    const rows: PersonEventRow[] = await database.query(selectPersonEvents, values)
-    yield rows.map((row) => eventJson(row, userId))
-    after = rows.at(-1)
+    const values = [accountId, userId, after.us, after.id, PAGE_ROWS, PAGE_BYTES]
+    const page: EventRow[] = await database.query(selectEvents, values)
+    yield page.map((row) => eventJson(row, userId))
+    after = page.at(-1)
   }
 }
 
 /** The payload is embedded as text, because it is JSON that a JavaScript number or string may not hold exactly. */
-function eventJson({ us: _, payload, ...row }: PersonEventRow, userId: string): string {
+function eventJson({ us: _, payload, ...row }: EventRow, userId: string): string {
   const content = payload === null ? 'null' : withoutOthers(row, userId, payload)
   return `${toJson(row).slice(0, -1)},"payload":${content}}`
-}
-
-async function* deliveries(database: Queryable, person: Person): AsyncGenerator<string[]> {
-  const { account, userId, memberId } = person
-  for (let after: bigint | null = INT64_MIN; after !== null; ) {
-    const values: unknown[] = [account.id, userId, memberId, after, PAGE_ROWS]
-    const [page]: DeliveryPage[] = await database.query(selectPersonDeliveries, values)
-    yield (page?.deliveries ?? []).map(toJson)
-    after = page?.last ?? null
-  }
-}
-
-interface DeliveryPage extends Row {
-  /** id of the last delivery that was read; null: none */
-  last: bigint | null
-  deliveries: object[] | null
 }
 
 /** Call it before the first byte. The user id is personal, so only the id of a member is recorded. */
@@ -145,3 +129,126 @@ export function recordPersonExport(
     accountId,
   })
 }
+
+const jsonTime = (sql: string) => `coalesce(to_json(iso(${sql}))::text, 'null')`
+
+/** Raised when a part changes its meaning or disappears. */
+const FORMAT_VERSION = 1
+
+/** $1 account id bigint; $2 user id text. The beginning of the object, with everything that is not a list. No row: nothing is stored. */
+const selectSummary = statement('select-person-summary')`
+    select found.id as "memberId",
+           concat('{"formatVersion":${FORMAT_VERSION},"generatedAt":"', iso(now()), '","account":',
+                  jsonb_build_object('id', a.id::text, 'name', a.name, 'organizationId', a.organization_id::text),
+                  ',"userId":', to_json($2::text), E',\n"member":', coalesce(found.member, 'null'),
+                  E',\n"trackedActivity":', coalesce(tracked.activity, 'null'), E',\n"erasures":',
+                  case when erased.erased_at is null and not pending.is_pending then '[]'
+                       else jsonb_build_array(jsonb_build_object(
+                         'erasedAt', iso(erased.erased_at), 'status', case when pending.is_pending then 'pending' else 'done' end)) end
+           ) as beginning
+      from official_account a
+     cross join lateral (
+        select exists (select from pending_erasure where channel_oa_id = $1 and user_id = $2) as is_pending) pending
+      left join lateral (
+        select m.id, concat(left(${memberJson}, -1), ',"relationshipAt":', ${jsonTime('m.relationship_at')},
+                            ',"profileDueAt":', ${jsonTime('m.profile_due_at')},
+                            ',"profileCheckedAt":', ${jsonTime('m.profile_checked_at')}, '}') as member
+          from audience_member m ${withTrackedActivity}
+         where m.channel_oa_id = $1 and m.user_id = $2 offset 0) found on true
+      left join lateral (
+        select concat('{"eventCount":', event_count, ',"firstSeenAt":', ${jsonTime('first_seen_at')},
+                      ',"lastSeenAt":', ${jsonTime('last_seen_at')}, ',"receivedAt":', ${jsonTime('received_at')}, '}') as activity
+          from tracked_activity where channel_oa_id = $1 and user_id = $2 offset 0) tracked on true
+      left join lateral (
+        select erased_at from erased_person
+         where channel_oa_id = $1 and person_hash = person_hash(a.person_key, $2) offset 0) erased on true
+     where a.id = $1
+       and (found.id is not null or tracked.activity is not null or erased.erased_at is not null or pending.is_pending
+            or exists (select from event where channel_oa_id = $1 and user_id = $2)
+            or exists (select from tracking_event where channel_oa_id = $1 and user_id = $2)
+            or exists (select from event where channel_oa_id = $1 and other_user_ids @> array[$2]))`
+
+/** $1 account id bigint; $2 member id bigint; $3 after this id bigint; $4 maximum number of rows int */
+const selectEdits = statement('select-person-edits')`
+    select e.id, json_build_object('id', e.id::text, 'editedAt', iso(e.edited_at), 'fields', e.fields, 'changes', e.changes,
+                                  'actor', e.actor, 'apiKeyId', e.api_key_id::text, 'clientId', c.client_id)::text as json
+      from (select * from member_edit
+             where channel_oa_id = $1 and member_id = $2 and id > $3 order by id limit $4) e
+      left join lateral (select api_client_id from api_key where id = e.api_key_id offset 0) k on true
+      left join lateral (select client_id from api_client where id = k.api_client_id offset 0) c on true
+     order by e.id`
+
+interface EventRow extends Row {
+  id: bigint
+  us: bigint
+  source: string
+  /** false: somebody else's event, in which the person joined or left */
+  isSource: boolean
+  payload: string | null
+}
+
+/**
+ * event_user, tracking_event_user and event_other_users find the person's events, which are then sorted. Without `offset 0`,
+ * PostgreSQL would read all events of the account in the order of receipt.
+ *
+ * $1 account id bigint; $2 user id text; $3, $4 the position after which the page begins: microseconds bigint, id bigint;
+ * $5 maximum number of events int; $6 maximum bytes of payloads int
+ */
+const selectEvents = statement('select-person-events')`
+    select id, us, source, kind, iso(occurred_at) as "occurredAt", iso(received_at) as "receivedAt",
+           group_id as "groupId", message_id as "messageId", failure, is_source as "isSource", payload
+      from (
+        select *, sum(octet_length(coalesce(payload, ''))) over (order by received_at, id rows unbounded preceding)
+                    - octet_length(coalesce(payload, '')) as bytes_before
+          from (
+            select *, (extract(epoch from received_at) * 1000000)::bigint as us
+              from (
+                (select id, source, kind, occurred_at, received_at, group_id, message_id, failure, true as is_source, payload
+                   from event where channel_oa_id = $1 and user_id = $2 offset 0)
+                union all
+                (select id, 'tracking', kind, occurred_at, received_at, null, null, null, true, payload
+                   from tracking_event where channel_oa_id = $1 and user_id = $2 offset 0)
+                union all
+                (select id, source, kind, occurred_at, received_at, group_id, message_id, failure, false, payload
+                   from event
+                  where channel_oa_id = $1 and other_user_ids @> array[$2] and user_id is distinct from $2 offset 0)
+              ) found
+             where (received_at, id) > (timestamptz 'epoch' + $3::bigint * interval '1 microsecond', $4::bigint)
+             order by received_at, id
+             limit $5) e) page
+     where bytes_before < $6::int
+     order by us, id`
+
+/**
+ * The account's deliveries, with a text for those about the member and those that carry an event of the person. A condition on
+ * is_forwarded would let PostgreSQL read all forwarded events of the account.
+ *
+ * $1 account id bigint; $2 user id text; $3 member id bigint or null; $4 after this id bigint; $5 maximum number of deliveries int
+ */
+const selectDeliveries = statement('select-person-deliveries')`
+    with events as materialized (
+      select id, key from event where channel_oa_id = $1 and user_id = $2
+       union all
+      select id, key from event where channel_oa_id = $1 and other_user_ids @> array[$2]
+    )
+    select d.id,
+           case when d.member_id = $3::bigint
+                     or exists (select from unnest(d.event_keys) as carried (key) where carried.key in (select key from events))
+                     or exists (select from unnest(d.event_ids) as carried (id) where carried.id in (select id from events))
+                then json_build_object(
+             'id', d.id::text, 'endpointId', d.endpoint_id::text, 'endpointName', p.name, 'type', coalesce(d.type, 'events'),
+             'status', case when d.failed_at is null then 'pending' else 'failed' end, 'attempts', d.attempts,
+             'response', d.status, 'createdAt', iso(d.created_at), 'lastAttemptAt', iso(d.last_attempt_at),
+             'failedAt', iso(d.failed_at))::text end as json
+      from (select * from endpoint_delivery where channel_oa_id = $1 and id > $4 order by id limit $5) d
+      left join lateral (select name from endpoint where id = d.endpoint_id offset 0) p on true
+     order by d.id`
+
+/** $1 account id bigint; $2 member id text; $3 after this id bigint; $4 maximum number of rows int */
+const selectActivity = statement('select-person-activity')`
+    select id, json_build_object('id', id::text, 'occurredAt', iso(occurred_at), 'action', action, 'actorKind', actor_kind,
+                                'actor', actor)::text as json
+      from activity
+     where object_kind = 'member' and object_id = $2 and channel_oa_id = $1 and id > $3
+     order by id
+     limit $4`
