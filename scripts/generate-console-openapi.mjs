@@ -12,7 +12,7 @@ The cookie of a session is required. A request that changes something also needs
 is 404, and what the role may not do is 403. A list has 50 items and \`next\`, which continues it as \`after\`.`
 
 /** Keywords that only the command line reads. */
-const OWN_KEYWORDS = ['isId', 'nullWord', 'not', 'secret']
+const OWN_KEYWORDS = ['isId', 'nullWord', 'not', 'secret', 'each']
 
 const schemaOf = (field) =>
   JSON.parse(JSON.stringify(field, (keyword, value) => (OWN_KEYWORDS.includes(keyword) ? undefined : value)))

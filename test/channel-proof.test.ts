@@ -70,7 +70,7 @@ describe('a channel secret that LINE refuses', () => {
     ])
     const { status, json } = await add(channelSecret)
     expect([status, json.isUnproven]).toEqual([200, undefined])
-    const update = await operator.post(`/api/accounts/${json.id}`, { channelSecret: 'zzz' })
+    const update = await operator.post(`/api/accounts/${json.id}/update`, { channelSecret: 'zzz' })
     expect([update.status, await secretOf(json.id)]).toEqual([400, channelSecret])
   })
 
@@ -161,11 +161,13 @@ it('LINE is not asked if neither channel id nor secret changes, or one is missin
   const { accountId } = await addTenant(database, { channelId, channelSecret })
   const bare = await addTenant(database)
   platform.calls.length = 0
-  const path = `/api/accounts/${accountId}`
+  const path = `/api/accounts/${accountId}/update`
   expect((await operator.post(path, { name: 'New', channelId, channelSecret })).status).toBe(200)
   expect((await operator.post(path, { channelAccessToken: 'token' })).status).toBe(200)
   expect((await operator.post(path, { channelSecret: null })).status).toBe(200)
-  expect((await operator.post(`/api/accounts/${bare.accountId}`, { channelSecret: 'zzz' })).status).toBe(200)
+  expect(
+    (await operator.post(`/api/accounts/${bare.accountId}/update`, { channelSecret: 'zzz' })).status,
+  ).toBe(200)
   expect(platform.calls).toEqual([])
 })
 
@@ -211,7 +213,7 @@ it('commands check formats as the form does', async () => {
   for (const [option, value, message] of [
     ['--channel-id', '08', '--channel-id must be decimal digits'],
     ['--channel-access-token', 't\u00f6ken', 'a character that no access token has'],
-    ['--basic-id', 'a\0', '--basic-id has a character that no text has'],
+    ['--basic-id', 'a\0', '--basic-id must not contain the character U+0000'],
   ] as const) {
     const { status, stderr } = await runCommand(['accounts', 'update', String(accountId), option, value], env)
     expect([status, stderr]).toEqual([1, expect.stringContaining(message)])

@@ -199,7 +199,7 @@ describe('an error that the user can fix is one line and exit code 1', () => {
   it.each([
     [['keys', 'revoke', '999'], 'key 999 does not exist'],
     [['accounts', 'update', '1'], 'no field to change is given'],
-    [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
+    [['accounts', 'update', '1', '--name', ''], '--name must not be empty'],
     [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
     [['accounts', 'update', '999', '--name', 'Nobody'], 'account 999 does not exist'],
     [['clients', 'revoke', 'x'], '"x" is not an id'],

@@ -92,6 +92,7 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'list-activity-of-object': [ids, INT64_MAX, 10, 'account', String(accountId), accountId],
     'list-activity-of-operator': [ids, INT64_MAX, 10, null, null, null, foreign.operator],
     'list-activity-of-request': [ids, INT64_MAX, 10, REQUEST_ID],
+    'lock-account-of-operator': [accountId, ids],
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, 10, null, INT64_MIN, null, ids],
     'select-key-details': [null, accountId, INT64_MIN, 10, ids],

@@ -79,6 +79,7 @@ describe('an account', () => {
       id: added.id,
       webhookUrl: `${publicUrl}/api/line/${added.id}`,
       callbackUrl: `${publicUrl}/api/mbox/callback/${stored?.oa_hash}`,
+      oaHash: stored?.oa_hash,
       trackingKey: stored?.tracking_key,
     })
     const { text } = await operator.get(`/api/accounts/${added.id}`)
@@ -90,7 +91,7 @@ describe('an account', () => {
     const path = `/api/accounts/${id}`
     addChannel('55', 'd'.repeat(32))
     const changed = { name: 'Bar', channelSecret: 'd'.repeat(32), channelId: '55' }
-    const { json } = await operator.post(path, changed)
+    const { json } = await operator.post(`${path}/update`, changed)
     expect(json).toEqual({ changes: { name: ['Shop', 'Bar'], channelSecret: 'replaced' } })
     expect(await storedAccount(id)).toMatchObject({ channel_id: '55', chat_secret: 'chat' })
     const renewed = (await operator.post(`${path}/callback-address`)).json.callbackUrl
@@ -127,7 +128,7 @@ describe('an account', () => {
     ] as const) {
       for (const [address, body] of [
         ['/api/accounts', { organization, name: 'y', ...fields }],
-        [`/api/accounts/${second.id}`, fields],
+        [`/api/accounts/${second.id}/update`, fields],
       ] as const) {
         const { status, json } = await operator.post(address, body)
         expect([status, json.details]).toEqual([400, [{ path, message: expect.stringContaining('already') }]])
@@ -174,7 +175,7 @@ describe("LINE's webhook of an account", () => {
 
   it('cannot be set with refused credentials, and the message says why', async () => {
     const { id, path } = await addPlatformAccount()
-    await operator.post(`/api/accounts/${id}`, { channelAccessToken: 'wrong' })
+    await operator.post(`/api/accounts/${id}/update`, { channelAccessToken: 'wrong' })
     const { status, json } = await operator.get(path)
     expect([status, json.message]).toEqual([400, expect.stringContaining('refuses the channel access token')])
   })
@@ -196,7 +197,7 @@ describe("LINE's webhook of an account", () => {
     })
     // Changed credentials are not verified.
     addChannel(state.account.channelId, 'e'.repeat(32))
-    await operator.post(`/api/accounts/${id}`, { channelSecret: 'e'.repeat(32) })
+    await operator.post(`/api/accounts/${id}/update`, { channelSecret: 'e'.repeat(32) })
     expect((await operator.get(`/api/accounts/${id}`)).json.verification).toBeNull()
   })
 })

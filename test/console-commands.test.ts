@@ -75,7 +75,7 @@ const PAGES: Record<string, string[]> = {
 
 /** Routes of commands that are not operations. The definition of an operation gives its route. */
 const ROUTES = `
-  GET /api/fleet, GET /api/accounts/:id, POST /api/accounts, POST /api/accounts/:id, POST /api/accounts/:id/verify,
+  GET /api/fleet, GET /api/accounts/:id, POST /api/accounts/:id/verify,
   POST /api/fleet-file/apply, GET /api/accounts/:account/members/:user, GET /api/accounts/:account/people/export,
   GET /api/accounts/:account/events/export, POST /api/endpoints/:id/replay, POST /api/endpoints/:id/resend
 `

@@ -1,7 +1,7 @@
 /** What the watch of account statuses stores for notification channels. */
 import pino from 'pino'
 import { beforeEach, expect, it } from 'vitest'
-import { ACCOUNTS } from '../src/operations/organizations.ts'
+import { ACCOUNTS } from '../src/operations/accounts.ts'
 import { announce, GROUP_SECONDS } from '../src/watch/notifications/announce.ts'
 import {
   accountWatch,

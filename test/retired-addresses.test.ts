@@ -46,7 +46,9 @@ it('the console names the field of a replaced tracking key', async () => {
   const { url } = await startConsole(database)
   const organizationIds = [other.organizationId]
   const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
-  const { status, json } = await manager.post(`/api/accounts/${other.accountId}`, { trackingKey: value })
+  const { status, json } = await manager.post(`/api/accounts/${other.accountId}/update`, {
+    trackingKey: value,
+  })
   expect([status, json.details]).toEqual([
     400,
     [{ path: 'trackingKey', message: expect.stringMatching(/web pages may still have it/) }],

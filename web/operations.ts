@@ -1,6 +1,7 @@
 /** Runs operations of the service by name. The types come from their definitions, of which the bundle contains nothing. */
 
 import type { JobSummary } from '../src/jobs/job.ts'
+import type { ACCOUNTS } from '../src/operations/accounts.ts'
 import type { CHANNELS } from '../src/operations/channels.ts'
 import type { CLIENTS } from '../src/operations/clients.ts'
 import type { ENDPOINTS } from '../src/operations/endpoints.ts'
@@ -10,7 +11,7 @@ import type { JOBS } from '../src/operations/jobs.ts'
 import type { KEYS } from '../src/operations/keys.ts'
 import type { Operation } from '../src/operations/operation.ts'
 import type { OPERATORS } from '../src/operations/operators.ts'
-import type { ACCOUNTS, ORGANIZATIONS } from '../src/operations/organizations.ts'
+import type { ORGANIZATIONS } from '../src/operations/organizations.ts'
 import type { SEGMENTS } from '../src/operations/segments.ts'
 import { type Json, post, queryOf } from './api.ts'
 import { type List, type Query, useList, useQuery } from './hooks.ts'

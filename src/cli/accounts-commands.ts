@@ -1,52 +1,42 @@
-import type { Command } from 'commander'
-import type { Account } from '../accounts/account.ts'
+import { COLUMNS, type Field } from '../accounts/account-fields.ts'
 import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
-import { addAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
+import { verifyAccount } from '../accounts/manage-accounts.ts'
 import type { Claims, Verification } from '../accounts/verification.ts'
 import type { ImportProgress } from '../audience/import/import-followers.ts'
 import { readConfig } from '../config/config.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { FatalError } from '../errors.ts'
 import type { RemovalTally } from '../jobs/remove-account.ts'
 import { LineApi } from '../line-api/client.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
-import { ACCOUNTS } from '../operations/organizations.ts'
+import { ACCOUNTS, addressesOf } from '../operations/accounts.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
-import type { Database } from '../postgres/database.ts'
-import type { Problem } from '../watch/account-status.ts'
+import type { FleetAccount, Problem } from '../watch/account-status.ts'
 import { listFleet } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { explainProblem } from '../watch/problem-commands.ts'
 import { confirmStatuses } from '../watch/store-statuses.ts'
-import {
-  addressesOf,
-  columnsOf,
-  type Fields,
-  type Proving,
-  proverOf,
-  SECRET_FLAGS,
-  warnIfUnproven,
-  withFields,
-} from './account-fields.ts'
+import { baseUrlOf, setFields, withFields } from './account-fields.ts'
 import { applyCommand } from './apply-accounts.ts'
+import type { CliCommand } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io, print, printJson, printMany, printOne, styled } from './io.ts'
-import { addOperations, addRemoveCommand, performHere } from './operation-commands.ts'
-import { readSecrets } from './questions.ts'
+import { parseId, requireAccount } from './input.ts'
+import { io, print, printMany, printOne, styled } from './io.ts'
+import { addOperation, addOperations, addRemoveCommand, performHere } from './operation-commands.ts'
 
 function platform() {
   const { lineApiUrl, publicUrl } = readConfig(io.env)
   return { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
 }
 
-export function accountsCommand(program: Command): void {
+export function accountsCommand(program: CliCommand): void {
   const group = program.command('accounts').description('manage official accounts')
   addCommand(group)
   updateCommand(group)
   applyCommand(group, platform)
-  withJson(group.command('list'))
+  group
+    .command('list')
     .description('list all official accounts without their secrets')
-    .action(async ({ json }: { json?: boolean }) => printMany(await onDatabase(listAccounts), json === true))
+    .onDatabase((database) => listAccounts(database))
   showCommand(group)
   verifyCommand(group)
   importFollowersCommand(group)
@@ -63,78 +53,60 @@ export function accountsCommand(program: Command): void {
   )
 }
 
-function addCommand(group: Command): void {
-  withJson(withFields(group.command('add')))
+function addCommand(group: CliCommand): void {
+  withFields(addOperation(group, ACCOUNTS.add), ACCOUNTS.add)
     .description('add an official account and print its oaHash, its trackingKey and its addresses')
-    .requiredOption('--organization <id>', 'id of the organization that owns it', parseId)
-    .requiredOption('--name <name>', 'display name')
-    .action(
-      async ({
-        organization,
-        json,
-        unproven = false,
-        ...fields
-      }: Fields & Proving & { organization: bigint; name: string; json?: boolean }) => {
-        const columns = { ...columnsOf(await readSecrets(fields, SECRET_FLAGS)), name: fields.name }
-        const account = await onDatabase((database) =>
-          addAccount({ database, lineApi: proverOf({ unproven }) }, commandActor(), organization, columns),
-        )
-        if (account === null) throw notFound('organization', organization)
-        warnIfUnproven(account.proof)
-        const { id, oaHash, trackingKey } = account
-        const added = { id, oaHash, trackingKey }
-        // Programs read these three fields. People also need the URLs.
-        printOne(json ? added : { ...added, ...addressesOf(readConfig(io.env), id, oaHash) }, json === true)
+    .onDatabase(
+      async (database, given: object) => {
+        const { result } = await setFields(database, ACCOUNTS.add, { ...given })
+        const { id, oaHash, trackingKey } = result
+        return { id, oaHash, trackingKey }
       },
+      // People also need the URLs.
+      (added) => printOne({ ...added, ...addressesHere(added) }),
     )
 }
 
-function updateCommand(group: Command): void {
-  withJson(withFields(group.command('update')))
+function updateCommand(group: CliCommand): void {
+  withFields(addOperation(group, ACCOUNTS.update))
     .description('change the given fields; the next delivery is checked against them')
-    .argument('<id>', 'id of the account', parseId)
-    .option('--name <name>', 'display name')
-    .action(
-      async (id: bigint, { json, unproven = false, ...fields }: Fields & Proving & { json?: boolean }) => {
-        const changes = columnsOf(await readSecrets(fields, SECRET_FLAGS))
-        const changed = Object.keys(changes)
-        if (changed.length === 0)
-          throw new FatalError('no field to change is given. See --help for the options.')
-        const updated = await onDatabase((database) =>
-          updateAccount({ database, lineApi: proverOf({ unproven }) }, commandActor(), id, changes),
-        )
-        warnIfUnproven(updated.proof)
-        printOne({ id, changed: changed.join(', ') }, json === true)
-      },
-    )
+    .onDatabase(async (database, id: bigint, given: object) => {
+      if (Object.keys(given).every((name) => !(name in COLUMNS)))
+        throw new FatalError('no field to change is given. See --help for the options.')
+      const { fields } = await setFields(database, ACCOUNTS.update, { ...given }, id)
+      return { id, changed: fields.map((field) => COLUMNS[field as Field]).join(', ') }
+    })
 }
 
-function showCommand(group: Command): void {
-  withJson(group.command('show'))
+const addressesHere = ({ id, oaHash }: { id: bigint; oaHash: string }) =>
+  addressesOf(baseUrlOf(readConfig(io.env)), id, oaHash)
+
+function showCommand(group: CliCommand): void {
+  group
+    .command('show')
     .description(
       'show an account with its oaHash, its trackingKey and its addresses, but without its secrets',
     )
     .argument('<id>', 'id of the account', parseId)
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const [account, facts] = await onDatabase(async (database) => [
-        await findAccountDetails(database, ALL_ORGANIZATIONS, id),
-        await findFleetAccount(database, ALL_ORGANIZATIONS, id),
-      ])
-      const worst = facts?.problems[0]
-      const muted = worst?.muted && {
-        mutedProblem: worst.reason,
-        mutedUntil: worst.muted.until,
-        muteReason: worst.muted.reason,
-      }
-      const addresses = addressesOf(readConfig(io.env), id, account.oaHash)
-      const shown = { ...account, status: facts?.status ?? null, ...muted, ...addresses }
-      if (json) printJson(shown)
-      else printOne({ ...shown, loginChannelIds: shown.loginChannelIds.join(', ') }, false)
-    })
+    .onDatabase(
+      async (database, id: bigint) => {
+        const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
+        const facts = await findFleetAccount(database, ALL_ORGANIZATIONS, id)
+        const worst = facts?.problems[0]
+        const muted = worst?.muted && {
+          mutedProblem: worst.reason,
+          mutedUntil: worst.muted.until,
+          muteReason: worst.muted.reason,
+        }
+        return { ...account, status: facts?.status ?? null, ...muted, ...addressesHere(account) }
+      },
+      (shown) => printOne({ ...shown, loginChannelIds: shown.loginChannelIds.join(', ') }),
+    )
 }
 
-function verifyCommand(group: Command): void {
-  withJson(group.command('verify'))
+function verifyCommand(group: CliCommand): void {
+  group
+    .command('verify')
     .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
     .argument('<id>', 'id of the account', parseId)
     .option('--test-webhook', 'also make the platform send a test delivery (at most 60 an hour)')
@@ -142,23 +114,13 @@ function verifyCommand(group: Command): void {
       '--prove-redelivery',
       'store the next delivery and refuse it once, which proves whether LINE sends it again (once an hour)',
     )
-    .action(async (id: bigint, { json, ...claims }: Claims & { json?: boolean }) => {
-      const verification = await onDatabase(async (database) =>
-        verify(database, await requireAccount(database, id), claims),
-      )
-      if (json) printJson(verification)
-      else printVerification(verification)
+    .onDatabase(async (database, id: bigint, claims: Claims) => {
+      const account = await requireAccount(database, id)
+      const parts = { ...platform(), database }
+      const verification = await verifyAccount(parts, commandActor(), account, claims)
       if (!verification.verified) io.exitCode = 1
-    })
-}
-
-async function verify(database: Database, account: Account, claims: Claims): Promise<Verification> {
-  try {
-    return await verifyAccount({ ...platform(), database }, commandActor(), account, claims)
-  } catch (error) {
-    if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
-    throw new FatalError(`${error.message} (in ${error.retryAfterSeconds} s)`)
-  }
+      return verification
+    }, printVerification)
 }
 
 function printVerification({ verified, account, accountType, webhook, checks }: Verification): void {
@@ -167,72 +129,62 @@ function printVerification({ verified, account, accountType, webhook, checks }: 
     ok: ok === null ? '-' : ok ? 'yes' : 'NO',
     message,
   }))
-  printMany(rows, false)
+  printMany(rows)
   print()
-  printOne(
-    {
-      verified,
-      account: account && `${account.displayName} (${account.basicId}, ${account.userId})`,
-      type: accountType,
-      webhook: webhook?.endpoint ?? null,
-    },
-    false,
-  )
+  printOne({
+    verified,
+    account: account && `${account.displayName} (${account.basicId}, ${account.userId})`,
+    type: accountType,
+    webhook: webhook?.endpoint ?? null,
+  })
 }
 
-function importFollowersCommand(group: Command): void {
-  withJson(group.command('import-followers'))
+function importFollowersCommand(group: CliCommand): void {
+  group
+    .command('import-followers')
     .description("add everyone on the platform's list of followers; resumes an interrupted import")
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .action(async ({ account: id, json }: { account: bigint; json?: boolean }) => {
-      const { done, tally } = await onDatabase(async (database) => {
-        const { job } = await performHere(database, ACCOUNTS.followers, { id })
-        return finishJob(database, job as bigint, 'followers', platform())
-      })
+    .onDatabase(async (database, { account: id }: { account: bigint }) => {
+      const { job } = await performHere(database, ACCOUNTS.followers, { id })
+      const { done, tally } = await finishJob(database, job as bigint, 'followers', platform())
       const { added = 0, skipped = 0 } = tally as Partial<ImportProgress>
-      printOne({ seen: Number(done), added, skipped }, json === true)
+      return { seen: Number(done), added, skipped }
     })
 }
 
 // `oa-audience fleet`: all accounts, worst first.
 
-export function fleetCommand(program: Command): void {
-  withJson(program.command('fleet'))
+export function fleetCommand(program: CliCommand): void {
+  program
+    .command('fleet')
     .description(
       'list all official accounts, worst first, with what to do; exits with 1 if one is broken and not muted',
     )
-    .action(async ({ json }: { json?: boolean }) => {
+    .onDatabase(async (database) => {
       const now = Date.now()
-      const accounts = await onDatabase(async (database) => {
-        await confirmStatuses(database)
-        return listFleet(database, ALL_ORGANIZATIONS)
-      })
-      const fleet = accounts.map((account) => ({
+      await confirmStatuses(database)
+      const accounts = await listFleet(database, ALL_ORGANIZATIONS)
+      const isBroken = ({ status, muted }: Problem) => status === 'broken' && muted === undefined
+      if (accounts.some(({ problems }) => problems.some(isBroken))) io.exitCode = 1
+      return accounts.map((account) => ({
         ...account,
         problems: account.problems.map((problem) => ({
           ...problem,
           ...explainProblem(account.id, problem, now),
         })),
       }))
-      if (json) printJson(fleet)
-      else {
-        printMany(
-          fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            id,
-            name,
-            status,
-            lastDeliveryAt,
-            deliveries24h,
-            following,
-            problem: problems[0]?.message ?? null,
-          })),
-          false,
-        )
-        for (const { id, name, problems } of fleet)
-          for (const { message, fix } of problems)
-            print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
-      }
-      const isBroken = ({ status, muted }: Problem) => status === 'broken' && muted === undefined
-      if (accounts.some(({ problems }) => problems.some(isBroken))) io.exitCode = 1
-    })
+    }, printFleet)
+}
+
+type Explained = { message: string; fix: string }
+
+function printFleet(fleet: Array<Omit<FleetAccount, 'problems'> & { problems: Explained[] }>): void {
+  const rows = fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
+    ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
+    problem: problems[0]?.message ?? null,
+  }))
+  printMany(rows)
+  for (const { id, name, problems } of fleet)
+    for (const { message, fix } of problems)
+      print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
 }

@@ -1,5 +1,4 @@
 /** `oa-audience activity`: who changed what. */
-import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -9,11 +8,9 @@ import {
   exportActivity,
   listActivity,
 } from '../operators/list-activity.ts'
-import { between, onDatabase, parseId, withJson } from './input.ts'
+import type { CliCommand } from './command.ts'
+import { onDatabase, parseId } from './input.ts'
 import { printJson, printMany } from './io.ts'
-
-const LIST_DEFAULT = 50
-const LIST_MAX = 10_000
 
 interface FilterOptions {
   account?: bigint
@@ -23,20 +20,19 @@ interface FilterOptions {
   until?: string
 }
 
-export function activityCommand(program: Command): void {
+export function activityCommand(program: CliCommand): void {
   const group = program.command('activity').description('show who changed what')
 
-  withFilter(withJson(group.command('list')))
+  withFilter(group.command('list'))
     .description('list the newest changes')
-    .option('--limit <count>', 'maximum number of changes', between(1, LIST_MAX), LIST_DEFAULT)
-    .action(async ({ limit, json, ...options }: FilterOptions & { limit: number; json?: boolean }) => {
-      const filter = filterOf(options)
-      const rows = await onDatabase((database) =>
-        listActivity(database, ALL_ORGANIZATIONS, filter, { beforeId: INT64_MAX, limit }),
-      )
-      if (json) printJson(rows)
-      else printMany(rows.map(lineOf), false)
-    })
+    .limited('changes')
+    .onDatabase(
+      (database, { limit, ...options }: FilterOptions & { limit: number }) => {
+        const page = { beforeId: INT64_MAX, limit }
+        return listActivity(database, ALL_ORGANIZATIONS, filterOf(options), page)
+      },
+      (rows) => printMany(rows.map(lineOf)),
+    )
 
   withFilter(group.command('export'))
     .description('print all changes as NDJSON, the newest first')
@@ -50,7 +46,7 @@ export function activityCommand(program: Command): void {
     })
 }
 
-function withFilter(command: Command): Command {
+function withFilter(command: CliCommand): CliCommand {
   return command
     .option('--account <id>', 'only changes of this account', parseId)
     .option('--operator <id>', 'only changes by this operator', parseId)

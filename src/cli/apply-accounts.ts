@@ -1,5 +1,4 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
-import type { Command } from 'commander'
 import { COLUMNS, type Field, secretWarning } from '../accounts/account-fields.ts'
 import {
   type AppliedAccount,
@@ -21,15 +20,14 @@ import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import type { CliCommand } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { onDatabase, withJson } from './input.ts'
 import { fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
 
 interface Options {
   dryRun?: boolean
   webhook: boolean
   addOrganizations?: boolean
-  json?: boolean
 }
 
 const HELP = `
@@ -38,8 +36,9 @@ channel_secret, channel_access_token and all other options of "accounts add" may
 A second run continues an interrupted one and repeats nothing. Exits with 1 if an account has a problem.`
 
 /** @param platformOf reads the configuration */
-export function applyCommand(group: Command, platformOf: () => Platform): void {
-  withJson(group.command('apply'))
+export function applyCommand(group: CliCommand, platformOf: () => Platform): void {
+  group
+    .command('apply')
     .description(
       'add or update the accounts of a CSV file, set and test their webhook URLs, verify them and import followers',
     )
@@ -48,17 +47,22 @@ export function applyCommand(group: Command, platformOf: () => Platform): void {
     .option('--add-organizations', 'add the organizations that do not exist yet (default: refuse the file)')
     .option('--no-webhook', 'neither set nor test the webhook URLs')
     .addHelpText('after', HELP)
-    .action(async (file: string, { dryRun, webhook, addOrganizations, json = false }: Options) => {
-      const platform = platformOf()
-      if (webhook) requirePublicUrl(platform.publicUrl)
-      const faults: FileFault[] = []
-      const accounts = await readFleet(fileSource(file), faults)
-      warnAboutSecrets(accounts)
-      const wanted = { accounts, faults, addsOrganizations: addOrganizations === true }
-      await onDatabase((database) =>
-        dryRun ? preview(database, wanted, json) : apply(database, platform, wanted, webhook, json),
-      )
-    })
+    .onDatabase(
+      async (database, file: string, { dryRun, webhook, addOrganizations = false }: Options) => {
+        const platform = platformOf()
+        if (webhook) requirePublicUrl(platform.publicUrl)
+        const faults: FileFault[] = []
+        const accounts = await readFleet(fileSource(file), faults)
+        warnAboutSecrets(accounts)
+        const wanted = { accounts, faults, addsOrganizations: addOrganizations }
+        return dryRun ? preview(database, wanted) : apply(database, platform, wanted, webhook)
+      },
+      (rows, [, { dryRun, webhook }]) => {
+        printMany(rows)
+        if (dryRun) print('\nThis was a dry run: nothing was changed.')
+        else if (webhook) printRemainingSteps()
+      },
+    )
 }
 
 type Wanted = { accounts: WantedAccount[] } & Pick<ApplyOptions, 'faults' | 'addsOrganizations'>
@@ -76,13 +80,7 @@ function requirePublicUrl(publicUrl: string | null): void {
   if (fault !== null) throw new FatalError(`${fault} ${fix}`)
 }
 
-async function apply(
-  database: Database,
-  platform: Platform,
-  wanted: Wanted,
-  setsWebhook: boolean,
-  asJson: boolean,
-): Promise<void> {
+async function apply(database: Database, platform: Platform, wanted: Wanted, setsWebhook: boolean) {
   const { accounts, jobId } = await storeAll(database, platform, wanted, setsWebhook)
   const job = await finishJob(database, jobId, 'accounts', platform)
   const {
@@ -97,22 +95,16 @@ async function apply(
     account: account.id,
     problem: problemOf.get(account.id) ?? null,
   }))
-  printMany(rows, asJson)
+  printError(`verified: ${verified} of ${accounts.length} accounts, followers added: ${followersAdded}`)
   const more = problemCount - problems.length
   if (more > 0)
     printError(`oa-audience: ${more} more accounts have a problem. Run "oa-audience fleet" to see them.`)
-  if (!asJson) {
-    print(`\nverified: ${verified} of ${accounts.length} accounts, followers added: ${followersAdded}`)
-    if (setsWebhook) printRemainingSteps()
-  }
   if (problemCount > 0) io.exitCode = 1
+  return rows
 }
 
-async function preview(database: Database, wanted: Wanted, asJson: boolean): Promise<void> {
-  const plans = await planAccounts(database, commandActor(), wanted.accounts, wanted)
-  printMany(plans.map(rowOf), asJson)
-  if (!asJson) print('\nThis was a dry run: nothing was changed.')
-}
+const preview = async (database: Database, wanted: Wanted) =>
+  (await planAccounts(database, commandActor(), wanted.accounts, wanted)).map(rowOf)
 
 /** It takes about 1 s per 1,000 accounts, besides the proof of changed secrets by LINE. */
 async function storeAll(database: Database, { lineApi }: Platform, wanted: Wanted, setsWebhook: boolean) {

@@ -1,45 +1,40 @@
-/** `oa-audience backup`, `restore`, and `erasures`, which erases again after a restore. */
+/** `oa-audience backup`, `restore`, `erasures`, which erases again after a restore, and `secrets`. */
 import { constants, setPriority } from 'node:os'
 import { resolve } from 'node:path'
-import type { Command } from 'commander'
 import { readLedgerStatus } from '../audience/erasure/compare-ledger.ts'
 import { requireLedger } from '../audience/erasure/ledger-files.ts'
-import { type Reapplied, reapplyLedger } from '../audience/erasure/reapply-erasures.ts'
+import { reapplyLedger } from '../audience/erasure/reapply-erasures.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { commandActor } from '../operators/actor.ts'
 import { requireDatabase, withDatabase } from '../postgres/pool/open.ts'
+import { examineSecrets } from '../secrets/stored-secrets.ts'
 import { backUpServer } from '../upkeep/backup/base-backup.ts'
 import { backUpByDump, restoreDump } from '../upkeep/backup/dump.ts'
+import type { OnBytes } from '../upkeep/backup/files.ts'
 import { bytesOf, type Manifest, readManifest, verifyFiles } from '../upkeep/backup/manifest.ts'
 import { type Restored, requireLaterClock } from '../upkeep/backup/record-restore.ts'
 import { requireRestorable, restoreServer } from '../upkeep/backup/restore-server.ts'
-import { onDatabase, parsePath, withJson } from './input.ts'
-import { io, print, printError, printJson, printOne } from './io.ts'
-import { Progress } from './progress.ts'
+import { rotateSecrets } from '../upkeep/secrets.ts'
+import type { CliCommand } from './command.ts'
+import { parsePath } from './input.ts'
+import { io, print, printError, printMany, printOne } from './io.ts'
+import { withProgress } from './progress.ts'
 
 const MIB = 1024 * 1024
 
-export function backupCommand(program: Command): void {
-  withJson(program.command('backup'))
+export function backupCommand(program: CliCommand): void {
+  program
+    .command('backup')
     .description('back up the database to a new directory; an embedded database while the service is stopped')
     .argument('<directory>', 'new or empty directory', parsePath)
-    .action(async (directory: string, { json }: { json?: boolean }) => {
+    .prints(async (path: string) => {
       const startedMs = performance.now()
-      const manifest = await backUp(readConfig(io.env), resolve(directory))
+      const directory = resolve(path)
+      const manifest = await backUp(readConfig(io.env), directory)
       const { kind, backupAt, files } = manifest
       const seconds = secondsSince(startedMs)
-      printOne(
-        {
-          directory: resolve(directory),
-          kind,
-          backupAt,
-          files: files.length,
-          bytes: bytesOf(manifest),
-          seconds,
-        },
-        json === true,
-      )
+      return { directory, kind, backupAt, files: files.length, bytes: bytesOf(manifest), seconds }
     })
 }
 
@@ -56,26 +51,25 @@ async function backUp({ database: choice }: Config, directory: string): Promise<
   })
 }
 
-export function restoreCommand(program: Command): void {
-  withJson(program.command('restore'))
+export function restoreCommand(program: CliCommand): void {
+  program
+    .command('restore')
     .description('verify a backup and restore it into DATA_DIR, or into the empty database of DATABASE_URL')
     .argument('<directory>', 'directory that `backup` has written', parsePath)
-    .action(async (directory: string, { json }: { json?: boolean }) => {
-      const startedMs = performance.now()
-      const config = readConfig(io.env)
-      const manifest = await readManifest(resolve(directory))
-      const restored = await restore(config, resolve(directory), manifest)
-      const result = {
-        backupAt: manifest.backupAt,
-        restoredAt: restored.restoredAt,
-        bytes: bytesOf(manifest),
-      }
-      const seconds = secondsSince(startedMs)
-      const { membersEndpoints, revived } = restored
-      if (json) return printJson({ ...result, seconds, membersEndpoints, revived })
-      printOne({ ...result, seconds }, false)
-      printNextSteps(restored)
-    })
+    .prints(
+      async (path: string) => {
+        const startedMs = performance.now()
+        const directory = resolve(path)
+        const manifest = await readManifest(directory)
+        const { restoredAt, ...restored } = await restore(readConfig(io.env), directory, manifest)
+        const seconds = secondsSince(startedMs)
+        return { backupAt: manifest.backupAt, restoredAt, bytes: bytesOf(manifest), seconds, ...restored }
+      },
+      ({ backupAt, restoredAt, bytes, seconds, ...restored }) => {
+        printOne({ backupAt, restoredAt, bytes, seconds })
+        printNextSteps(restored)
+      },
+    )
 }
 
 async function restore(
@@ -87,18 +81,13 @@ async function restore(
   requireKind(choice.kind, manifest)
   if (choice.kind === 'embedded') requireRestorable(choice, manifest)
   if (erasureLedger !== null) await requireLedger(erasureLedger)
-  const bytes = new ByteProgress()
-  try {
-    bytes.start('MiB verified', bytesOf(manifest))
-    await verifyFiles(directory, manifest, bytes.add)
-    bytes.end()
-    if (choice.kind === 'url') return await restoreDump(choice, directory, manifest, erasureLedger)
-    if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
-    bytes.start('MiB copied', bytesOf(manifest))
-    return await restoreServer(choice, directory, manifest, erasureLedger, bytes.add)
-  } finally {
-    bytes.end()
-  }
+  const total = bytesOf(manifest)
+  await withBytes('MiB verified', total, (onBytes) => verifyFiles(directory, manifest, onBytes))
+  if (choice.kind === 'url') return restoreDump(choice, directory, manifest, erasureLedger)
+  if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+  return withBytes('MiB copied', total, (onBytes) =>
+    restoreServer(choice, directory, manifest, erasureLedger, onBytes),
+  )
 }
 
 function requireKind(target: Config['database']['kind'], { kind }: Manifest): void {
@@ -112,7 +101,7 @@ function requireKind(target: Config['database']['kind'], { kind }: Manifest): vo
     )
 }
 
-function printNextSteps({ membersEndpoints, ...restored }: Restored): void {
+function printNextSteps({ membersEndpoints, ...restored }: Omit<Restored, 'restoredAt'>): void {
   print('\nThe database is restored. All operators are signed out, and open invitations have ended. Now:')
   print(
     '1. If ERASURE_LEDGER is set, run "oa-audience erasures reapply". It erases the people again who were erased since the backup.',
@@ -142,57 +131,43 @@ function printRevived({ revived, unreadable }: Pick<Restored, 'revived' | 'unrea
     print(`   ${unreadable} lines of ERASURE_LEDGER could not be read, so the list may not be complete.`)
 }
 
-class ByteProgress {
-  #progress: Progress | null = null
-  #bytes = 0
-
-  start(unit: string, total: number): void {
-    this.#bytes = 0
-    this.#progress = new Progress(unit, Math.max(1, Math.floor(total / MIB)))
-  }
-
-  readonly add = (bytes: number): void => {
-    this.#bytes += bytes
-    this.#progress?.show(Math.floor(this.#bytes / MIB))
-  }
-
-  end(): void {
-    this.#progress?.end()
-    this.#progress = null
-  }
+function withBytes<T>(
+  unit: string,
+  total: number | null,
+  work: (onBytes: OnBytes) => Promise<T>,
+): Promise<T> {
+  let bytes = 0
+  return withProgress(unit, total && Math.ceil(total / MIB), (show) =>
+    work((added) => {
+      bytes += added
+      show(Math.floor(bytes / MIB))
+    }),
+  )
 }
 
 const secondsSince = (startedMs: number) => Number(((performance.now() - startedMs) / 1000).toFixed(1))
 
-export function erasuresCommand(program: Command): void {
+export function erasuresCommand(program: CliCommand): void {
   const group = program
     .command('erasures')
     .description('compare the erasure ledger with the database, and erase again after a restore')
 
-  withJson(group.command('status'))
+  group
+    .command('status')
     .description('count the erasures of the ledger and the database, and those that one of them lacks')
-    .action(async ({ json }: { json?: boolean }) => {
-      const directory = await ledgerDirectory()
-      printOne(await onDatabase((database) => readLedgerStatus(database, directory)), json === true)
-    })
+    .onDatabase(async (database) => readLedgerStatus(database, await ledgerDirectory()))
 
-  withJson(group.command('reapply'))
+  group
+    .command('reapply')
     .description('repeat the erasures that a restored database lacks; can be interrupted and repeated')
-    .action(async ({ json }: { json?: boolean }) => {
+    .onDatabase(async (database) => {
       const directory = await ledgerDirectory()
-      printOne({ ...(await reapplyWithProgress(directory)) }, json === true)
+      return withProgress('lines compared', null, (show) =>
+        reapplyLedger(database, commandActor(), directory, ({ lines, erasures }) =>
+          show(lines, `, ${erasures.toLocaleString('en')} erased again`),
+        ),
+      )
     })
-}
-
-async function reapplyWithProgress(directory: string): Promise<Reapplied> {
-  const progress = new Progress('lines compared', null)
-  const show = ({ lines, erasures }: Reapplied) =>
-    progress.show(lines, `, ${erasures.toLocaleString('en')} erased again`)
-  try {
-    return await onDatabase((database) => reapplyLedger(database, commandActor(), directory, show))
-  } finally {
-    progress.end()
-  }
 }
 
 async function ledgerDirectory(): Promise<string> {
@@ -201,4 +176,42 @@ async function ledgerDirectory(): Promise<string> {
     throw new FatalError('ERASURE_LEDGER is not set. Set it to the same directory as for the service.')
   await requireLedger(erasureLedger)
   return erasureLedger
+}
+
+export function secretsCommand(program: CliCommand): void {
+  const group = program
+    .command('secrets')
+    .description('show and change how the secrets in the database are encrypted')
+
+  group
+    .command('status')
+    .description(
+      'count the stored secrets by key, and list those that no key reads; exits with 1 if there are any',
+    )
+    .onDatabase(async (database) => {
+      const status = await database.session(examineSecrets)
+      if (status.unreadable.length > 0) io.exitCode = 1
+      return status
+    }, printStatus)
+
+  group
+    .command('rotate')
+    .description('encrypt all secrets under the first key of SECRETS_KEYS; the service keeps working')
+    .onDatabase(async (database) => {
+      const { values, unreadable } = await withProgress('secrets', null, (show) =>
+        rotateSecrets(database, commandActor(), show),
+      )
+      if (unreadable > 0) io.exitCode = 1
+      return { encrypted: values, unreadable }
+    })
+}
+
+function printStatus({ firstKeyId, counts, unreadable }: Awaited<ReturnType<typeof examineSecrets>>): void {
+  print(`first key: ${firstKeyId ?? 'none, new secrets are plain text'}`)
+  printMany(counts.map(({ column, keyId, values }) => ({ column, key: keyId ?? 'plain text', values })))
+  if (unreadable.length === 0) return
+  print('\nno key reads:')
+  printMany(
+    unreadable.map(({ accountId: account, keyId: key, column, id }) => ({ column, id, account, key })),
+  )
 }

@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander'
+import { Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { responseLine } from '../endpoints/endpoint-health.ts'
@@ -9,9 +9,9 @@ import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts
 import { REHEARSED } from '../operations/endpoint-fields.ts'
 import { ENDPOINTS } from '../operations/endpoints.ts'
 import type { Transactions } from '../postgres/statement.ts'
+import type { CliCommand } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { between, onDatabase } from './input.ts'
-import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
+import { io, type Printable, print, printMany } from './io.ts'
 import {
   addOperation,
   addOperations,
@@ -22,21 +22,16 @@ import {
 } from './operation-commands.ts'
 import { replayCommand, resendCommand } from './replay-commands.ts'
 
-const LIST_DEFAULT = 50
-const LIST_MAX = 100_000
-
-export function endpointsCommand(program: Command): void {
+export function endpointsCommand(program: CliCommand): void {
   const group = program
     .command('endpoints')
     .description('manage outgoing webhooks: the tools that receive the events of an account')
   addOperations(group, Object.values(ENDPOINTS))
   addOperation(group, ENDPOINTS.remove)
     .description('remove an endpoint and everything it has not received yet')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      await onDatabase(async (database) => {
-        while (!(await performHere(database, ENDPOINTS.remove, { id })).result?.isLast);
-      })
-      printOne({ id, status: 'removed' }, json === true)
+    .onDatabase(async (database, id: bigint) => {
+      while (!(await performHere(database, ENDPOINTS.remove, { id })).result?.isLast);
+      return { id, status: 'removed' }
     })
   addRotateCommand(group, ENDPOINTS, {
     description: 'print a new secret; the previous one signs, too, until --finish',
@@ -51,28 +46,22 @@ export function endpointsCommand(program: Command): void {
   rehearseCommand(group)
 }
 
-interface DeliveriesOptions {
-  status?: 'pending' | 'failed'
-  limit: number
-  json?: boolean
-}
-
-function deliveriesCommand(group: Command): void {
+function deliveriesCommand(group: CliCommand): void {
   addOperation(group, ENDPOINTS.deliveries)
     .description('list deliveries that the endpoint has not accepted, failed ones first')
     .addOption(
       new Option('--status <status>', 'only deliveries with this status').choices(['pending', 'failed']),
     )
-    .option('--limit <count>', 'maximum number of deliveries', between(1, LIST_MAX), LIST_DEFAULT)
-    .action(async (id: bigint, { status, limit, json }: DeliveriesOptions) => {
-      const deliveries = await onDatabase(async (database) => {
+    .limited('deliveries')
+    .onDatabase(
+      async (database, id: bigint, { status, limit }: { status?: 'pending' | 'failed'; limit: number }) => {
         await performHere(database, ENDPOINTS.show, { id })
         const failed = status === 'pending' ? [] : await listDeliveries(database, id, 'failed', { limit })
         const rest = { limit: status === 'failed' ? 0 : limit - failed.length }
         return [...failed, ...(await listDeliveries(database, id, 'pending', rest))]
-      })
-      printMany(json ? deliveries : deliveries.map(deliveryRow), json === true)
-    })
+      },
+      (deliveries) => printMany(deliveries.map(deliveryRow)),
+    )
 }
 
 function deliveryRow(delivery: DeliverySummary): Printable {
@@ -90,55 +79,54 @@ function deliveryRow(delivery: DeliverySummary): Printable {
   }
 }
 
-function retryCommand(group: Command): void {
+function retryCommand(group: CliCommand): void {
   addOperation(group, ENDPOINTS.retry)
     .description('send all failed deliveries of an endpoint again')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { done } = await onDatabase(async (database) => {
-        const { job } = await performHere(database, ENDPOINTS.retry, { id })
-        return finishJob(database, job as bigint)
-      })
-      printOne({ id, retried: Number(done) }, json === true)
+    .onDatabase(async (database, id: bigint) => {
+      const { job } = await performHere(database, ENDPOINTS.retry, { id })
+      const { done } = await finishJob(database, job as bigint)
+      return { id, retried: Number(done) }
     })
 }
 
-function testCommand(group: Command): void {
+function testCommand(group: CliCommand): void {
   addOperation(group, ENDPOINTS.test)
     .description('send a test message now, apart from the queue, and print the request and the response')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { publicUrl, host, port } = readConfig(io.env)
-      const own = ownAddresses(publicUrl, host, port)
-      const endpointTester = new EndpointTester((url) => isOwnUrl(url, own))
-      const { result } = await onDatabase((database) =>
-        performHere(database, ENDPOINTS.test, { id }, { endpointTester }),
-      )
-      const delivery = result as TestDelivery
-      if (json) printJson(delivery)
-      else for (const line of linesOf(delivery)) print(line)
-      if (!isAccepted(delivery.response)) io.exitCode = 1
-    })
+    .onDatabase(
+      async (database, id: bigint) => {
+        const { publicUrl, host, port } = readConfig(io.env)
+        const own = ownAddresses(publicUrl, host, port)
+        const endpointTester = new EndpointTester((url) => isOwnUrl(url, own))
+        const { result } = await performHere(database, ENDPOINTS.test, { id }, { endpointTester })
+        const delivery = result as TestDelivery
+        if (!isAccepted(delivery.response)) io.exitCode = 1
+        return delivery
+      },
+      (delivery) => print(linesOf(delivery).join('\n')),
+    )
 }
 
-function rehearseCommand(group: Command): void {
+function rehearseCommand(group: CliCommand): void {
   const command = addOperation(group, ENDPOINTS.rehearse).description(
     'count the people to whom another endpoint would reply after a change; changes nothing',
   )
   const settings = { ...ENDPOINTS.update, input: REHEARSED }
   for (const option of optionsOf(settings)) command.addOption(option)
-  command.action(async (id: bigint, { json, ...given }: { json?: boolean }) => {
-    const input = { change: JSON.stringify(await inputOf(settings, given)) }
-    const { result } = await onDatabase((database) =>
+  command.onDatabase(
+    async (database, id: bigint, given: Record<string, unknown>) => {
+      const input = { change: JSON.stringify(await inputOf(settings, given)) }
       // Counting may take longer than a request may.
-      database.session((session) => performHere(session as Transactions, ENDPOINTS.rehearse, { id, input })),
-    )
-    const { members, moves } = result as Rehearsal
-    if (json) return printJson({ id, members, moves })
-    printMany(
-      moves.map(({ people, from, to }) => ({ people, 'from endpoint': from, 'to endpoint': to })),
-      false,
-    )
-    print(`${members} members were examined.`)
-  })
+      const { result } = await database.session((session) =>
+        performHere(session as Transactions, ENDPOINTS.rehearse, { id, input }),
+      )
+      const { members, moves } = result as Rehearsal
+      return { id, members, moves }
+    },
+    ({ members, moves }) => {
+      printMany(moves.map(({ people, from, to }) => ({ people, 'from endpoint': from, 'to endpoint': to })))
+      print(`${members} members were examined.`)
+    },
+  )
 }
 
 /** As HTTP writes them. The response has no control characters: see test-delivery.ts. */

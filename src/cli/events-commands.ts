@@ -1,4 +1,3 @@
-import type { Command } from 'commander'
 import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../audience/events.ts'
 import {
   eventLines,
@@ -13,15 +12,13 @@ import { APPLIED } from '../intake/retry-events.ts'
 import { EVENTS } from '../operations/events.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
-import { between, collectIds, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
-import { io, type Printable, printError, printMany, printOne } from './io.ts'
+import type { CliCommand } from './command.ts'
+import { collectIds, parseId, parsePath, requireAccount } from './input.ts'
+import { io, printError } from './io.ts'
 import { addOperation, addOperations, inputOf, optionsOf, performHere } from './operation-commands.ts'
 import { writeParts } from './output.ts'
 
-const LIST_DEFAULT = 50
-const LIST_MAX = 100_000
-
-export function eventsCommand(program: Command): void {
+export function eventsCommand(program: CliCommand): void {
   const group = program
     .command('events')
     .description('inspect and export received events, and retry those that failed')
@@ -29,47 +26,22 @@ export function eventsCommand(program: Command): void {
   const list = addOperation(group, EVENTS.list)
   for (const option of optionsOf(EVENTS.list)) if (option.long !== '--before') list.addOption(option)
   list
-    .option('--limit <count>', 'maximum number of events', between(1, LIST_MAX), LIST_DEFAULT)
-    .action(async ({ limit, json, ...given }: { limit: number; json?: boolean }) => {
-      const input = await inputOf(EVENTS.list, given)
-      const events = await onDatabase((database) => readEvents(database, input, limit))
-      printMany(events, json === true)
-    })
+    .limited('events')
+    .onDatabase(async (database, { limit, ...given }: { limit: number }) =>
+      readEvents(database, await inputOf(EVENTS.list, given), limit),
+    )
 
   addOperation(group, EVENTS.show)
     .description('show one event with its content as received')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { result } = await onDatabase((database) => performHere(database, EVENTS.show, { id }))
-      printOne(result?.event as Printable, json === true)
+    .onDatabase(async (database, id: bigint) => {
+      const { result } = await performHere(database, EVENTS.show, { id })
+      return result?.event
     })
 
   addOperations(group, [EVENTS.setAside, EVENTS.setAsideAll])
-  exportCommand(group)
 
-  withJson(group.command('retry'))
-    .description('parse and apply failed events again; exits with 1 if one of them fails again')
-    .argument(
-      '[id...]',
-      'ids of events, as `events list` shows them (default: all failed events that were not set aside)',
-      collectIds,
-    )
-    .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
-      const outcomes = await onDatabase((database) => retry(database, ids?.length ? ids : null))
-      printMany(outcomes, json === true)
-      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) io.exitCode = 1
-    })
-}
-
-interface ExportOptions {
-  account: bigint
-  from: string
-  to?: string
-  output?: string
-  json?: boolean
-}
-
-function exportCommand(group: Command): void {
-  withJson(group.command('export'))
+  group
+    .command('export')
     .description('write the events of an account as NDJSON, in the order in which they were received')
     .requiredOption('--account <id>', 'id of the account', parseId)
     .requiredOption('--from <time>', 'events received from this time on, such as 2026-11-01T09:00Z')
@@ -82,23 +54,40 @@ function exportCommand(group: Command): void {
       'write to this file, which only its owner can read, instead of standard output; .gz compresses it',
       parsePath,
     )
-    .action(async ({ json, ...options }: ExportOptions) => {
-      const result = await onDatabase((database) => exportEvents(database, options))
-      if (options.output !== undefined) printOne(result, json === true)
-      else printError(`oa-audience: ${result.events} events before ${result.to}.`)
+    .onDatabase(exportEvents)
+
+  group
+    .command('retry')
+    .description('parse and apply failed events again; exits with 1 if one of them fails again')
+    .argument(
+      '[id...]',
+      'ids of events, as `events list` shows them (default: all failed events that were not set aside)',
+      collectIds,
+    )
+    .onDatabase(async (database, ids: bigint[] = []) => {
+      const outcomes = await retry(database, ids.length > 0 ? ids : null)
+      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) io.exitCode = 1
+      return outcomes
     })
 }
 
+interface ExportOptions {
+  account: bigint
+  from: string
+  to?: string
+  output?: string
+}
+
 /** The next export may begin at `to`. */
-async function exportEvents(
-  database: Database,
-  { account: id, output, ...given }: ExportOptions,
-): Promise<{ events: number; to: string }> {
+async function exportEvents(database: Database, { account: id, output, ...given }: ExportOptions) {
   const account = await requireAccount(database, id)
   const range = readRange(given, await findExportEnd(database))
   await recordEventExport(database, commandActor(), account, range)
-  const events = await writeParts(eventLines(database.reads.streams(), id, range), 'events', output)
-  return { events, to: isoTime(range.toUs) }
+  const events = await writeParts(eventLines(database.reads.streams(), id, range), output, 'events')
+  const to = isoTime(range.toUs)
+  if (output !== undefined) return { events, to }
+  printError(`oa-audience: ${events} events before ${to}.`)
+  return undefined
 }
 
 async function readEvents(database: Database, input: object, limit: number): Promise<ListedEvent[]> {

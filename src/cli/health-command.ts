@@ -1,11 +1,11 @@
 /** `oa-audience health`: the health check of container platforms and service managers. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Command } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl, readStart } from '../http/listen.ts'
-import { between, withJson } from './input.ts'
-import { io, printOne } from './io.ts'
+import type { CliCommand } from './command.ts'
+import { between } from './input.ts'
+import { io } from './io.ts'
 
 /** The service examines its database for at most 2 s before it responds. */
 const RESPONSE_TIMEOUT_MS = 3_000
@@ -16,8 +16,9 @@ const WAIT_MAX_SECONDS = 3_600
 
 type Health = { url: string; status: string; database: string }
 
-export function healthCommand(program: Command): void {
-  withJson(program.command('health'))
+export function healthCommand(program: CliCommand): void {
+  program
+    .command('health')
     .description(
       'ask the service on this machine (HOST, PORT) whether it can work; exits with 1 if it cannot, or does not respond',
     )
@@ -27,16 +28,15 @@ export function healthCommand(program: Command): void {
       between(0, WAIT_MAX_SECONDS),
       0,
     )
-    .action(async ({ wait, json }: { wait: number; json?: boolean }) => {
+    .prints(async ({ wait }: { wait: number }) => {
       const { host, port } = readConfig(io.env)
       if (port === 0) throw new FatalError('PORT is 0, so the port is unknown. Set PORT as for the service.')
       const deadlineMs = performance.now() + wait * 1_000
       for (;;) {
         const { isHealthy, ...health } = await requestHealth(localUrl(host, port))
         if (isHealthy || performance.now() >= deadlineMs) {
-          printOne(health, json === true)
           if (!isHealthy) io.exitCode = 1
-          return
+          return health
         }
         await sleep(RETRY_MS)
       }

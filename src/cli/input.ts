@@ -55,4 +55,4 @@ export function parsePath(text: string): string {
   )
 }
 
-export const withJson = (command: Command): Command => command.option('--json', 'print JSON')
+export const withJson = <C extends Command>(command: C): C => command.option('--json', 'print JSON')

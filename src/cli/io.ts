@@ -65,21 +65,14 @@ type Cell = string | number | bigint | boolean | null
 
 export type Printable = Record<string, Cell>
 
-/** Prints one object as `name value` lines or as JSON. */
-export function printOne(item: Printable, asJson: boolean): void {
-  if (asJson) {
-    printJson(item)
-    return
-  }
+/** Prints one object as `name value` lines. */
+export function printOne(item: Printable): void {
   const width = Math.max(...Object.keys(item).map((name) => name.length))
   for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
-export function printMany(items: Printable[], asJson: boolean): void {
-  if (asJson) {
-    printJson(items)
-    return
-  }
+/** Prints a table. */
+export function printMany(items: Printable[]): void {
   const [first] = items
   if (first === undefined) {
     print('none')

@@ -1,54 +1,55 @@
 /** `oa-audience tasks`: long work, which the code calls jobs. */
-import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type JobSummary, listJobs } from '../jobs/job.ts'
 import { ACCOUNTS_MAX, listResults } from '../jobs/job-accounts.ts'
 import { JOBS } from '../operations/jobs.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
-import { between, onDatabase, parseId, withJson } from './input.ts'
-import { type Printable, print, printJson, printMany, printOne } from './io.ts'
+import type { CliCommand } from './command.ts'
+import { parseId } from './input.ts'
+import { type Printable, print, printMany, printOne } from './io.ts'
 import { addOperation, performHere } from './operation-commands.ts'
 
-const LIST_DEFAULT = 50
-const LIST_MAX = 10_000
-
-export function jobsCommand(program: Command): void {
+export function jobsCommand(program: CliCommand): void {
   const group = program.command('tasks').description('see and end long work, such as replays and imports')
 
-  withJson(group.command('list'))
+  group
+    .command('list')
     .description('list the newest tasks; finished ones are kept for 30 days')
     .option('--account <id>', 'only tasks of this account', parseId)
-    .option('--limit <count>', 'maximum number of tasks', between(1, LIST_MAX), LIST_DEFAULT)
-    .action(async ({ account, limit, json }: { account?: bigint; limit: number; json?: boolean }) => {
-      const page = { beforeId: INT64_MAX, limit, accountId: account ?? null }
-      const jobs = await onDatabase((database) => listJobs(database, commandActor(), page))
-      if (json) printJson(jobs)
-      else printMany(jobs.map(jobRow), false)
-    })
+    .limited('tasks')
+    .onDatabase(
+      (database, { account, limit }: { account?: bigint; limit: number }) => {
+        const page = { beforeId: INT64_MAX, limit, accountId: account ?? null }
+        return listJobs(database, commandActor(), page)
+      },
+      (jobs) => printMany(jobs.map(jobRow)),
+    )
 
   addOperation(group, JOBS.show)
     .description('show a task with its parameters and results')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { job, accounts } = await onDatabase(async (database) => {
+    .onDatabase(
+      async (database, id: bigint) => {
         const { result } = await performHere(database, JOBS.show, { id })
+        const { job } = result as { job: JobSummary }
         const page = { afterId: INT64_MIN, limit: ACCOUNTS_MAX }
         const accounts = await listResults(database, ALL_ORGANIZATIONS, { jobId: id }, page)
-        return { ...(result as { job: JobSummary }), accounts }
-      })
-      if (json) return printJson(accounts.length > 0 ? { ...job, accounts } : job)
-      printOne(jobDetails(job), false)
-      if (accounts.length > 0) print()
-      if (accounts.length > 0) printMany(accounts, false)
-    })
+        return { ...job, ...(accounts.length > 0 && { accounts }) }
+      },
+      ({ accounts = [], ...job }) => {
+        printOne(jobDetails(job))
+        if (accounts.length > 0) print()
+        if (accounts.length > 0) printMany(accounts)
+      },
+    )
 
   addOperation(group, JOBS.cancel)
     .description('end a task; what it has done stays, and pending deliveries are deleted')
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const { result } = await onDatabase((database) => performHere(database, JOBS.cancel, { id }))
+    .onDatabase(async (database, id: bigint) => {
+      const { result } = await performHere(database, JOBS.cancel, { id })
       if (!result?.isCancelled)
         throw new FatalError(`task ${id} has already ended: it is ${result?.job.status}.`)
-      printOne({ id, status: 'cancelled' }, json === true)
+      return { id, status: 'cancelled' }
     })
 }
 

@@ -1,12 +1,12 @@
 /** `oa-audience mcp`: read-only tools for an assistant, over standard input and output. */
 import type { Readable, Writable } from 'node:stream'
-import type { Command } from 'commander'
 import type { OrganizationId } from '../accounts/account.ts'
 import { listOrganizations } from '../accounts/organizations.ts'
 import { readConfig } from '../config/config.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { examineSystem } from '../watch/system-health.ts'
+import type { CliCommand } from './command.ts'
 import { collectIds, notFound, onDatabase } from './input.ts'
 import { io, printError } from './io.ts'
 
@@ -18,7 +18,7 @@ interface McpOptions {
   showPersonalData?: boolean
 }
 
-export function mcpCommand(program: Command): void {
+export function mcpCommand(program: CliCommand): void {
   program
     .command('mcp')
     .description(

@@ -1,6 +1,5 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 
-import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
 import { LedgerUnwritable } from '../audience/erasure/ledger-writer.ts'
@@ -30,50 +29,31 @@ import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { systemReason } from '../system-reason.ts'
-import { between, onDatabase, parseId, parsePath, requireAccount, withJson } from './input.ts'
-import { fileSource, io, print, printJson, printMany, printOne } from './io.ts'
-import { writeTexts } from './output.ts'
+import type { CliCommand } from './command.ts'
+import { onDatabase, parseId, parsePath, requireAccount } from './input.ts'
+import { fileSource, io, print, printMany } from './io.ts'
+import { writeParts } from './output.ts'
 
-const TIMELINE_DEFAULT = 50
-const TIMELINE_MAX = 100_000
-
-interface ShowOptions {
-  account: bigint
-  limit: number
-  json?: boolean
-}
-
-export function membersCommand(program: Command): void {
+export function membersCommand(program: CliCommand): void {
   const group = program
     .command('members')
     .description('inspect, export and erase single people of an audience')
 
-  withJson(group.command('show'))
+  group
+    .command('show')
     .description('show a member with the events and edits that led to its state, newest first')
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .option(
-      '--limit <count>',
-      'maximum number of events and edits',
-      between(1, TIMELINE_MAX),
-      TIMELINE_DEFAULT,
-    )
+    .limited('events and edits')
     .argument('<user>', 'user id on the platform, or id of the member')
-    .action(async (user: string, { account, limit, json }: ShowOptions) => {
-      const { member, timeline } = await onDatabase((database) => show(database, account, user, limit))
-      if (json) {
-        printJson({ member, timeline })
-        return
-      }
+    .onDatabase(findTimeline, ({ member, timeline }) => {
       print(`${JSON.stringify(member, null, 2)}\n`)
-      printMany(
-        timeline.map((entry) => ({ ...entry, changes: changesText(entry.changes) })),
-        false,
-      )
+      printMany(timeline.map((entry) => ({ ...entry, changes: changesText(entry.changes) })))
     })
 
   exportPersonCommand(group)
 
-  withJson(group.command('erase'))
+  group
+    .command('erase')
     .description(
       'erase people, whether they are members or not, so that nothing older brings them back; can be repeated',
     )
@@ -81,10 +61,10 @@ export function membersCommand(program: Command): void {
     .option('--user-id <id...>', 'user ids on the platform')
     .option('--user-ids-file <file>', 'file with one user id per line; - is standard input')
     .option('--all-accounts', 'also erase them from every other account of which they are members')
-    .action(async ({ account, userId = [], userIdsFile, allAccounts = false, json }: EraseOptions) => {
+    .prints(async ({ account, userId = [], userIdsFile, allAccounts = false }: EraseOptions) => {
       const userIds = [...userId, ...(userIdsFile === undefined ? [] : await readUserIds(userIdsFile))]
       requireUserIds(userIds)
-      printOne(await onDatabase((database) => erase(database, account, userIds, allAccounts)), json === true)
+      return onDatabase((database) => erase(database, account, userIds, allAccounts))
     })
 }
 
@@ -93,7 +73,6 @@ interface EraseOptions {
   userId?: string[]
   userIdsFile?: string
   allAccounts?: boolean
-  json?: boolean
 }
 
 /** A user id of USER_ID_MAX_LENGTH characters in UTF-8, and a Windows line ending. */
@@ -160,7 +139,11 @@ async function erase(database: Database, account: bigint, userIds: string[], isE
   return { erased: userIds.length, members }
 }
 
-async function show(database: Database, account: bigint, user: string, limit: number) {
+async function findTimeline(
+  database: Database,
+  user: string,
+  { account, limit }: { account: bigint; limit: number },
+) {
   const member = await findMember(database, account, user, parsePathId(user))
   if (member === null) throw new FatalError(`account ${account} has no member ${user}`)
   const { entries } = await memberTimeline(database, account, member, limit)
@@ -184,7 +167,7 @@ interface ExportOptions {
   output?: string
 }
 
-function exportPersonCommand(group: Command): void {
+function exportPersonCommand(group: CliCommand): void {
   group
     .command('export-person')
     .description('write everything that is stored about one person of an account as one JSON file')
@@ -206,16 +189,14 @@ async function exportPerson(
   const account = await requireAccount(database, id)
   const reads = database.reads.streams()
   const record = (person: Person) => recordPersonExport(database, commandActor(), person)
-  const textsOf = async function* (parts: AsyncIterable<{ text: string }>) {
-    for await (const { text } of parts) yield text
-  }
   if (allAccounts && isStorableText(userId)) {
     const memberships = await findMemberships(reads, ALL_ORGANIZATIONS, userId)
     const parts = personInAccounts(reads, accountsOf(account, memberships), userId, record)
-    return writeTexts(textsOf(parts), output)
+    await writeParts(parts, output)
+    return
   }
   const person = isStorableText(userId) ? await findPerson(reads, account, userId) : null
   if (person === null) throw new FatalError(`account ${id} has nothing stored about this user id`)
   await record(person)
-  await writeTexts(textsOf(personJson(reads, person)), output)
+  await writeParts(personJson(reads, person), output)
 }

@@ -1,5 +1,5 @@
 /** The commands of operations: see operations/operation.ts. */
-import { type Command, Option } from 'commander'
+import { Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
 import { FatalError } from '../errors.ts'
@@ -9,28 +9,38 @@ import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from 
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
+import type { CliCommand } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
-import { io, type Printable, printJson, printMany, printOne } from './io.ts'
+import { parseId } from './input.ts'
+import { io, type Printable, printError, printMany, printOne } from './io.ts'
 import { readSecrets } from './questions.ts'
 
 /** Adds a command for each of the operations that have a help text. */
-export function addOperations(group: Command, operations: Operation[]): void {
+export function addOperations(group: CliCommand, operations: Operation[]): void {
   for (const operation of operations.filter(({ help }) => help !== null)) {
     const command = addOperation(group, operation)
     for (const option of optionsOf(operation)) command.addOption(option)
-    command.action(async (...parsed: unknown[]) => {
-      const id = operation.hasTarget ? (parsed.shift() as bigint) : null
-      const { json, ...given } = parsed[0] as Given
-      const input = operation.check(await inputOf(operation, given))
-      await onDatabase((database) => run(database, operation, { id, input, asJson: json === true }))
-    })
+    command.onDatabase(
+      async (database, ...parsed: unknown[]) => {
+        const id = operation.hasTarget ? (parsed.shift() as bigint) : null
+        const input = operation.check(await inputOf(operation, parsed[0] as Given))
+        if (operation.way === 'list') return readAll(database, operation, { id, input })
+        const { result, job } = await performHere(database, operation, { id, input })
+        if (job) await finishJob(database, job, null)
+        const status = operation.hasTarget ? { status: operation.status } : {}
+        return { ...(id !== null && { id }), ...(result ?? status) }
+      },
+      (result) =>
+        Array.isArray(result)
+          ? printMany(result.map((item) => operation.row(item as never) as Printable))
+          : printOne(result as Printable),
+    )
   }
 }
 
-/** The command of an operation, with --json and the argument for its target. Options and action are still missing. */
-export function addOperation(group: Command, { name, noun, hasTarget, help }: Operation): Command {
-  const command = withJson(group.command(name.slice(name.indexOf('.') + 1))).description(help ?? '')
+/** The command of an operation, with the argument for its target. Options and action are still missing. */
+export function addOperation(group: CliCommand, { name, noun, hasTarget, help }: Operation): CliCommand {
+  const command = group.command(name.slice(name.indexOf('.') + 1)).description(help ?? '')
   if (!hasTarget) return command
   return command.argument('<id>', `id of the ${noun.word}, as \`${noun.plural} list\` shows it`, parseId)
 }
@@ -53,25 +63,6 @@ export function performHere<R>(
   })
 }
 
-interface Running {
-  id: bigint | null
-  input: object
-  asJson: boolean
-}
-
-async function run(database: Database, operation: Operation, { id, input, asJson }: Running): Promise<void> {
-  if (operation.way === 'list') {
-    const rows = await readAll(database, operation, { id, input })
-    if (asJson) return printJson(rows)
-    const printed = rows.map((row) => operation.row(row as never) as Printable)
-    return printMany(printed, false)
-  }
-  const { result, job } = await performHere(database, operation, { id, input })
-  if (job) await finishJob(database, job, null)
-  const status = operation.hasTarget ? { status: operation.status } : {}
-  printOne({ ...(id !== null && { id }), ...(result ?? status) } as Printable, asJson)
-}
-
 async function readAll(database: Database, operation: Operation, call: { id: bigint | null; input: object }) {
   const rows: Array<{ id: bigint }> = []
   for (let after: bigint | null = null; ; ) {
@@ -89,7 +80,7 @@ async function readAll(database: Database, operation: Operation, call: { id: big
  * @param deleted what a job has deleted beside `contents`
  */
 export function addRemoveCommand<Contents extends object>(
-  group: Command,
+  group: CliCommand,
   description: string,
   [contents, remove]: [Operation<Contents>, Operation<Contents | undefined>],
   deleted: (job: JobSummary) => object = () => ({}),
@@ -97,21 +88,21 @@ export function addRemoveCommand<Contents extends object>(
   addOperation(group, remove)
     .description(description)
     .option('--yes', 'remove it; without this option, the command only says what it would delete')
-    .action(async (id: bigint, { yes = false, json = false }: { yes?: boolean; json?: boolean }) => {
-      const shown = await onDatabase(async (database) => {
-        // Counting may take longer than a request may, and a read opens no transaction.
-        const { result: found } = await database.session((session) =>
-          performHere(session as Transactions, contents, { id }),
-        )
-        if (!yes) return found
-        const input = 'name' in remove.input ? { name: (found as { name?: string }).name } : {}
-        const { result, job } = await performHere(database, remove, { id, input })
-        return job ? { ...found, ...deleted(await finishJob(database, job, 'rows')) } : result
-      })
-      printOne({ id, ...shown, removed: yes }, json)
-      const command = `oa-audience ${remove.noun.plural} remove ${id} --yes`
-      if (!yes)
-        throw new FatalError(`nothing was removed. Run "${command}" to delete all of this permanently.`)
+    .onDatabase(async (database, id: bigint, { yes = false }: { yes?: boolean }) => {
+      // Counting may take longer than a request may, and a read opens no transaction.
+      const { result: found } = await database.session((session) =>
+        performHere(session as Transactions, contents, { id }),
+      )
+      if (!yes) {
+        const command = `oa-audience ${remove.noun.plural} remove ${id} --yes`
+        printError(`oa-audience: nothing was removed. Run "${command}" to delete all of this permanently.`)
+        io.exitCode = 1
+        return { id, ...found, removed: false }
+      }
+      const input = 'name' in remove.input ? { name: (found as { name?: string }).name } : {}
+      const { result, job } = await performHere(database, remove, { id, input })
+      const shown = job ? { ...found, ...deleted(await finishJob(database, job, 'rows')) } : result
+      return { id, ...shown, removed: true }
     })
 }
 
@@ -119,7 +110,7 @@ type Rotation = Record<'rotate' | 'finishRotation' | 'discardRotation', Operatio
 
 /** `rotate`, with --finish and --discard, which end a rotation. */
 export function addRotateCommand(
-  group: Command,
+  group: CliCommand,
   { rotate, finishRotation, discardRotation }: Rotation,
   help: Record<'description' | 'finish' | 'discard', string>,
 ): void {
@@ -127,17 +118,16 @@ export function addRotateCommand(
     .description(help.description)
     .addOption(new Option('--finish', help.finish).conflicts('discard'))
     .option('--discard', help.discard)
-    .action(async (id: bigint, { finish, discard, json }: Record<string, boolean | undefined>) => {
+    .onDatabase(async (database, id: bigint, { finish, discard }: Record<string, boolean | undefined>) => {
       const operation = finish ? finishRotation : discard ? discardRotation : rotate
-      const { result } = await onDatabase((database) => performHere(database, operation, { id }))
-      const status = { status: finish ? 'finished' : 'discarded' }
-      printOne({ id, ...(result ?? status) }, json === true)
+      const { result } = await performHere(database, operation, { id })
+      return { id, ...(result ?? { status: finish ? 'finished' : 'discarded' }) }
     })
 }
 
 // Options.
 
-type Given = Record<string, unknown> & { json?: boolean }
+type Given = Record<string, unknown>
 
 /** The keywords of a field's schema: see operations/operation.ts. */
 interface Field {
@@ -150,21 +140,23 @@ interface Field {
   not?: string
   secret?: true
   isId?: true
+  each?: string
 }
 
 const fieldsOf = ({ input }: Operation) => Object.entries(input as Record<string, Field>)
-const wordsOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+export const wordsOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
 const typeOf = ({ type, anyOf }: Field) => type ?? anyOf?.[0]?.type
 
 export function optionsOf(operation: Operation): Option[] {
   return fieldsOf(operation).flatMap(([name, field]) => {
-    const words = wordsOf(name)
-    const { description = '', not, isId } = field
+    const { description = '', not, isId, each } = field
+    const words = wordsOf(each ?? name)
     if (typeOf(field) === 'boolean') {
       const option = new Option(`--${words}`, description)
       return not && operation.way === 'change' ? [option, new Option(`--no-${words}`, not)] : [option]
     }
-    const option = new Option(`--${words} <${isId ? 'id' : words}>`, description)
+    const value = each ? 'id...' : isId ? 'id' : words
+    const option = new Option(`--${words} <${value}>`, description)
     if (field.enum) option.choices(field.enum)
     if (isId) option.argParser(parseId)
     if (field.default) option.default(field.default)
@@ -173,21 +165,24 @@ export function optionsOf(operation: Operation): Option[] {
 }
 
 /** The options as the console would send them. */
-export async function inputOf(operation: Operation, options: Given): Promise<object> {
+export async function inputOf(operation: Operation, { json: _, ...options }: Given): Promise<object> {
   const fields = fieldsOf(operation)
   const flags = fields.flatMap(([name, { secret }]) => (secret ? [[name, `--${wordsOf(name)}`]] : []))
   const given = await readSecrets(options, Object.fromEntries(flags))
   if (operation.way === 'change' && fields.length > 0 && Object.keys(given).length === 0)
     throw new FatalError('nothing to change. Give at least one option.')
   const sentOf = (field: Field, value: unknown) => {
-    if (value === field.nullWord) return null
+    if (String(value) === field.nullWord) return null
     if (typeof value === 'bigint') return String(value)
     if (typeOf(field) === 'object') return parseJson(String(value))
     if (typeOf(field) === 'integer') return Number(value)
     return typeOf(field) === 'array' ? itemsOf(String(value)) : value
   }
   return Object.fromEntries(
-    fields.flatMap(([name, field]) => (name in given ? [[name, sentOf(field, given[name])]] : [])),
+    fields.flatMap(([name, field]) => {
+      const { [field.each ?? name]: value } = given
+      return value === undefined ? [] : [[name, sentOf(field, value)]]
+    }),
   )
 }
 

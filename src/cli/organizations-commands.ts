@@ -1,11 +1,23 @@
-/** `oa-audience organizations`, `clients` and `keys`: what operations define. */
-import type { Command } from 'commander'
+/** `oa-audience organizations`, `clients`, `keys` and `segments`: what operations define. */
+import { Argument } from 'commander'
+import { countMatching } from '../audience/select-list.ts'
+import { SYNC_TEXTS } from '../audience/sync-texts.ts'
+import { scopeOfJob } from '../jobs/selection.ts'
 import { CLIENTS } from '../operations/clients.ts'
 import { KEYS } from '../operations/keys.ts'
 import { ORGANIZATIONS } from '../operations/organizations.ts'
-import { addOperations, addRemoveCommand, addRotateCommand } from './operation-commands.ts'
+import { SEGMENTS, type Segment } from '../operations/segments.ts'
+import type { CliCommand } from './command.ts'
+import { printOne } from './io.ts'
+import {
+  addOperation,
+  addOperations,
+  addRemoveCommand,
+  addRotateCommand,
+  performHere,
+} from './operation-commands.ts'
 
-export function organizationsCommand(program: Command): void {
+export function organizationsCommand(program: CliCommand): void {
   const group = program
     .command('organizations')
     .description('manage the organizations that own official accounts')
@@ -14,7 +26,7 @@ export function organizationsCommand(program: Command): void {
   addRemoveCommand(group, 'remove an organization that has no accounts', [contents, remove])
 }
 
-export function clientsCommand(program: Command): void {
+export function clientsCommand(program: CliCommand): void {
   const group = program
     .command('clients')
     .description('manage the API clients that may call protected routes')
@@ -28,9 +40,41 @@ export function clientsCommand(program: Command): void {
   addRemoveCommand(group, 'remove a client and its keys; its next request is refused', [removal, remove])
 }
 
-export function keysCommand(program: Command): void {
+export function keysCommand(program: CliCommand): void {
   const group = program
     .command('keys')
     .description('manage API keys; each gives a client access to one official account')
   addOperations(group, Object.values(KEYS))
+}
+
+export function segmentsCommand(program: CliCommand): void {
+  const group = program.command('segments').description('manage segments: named conditions on members')
+  addOperations(group, Object.values(SEGMENTS))
+  addOperation(group, SEGMENTS.show)
+    .description('show a segment with the exact number of its members, which are counted now')
+    .onDatabase(
+      async (database, id: bigint) => {
+        const { result } = await performHere(database, SEGMENTS.show, { id })
+        const { organizationId, ...segment } = (result as { segment: Segment }).segment
+        const scope = scopeOfJob({ accountId: segment.accountId, organizationId })
+        const count = await countMatching(database, scope, { segment })
+        return { ...segment, count, countedAt: new Date().toISOString() }
+      },
+      ({ condition, ...shown }) =>
+        printOne({
+          ...shown,
+          condition: JSON.stringify(condition),
+          syncText: SYNC_TEXTS[shown.syncState],
+        }),
+    )
+  addOperation(group, SEGMENTS.sync)
+    .description(
+      'upload the followers in a segment to LINE as a new audience, once a day or now; off deletes the audiences',
+    )
+    .addArgument(new Argument('<mode>').choices(['on', 'off', 'now']))
+    .onDatabase(async (database, id: bigint, mode: string) => {
+      const input = SEGMENTS.sync.check({ mode })
+      await performHere(database, SEGMENTS.sync, { id, input })
+      return { id, sync: mode }
+    })
 }

@@ -1,41 +1,62 @@
-/** The output of exports. */
+/** The files that exports write. A file is complete or unchanged. */
 
 import { randomBytes } from 'node:crypto'
 import { createWriteStream, statSync } from 'node:fs'
 import { realpath, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { createGzip, type Gzip } from 'node:zlib'
+import { createGzip } from 'node:zlib'
 import { FatalError } from '../errors.ts'
 import { systemReason } from '../system-reason.ts'
 import { io } from './io.ts'
-import { Progress } from './progress.ts'
+import { withProgress } from './progress.ts'
 
-/** Writes the parts, shows the progress, and returns the number of items. */
+type Parts = AsyncIterable<{ text: string; count?: number }>
+
+/**
+ * Writes to a file, or to standard output, and returns the sum of the counts. A file whose name ends with .gz is compressed. Throws a
+ * FatalError if it cannot be written.
+ *
+ * @param unit of the counts; null: show no progress
+ */
 export async function writeParts(
-  parts: AsyncIterable<{ text: string; count: number }>,
-  unit: string,
+  parts: Parts,
   file: string | undefined,
+  unit: string | null = null,
 ): Promise<number> {
-  // A progress bar would overwrite lines that are written to the same terminal.
-  const progress = file === undefined && io.stdout.isTTY ? null : new Progress(unit, null)
-  let written = 0
-  const texts = async function* () {
-    for await (const { text, count } of parts) {
-      yield text
-      written += count
-      progress?.show(written)
+  let done = 0
+  const write = (show: (done: number) => void) => {
+    const texts = async function* () {
+      for await (const { text, count = 0 } of parts) {
+        yield text
+        done += count
+        show(done)
+      }
     }
+    return writeTexts(texts(), file)
   }
+  // A progress bar would overwrite lines that are written to the same terminal.
+  const isShared = file === undefined && io.stdout.isTTY
+  if (unit === null || isShared) await write(() => undefined)
+  else await withProgress(unit, null, write)
+  return done
+}
+
+const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']
+
+async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
+  const input = Readable.from(texts, { highWaterMark: 1 })
   try {
-    await writeTexts(texts(), file)
+    if (file === undefined) await pipeline(input, io.stdout, { end: false })
+    else if (isSpecial(file)) await pipeline(input, createWriteStream(file))
+    else await replaceFile(input, file)
   } catch (error) {
+    const { code = '' } = error as { code?: string }
     // The reader of the output, such as head, has closed the pipe.
-    if ((error as { code?: string }).code !== 'EPIPE') throw error
-  } finally {
-    progress?.end()
+    if (code === 'EPIPE') return
+    if (!WRITE_ERRORS.includes(code)) throw error
+    throw new FatalError(`${file ?? 'standard output'} cannot be written: ${systemReason(error)}`)
   }
-  return written
 }
 
 /** A device or a pipe, such as /dev/null, is written to and not replaced by a file. */
@@ -44,31 +65,17 @@ function isSpecial(file: string): boolean {
   return found !== undefined && !found.isFile() && !found.isDirectory()
 }
 
-const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']
-
-/** Writes to a file, or to standard output. A file is complete or unchanged. Throws a FatalError if that is impossible. */
-export async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
-  const input = Readable.from(texts, { highWaterMark: 1 })
-  try {
-    if (file === undefined) await pipeline(input, io.stdout, { end: false })
-    else if (isSpecial(file)) await pipeline(input, createWriteStream(file))
-    else await replaceFile(input, file, file.endsWith('.gz') ? [createGzip()] : [])
-  } catch (error) {
-    const { code } = error as { code?: string }
-    if (!WRITE_ERRORS.includes(code ?? '')) throw error
-    throw new FatalError(`${file ?? 'standard output'} cannot be written: ${systemReason(error)}`)
-  }
-}
-
 /**
  * The content is personal data, so only the user may read the file. A new file replaces an old one, whose mode, owner and open
  * readers would remain otherwise. An export that fails leaves the old file.
  */
-async function replaceFile(input: Readable, file: string, transforms: Gzip[]): Promise<void> {
+async function replaceFile(input: Readable, file: string): Promise<void> {
   const target = await realpath(file).catch(() => file)
   const written = `${target}.${randomBytes(6).toString('hex')}.partial`
+  const output = createWriteStream(written, { flags: 'wx', mode: 0o600 })
   try {
-    await pipeline([input, ...transforms, createWriteStream(written, { flags: 'wx', mode: 0o600 })])
+    if (file.endsWith('.gz')) await pipeline(input, createGzip(), output)
+    else await pipeline(input, output)
     await rename(written, target)
   } catch (error) {
     await rm(written, { force: true })

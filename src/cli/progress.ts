@@ -5,6 +5,20 @@ import { io } from './io.ts'
 const BAR_WIDTH = 24
 const PLAIN_LINE_INTERVAL_MS = 5_000
 
+/** Shows the progress of `work`, which calls `show`. @param total null if it is unknown */
+export async function withProgress<T>(
+  unit: string,
+  total: number | null,
+  work: (show: Progress['show']) => Promise<T>,
+): Promise<T> {
+  const progress = new Progress(unit, total)
+  try {
+    return await work((...shown) => progress.show(...shown))
+  } finally {
+    progress.end()
+  }
+}
+
 /**
  * Writes to standard error, so that a command's output can be redirected. The bar redraws itself with a timer, which keeps the
  * process alive: call `end` in a finally block.

@@ -1,5 +1,4 @@
 /** `oa-audience endpoints replay|resend`: sends again what a receiver has missed. */
-import type { Command } from 'commander'
 import { checkFilters, readFilters } from '../audience/filters.ts'
 import { countMatching } from '../audience/select-list.ts'
 import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
@@ -12,9 +11,11 @@ import { scopeOfJob } from '../jobs/selection.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import { withFilters } from './audience-command.ts'
+import type { CliCommand } from './command.ts'
 import { followJob, reportEnd } from './follow-job.ts'
-import { between, onDatabase, parseId, withJson } from './input.ts'
-import { io, printError, printOne } from './io.ts'
+import { between, parseId } from './input.ts'
+import { io, printError } from './io.ts'
 import { ask } from './questions.ts'
 
 interface JobOptions {
@@ -24,13 +25,13 @@ interface JobOptions {
   json?: boolean | undefined
 }
 
-const withJobOptions = (command: Command, unit: string): Command =>
-  withJson(command)
+const withJobOptions = (command: CliCommand, unit: string): CliCommand =>
+  command
     .option('--rate <count>', `${unit} per second at most`, between(1, RATE_MAX), RATE_DEFAULT)
     .option('--yes', 'do not ask for confirmation')
     .option('--no-wait', 'start the task, print its id and end')
 
-export function replayCommand(group: Command): void {
+export function replayCommand(group: CliCommand): void {
   withJobOptions(group.command('replay'), 'events')
     .description(
       'send the stored events of a time range again, in order, with isRedelivery and without reply tokens',
@@ -42,57 +43,36 @@ export function replayCommand(group: Command): void {
     )
     .requiredOption('--to <time>', 'events received before this time, and at least 10 s ago')
     .option('--events <list>', 'event types, separated by commas (default: all that the endpoint receives)')
-    .action(
+    .onDatabase(
       async (
+        database,
         id: bigint,
         { from, to, events, ...options }: JobOptions & { from: string; to: string; events?: string },
       ) => {
         const kinds = events?.split(',').map((kind) => kind.trim())
         const asked = { from, to, rate: options.rate, events: kinds }
-        await onDatabase(async (database) => {
-          const { endpoint, request } = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
-          const { events: count, isMore } = await countReplay(database, endpoint, request)
-          const range = ` from ${request.from} to ${request.to}`
-          await run(database, options, { unit: 'events', count, isMore, range }, (transaction) =>
-            startReplay(transaction, commandActor(), endpoint, request, isMore ? null : count),
-          )
-        })
+        const { endpoint, request } = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
+        const { events: count, isMore } = await countReplay(database, endpoint, request)
+        const range = ` from ${request.from} to ${request.to}`
+        return run(database, options, { unit: 'events', count, isMore, range }, (transaction) =>
+          startReplay(transaction, commandActor(), endpoint, request, isMore ? null : count),
+        )
       },
     )
 }
 
-interface FilterOptions {
-  userId?: string
-  externalId?: string
-  relationship?: string
-  tag?: string[]
-  segment?: string
-  q?: string
-}
-
-export function resendCommand(group: Command): void {
-  withJobOptions(group.command('resend'), 'members')
+export function resendCommand(group: CliCommand): void {
+  withFilters(withJobOptions(group.command('resend'), 'members'))
     .description('send the present state of all members that match, each as member.updated')
     .argument('<id>', 'id of an endpoint of the format members', parseId)
-    .option('--user-id <id>', 'only the member with this user id')
-    .option('--external-id <id>', 'only the member with this externalId')
-    .option('--relationship <state>', 'only members in this state: following, blocked or unknown')
-    .option('--tag <tag...>', 'only members with all of these tags')
-    .option('--segment <name>', 'only members of this segment')
-    .option('--q <part>', 'only members whose display name contains this text')
-    .action(async (id: bigint, { rate, yes, wait, json, ...given }: JobOptions & FilterOptions) => {
-      const parameters = checkFilters(given)
-      await onDatabase(async (database) => {
-        const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
-        const filters = await readFilters(database, endpoint.accountId, parameters)
-        const count = await countMatching(database, scopeOfJob(endpoint), filters)
-        await run(
-          database,
-          { rate, wait, yes, json },
-          { unit: 'members', count, isMore: false, range: '' },
-          (transaction) => startResend(transaction, commandActor(), endpoint, { filters, rate }, count),
-        )
-      })
+    .onDatabase(async (database, id: bigint, { rate, yes, wait, json, ...given }: JobOptions) => {
+      const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
+      const filters = await readFilters(database, endpoint.accountId, checkFilters(given))
+      const count = await countMatching(database, scopeOfJob(endpoint), filters)
+      const amount = { unit: 'members', count, isMore: false, range: '' } as const
+      return run(database, { rate, wait, yes, json }, amount, (transaction) =>
+        startResend(transaction, commandActor(), endpoint, { filters, rate }, count),
+      )
     })
 }
 
@@ -108,18 +88,18 @@ async function run(
   { rate, yes, wait, json }: JobOptions,
   amount: Amount,
   start: (transaction: Queryable) => Promise<bigint>,
-): Promise<void> {
+) {
   const { unit, count } = amount
   const seconds = secondsOf(count, rate)
   if (!json) printError(amountLine(amount, rate))
   if (!yes && !json) await confirm()
   const job = await database.transaction(start)
-  if (json || !wait) return printOne({ job, [unit]: count, seconds }, json === true)
+  if (json || !wait) return { job, [unit]: count, seconds }
   const ended = await followJob(database, job, unit)
   const refused = Number(ended?.tally.refused ?? 0)
   const sent = ended && ended.done - BigInt(refused)
-  printOne({ job, status: ended?.status ?? null, sent, refused }, false)
   reportEnd(ended)
+  return { job, status: ended?.status ?? null, sent, refused }
 }
 
 /** `12,345 events from … to …, about 4 min at 50/s` */

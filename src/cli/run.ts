@@ -1,5 +1,5 @@
 import cluster from 'node:cluster'
-import { Command, CommanderError } from 'commander'
+import { type Command, CommanderError } from 'commander'
 import { describeVariables, readConfig, removeSecretsKeys } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
@@ -7,11 +7,12 @@ import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '
 import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { systemReason } from '../system-reason.ts'
+import { CliCommand } from './command.ts'
 import { notFound, withJson } from './input.ts'
-import { type Io, io, print, printError, printMany, withIo } from './io.ts'
+import { type Io, io, print, printError, withIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
-const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
+const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   demo: async () => (await import('../../tools/demo/command.ts')).demoCommand,
   setup: async () => (await import('./setup-command.ts')).setupCommand,
   organizations: async () => (await import('./organizations-commands.ts')).organizationsCommand,
@@ -23,7 +24,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   keys: async () => (await import('./organizations-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
-  segments: async () => (await import('./segments-commands.ts')).segmentsCommand,
+  segments: async () => (await import('./organizations-commands.ts')).segmentsCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   tasks: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
@@ -31,7 +32,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   fleet: async () => (await import('./accounts-commands.ts')).fleetCommand,
   backup: async () => (await import('./backup-commands.ts')).backupCommand,
   restore: async () => (await import('./backup-commands.ts')).restoreCommand,
-  secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,
+  secrets: async () => (await import('./backup-commands.ts')).secretsCommand,
   mcp: async () => (await import('./mcp-command.ts')).mcpCommand,
   health: async () => (await import('./health-command.ts')).healthCommand,
   doctor: async () => doctorCommand,
@@ -40,8 +41,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
 }
 
 /** @param isNeeded whether to load a command group */
-export async function createProgram(isNeeded: (group: string) => boolean): Promise<Command> {
-  const program = new Command(serviceName)
+export async function createProgram(isNeeded: (group: string) => boolean): Promise<CliCommand> {
+  const program = new CliCommand(serviceName)
     .description('keep the audience of LINE official accounts and let B2B clients list, change and erase it')
     .version(serviceVersion)
     .exitOverride()
@@ -69,7 +70,7 @@ async function runCommand(args: string[]): Promise<void> {
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'
   const program = await createProgram((group) => needsAll || group === named)
-  let command = program
+  let command: Command = program
   program.hook('preAction', (_, running) => {
     command = running
   })
@@ -85,7 +86,7 @@ async function runCommand(args: string[]): Promise<void> {
   }
 }
 
-function serveCommand(program: Command): void {
+function serveCommand(program: CliCommand): void {
   withJson(program.command('serve'))
     .description('run the service; its log is JSON with or without --json')
     // The service's modules take 0.2 s to load, and other commands do not need them.
@@ -98,38 +99,48 @@ function serveCommand(program: Command): void {
     })
 }
 
-function migrateCommand(program: Command): void {
-  withJson(program.command('migrate'))
+function migrateCommand(program: CliCommand): void {
+  program
+    .command('migrate')
     .description(
       'bring the database schema up to date, as serve does when it starts; no other command changes it',
     )
-    .action(async ({ json }: { json?: boolean }) => {
-      const { database } = readConfig(io.env)
-      requireDatabase(database)
-      const applied = await migrateDatabase(database)
-      const rows = applied.map((name) => ({ name }))
-      if (json) printMany(rows, true)
-      else if (applied.length > 0) print(applied.map((name) => `applied ${name}`).join('\n'))
-      else print('nothing to do')
-    })
+    .prints(
+      async () => {
+        const { database } = readConfig(io.env)
+        requireDatabase(database)
+        return (await migrateDatabase(database)).map((name) => ({ name }))
+      },
+      (applied) => {
+        for (const { name } of applied) print(`applied ${name}`)
+        if (applied.length === 0) print('nothing to do')
+      },
+    )
 }
 
-function doctorCommand(program: Command): void {
-  withJson(program.command('doctor'))
+function doctorCommand(program: CliCommand): void {
+  program
+    .command('doctor')
     .description(
       'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
     )
-    .action(async ({ json }: { json?: boolean }) => {
+    .prints(async () => {
       const { examineSystem } = await import('../watch/system-health.ts')
       const findings = await examineSystem(readConfig(io.env))
-      printMany(findings, json === true)
       if (findings.some(({ severity }) => severity === 'error')) io.exitCode = 1
+      return findings
     })
 }
 
 // Explains an error of a command.
 
-const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
+const FIXABLE: ErrorCode[] = [
+  'invalid_input',
+  'replay_running',
+  'too_many_jobs',
+  'database_restored',
+  'platform_unavailable',
+]
 
 /** Options whose fields have other names. */
 const OPTION_OF_FIELD: Record<string, string> = {

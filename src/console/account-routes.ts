@@ -1,29 +1,39 @@
-import type { FastifyInstance } from 'fastify'
+/** Accounts: the fleet, one of them, and what the service does with LINE for it. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { findAccountOn } from '../accounts/account.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
+import { verifyAccount } from '../accounts/manage-accounts.ts'
+import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { Type } from '../http/typebox.ts'
-import { checker } from '../http/validate.ts'
+import { Nullable } from '../http/validate.ts'
+import { ACCOUNT } from '../operations/accounts.ts'
 import { fleetRow, listFleet, readFleetCharts } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { sharedExamination } from '../watch/reachability.ts'
 import { confirmStatus } from '../watch/store-statuses.ts'
 import { type ConsoleParts, checkFields, found, requireId, ShortText } from './parts.ts'
-import { operatorOf, VIEWER } from './session.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
 const CHARTS_MAX = 250
 
 const checkSearch = checkFields({ q: Type.Optional(ShortText) })
-const checkCharts = checker(
-  Type.Object(
-    { ids: Type.String({ pattern: `^-?\\d{1,19}(,-?\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },
-    { additionalProperties: false },
-  ),
-)
-export function accountRoutes(
-  api: FastifyInstance,
-  { database, reads, verifier, config, now }: ConsoleParts,
-): void {
+const checkCharts = checkFields({
+  ids: Type.String({ pattern: `^-?\\d{1,19}(,-?\\d{1,19}){0,${CHARTS_MAX - 1}}$` }),
+})
+const checkVerify = checkFields({
+  testWebhook: Type.Optional(Type.Boolean()),
+  proveRedelivery: Type.Optional(Type.Boolean()),
+})
+const checkReplaced = checkFields({ replaces: Nullable(Type.String({ maxLength: 2_000 })) })
+
+type OfId = { Params: { id: string } }
+
+export function accountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads, verifier, config, now } = parts
   const examineReachability = sharedExamination(config.publicUrl)
   api.get('/reachability', VIEWER, () => examineReachability())
 
@@ -43,7 +53,7 @@ export function accountRoutes(
     return { accounts: await searchAccounts(reads, organizationIds, q.trim(), MATCHES_MAX) }
   })
 
-  api.get<{ Params: { id: string } }>('/accounts/:id', VIEWER, async (request) => {
+  api.get<OfId>('/accounts/:id', VIEWER, async (request) => {
     const id = requireId(request.params.id)
     const { organizationIds } = operatorOf(request)
     // Anybody who has the oaHash can write events, so it is treated like a secret.
@@ -57,4 +67,49 @@ export function accountRoutes(
       publicUrl: config.publicUrl,
     }
   })
+  platformRoutes(api, parts)
 }
+
+/** An operator of the account lets the service call LINE. */
+function platformRoutes(api: FastifyInstance, { database, verifier, config }: ConsoleParts): void {
+  const line = { lineApi: verifier.lineApi, publicUrl: config.publicUrl }
+  const accountOf = async (request: FastifyRequest<OfId>) => {
+    const { id } = await ACCOUNT.find(database, operatorOf(request), requireId(request.params.id))
+    return found(await findAccountOn(database, id))
+  }
+  const webhookOf = async (request: FastifyRequest<OfId>) => {
+    const account = await accountOf(request)
+    const fault = publicUrlFault(config.publicUrl)
+    if (fault !== null) throw refusal(fault)
+    return { account, current: await asInput(findWebhook(line, account)) }
+  }
+
+  api.post<OfId>('/accounts/:id/verify', MANAGER, async (request) => {
+    const account = await accountOf(request)
+    const body = bodyBytes(request)
+    const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
+    return verifyAccount({ ...verifier, database }, operatorOf(request), account, claims)
+  })
+
+  api.get<OfId>('/accounts/:id/webhook', MANAGER, async (request) => (await webhookOf(request)).current)
+
+  api.post<OfId>('/accounts/:id/webhook', MANAGER, async (request, reply) => {
+    const { replaces } = checkReplaced(parseUtf8Json(bodyBytes(request)))
+    const { account, current } = await webhookOf(request)
+    // The operator confirmed to replace one URL. Another one may be in use by now.
+    if (current.url !== replaces)
+      throw refusal('The webhook URL has changed meanwhile. Check it and confirm again.')
+    const actor = operatorOf(request)
+    if (!current.isHere) await asInput(replaceWebhook({ ...line, database, actor }, account, current))
+    return reply.code(204).send()
+  })
+}
+
+/** A refusal by LINE is a fault of the account's settings, not of the service. */
+async function asInput<T>(work: Promise<T>): Promise<T> {
+  return work.catch((error: unknown) => {
+    throw error instanceof FatalError ? refusal(error.message) : error
+  })
+}
+
+export const refusal = (message: string) => new AppError('invalid_input', { message })

@@ -1,7 +1,6 @@
 /** The audience of an account: search, one member with its timeline, a person's own data, erasure. */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { findAccountDetails } from '../accounts/accounts.ts'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import {
   findPerson,
   personInAccounts,
@@ -28,11 +27,10 @@ import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
 import { startErasures } from '../jobs/erase-members.ts'
 import { PAGE_SIZE } from '../operations/operation.ts'
-import type { Transactions } from '../postgres/statement.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
 import { sendDownload } from './send-download.ts'
-import { MANAGER, operatorOf, VIEWER } from './session.ts'
+import { accountOf, MANAGER, type OfAccount, operatorOf, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const { updatedSince: _, ...searchParameters } = filterParameters
@@ -41,7 +39,7 @@ const checkTimeline = checkFields({ cursor: Type.Optional(Type.String()) })
 
 const checkEdit = checkFields({ version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() })
 
-type Of<Names extends string> = { Params: Record<Names, string> }
+type OfMember<Name extends 'user' | 'id'> = { Params: Record<'account' | Name, string> }
 
 const checkPerson = checkFields({ userId: UserId })
 const checkErasure = checkFields({
@@ -49,40 +47,31 @@ const checkErasure = checkFields({
   accounts: Type.Array(Id, { minItems: 1, maxItems: MEMBERSHIPS_MAX }),
 })
 
-async function accountOf(database: Transactions, request: FastifyRequest<Of<'account'>>) {
-  const { organizationIds } = operatorOf(request)
-  return findAccountDetails(database, organizationIds, requireId(request.params.account))
-}
-
 export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   memberRoutes(api, parts)
   personRoutes(api, parts)
 }
 
 function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, now }: ConsoleParts): void {
-  api.get<Of<'account'>>('/accounts/:account/members', VIEWER, async (request, reply) => {
+  api.get<OfAccount>('/accounts/:account/members', VIEWER, async (request, reply) => {
     const account = await accountOf(database, request)
     const { cursor = null, ...parameters } = checkSearch(request.query)
     const filters = await readFilters(database, account.id, checkFilters(parameters))
     const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
-    // PostgreSQL wrote the members as JSON text.
-    return reply
-      .type('application/json; charset=utf-8')
-      .serializer((text: string) => text)
-      .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
+    return sendJson(reply, `{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 
-  const memberOf = async (accountId: bigint, { user }: Of<'user'>['Params']) => {
+  const memberOf = async (accountId: bigint, { user }: { user: string }) => {
     const text = user.slice(0, USER_ID_MAX_LENGTH)
     return found(await findMember(reads, accountId, text, parsePathId(text)))
   }
 
-  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', VIEWER, async (request) => {
+  api.get<OfMember<'user'>>('/accounts/:account/members/:user', VIEWER, async (request) => {
     const { id } = await accountOf(database, request)
     return { member: await memberOf(id, request.params) }
   })
 
-  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
+  api.get<OfMember<'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
     const { id } = await accountOf(database, request)
     const { cursor } = checkTimeline(request.query)
     const after = cursor === undefined ? null : readPosition(cursor)
@@ -92,7 +81,7 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
   })
 
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
-  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id', MANAGER, async (request, reply) => {
+  api.post<OfMember<'id'>>('/accounts/:account/members/:id', MANAGER, async (request, reply) => {
     const account = await accountOf(database, request)
     const { version, update } = checkEdit(parseUtf8Json(bodyBytes(request)))
     const { json } = await updateMember(
@@ -103,13 +92,10 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
       checkUpdate(update),
       [BigInt(version)],
     )
-    return reply
-      .type('application/json; charset=utf-8')
-      .serializer((text: string) => text)
-      .send(`{"member":${json}}`)
+    return sendJson(reply, `{"member":${json}}`)
   })
 
-  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
+  api.post<OfMember<'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
     const account = await accountOf(database, request)
     const id = requireId(request.params.id)
     const isErased = await eraseMember(database, erasureLedger, operatorOf(request), account, id, now)
@@ -121,7 +107,7 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
 function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads, readsFromNow } = parts
 
-  api.get<Of<'account'>>('/accounts/:account/people/memberships', VIEWER, async (request) => {
+  api.get<OfAccount>('/accounts/:account/people/memberships', VIEWER, async (request) => {
     const { id, name } = await accountOf(database, request)
     const { userId } = checkPerson(request.query)
     return {
@@ -130,7 +116,7 @@ function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     }
   })
 
-  api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
+  api.get<OfAccount>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
     const account = await accountOf(database, request)
     const { userId } = checkPerson(request.query)
@@ -145,7 +131,7 @@ function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     })
   })
 
-  api.get<Of<'account'>>('/accounts/:account/people/export-all', VIEWER, async (request, reply) => {
+  api.get<OfAccount>('/accounts/:account/people/export-all', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
     const account = await accountOf(database, request)
     const { userId } = checkPerson(request.query)
@@ -164,7 +150,7 @@ function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   })
 
   // `accounts` are those that the page showed, so nobody is erased from an account that the operator did not confirm.
-  api.post<Of<'account'>>('/accounts/:account/people/erase', MANAGER, async (request, reply) => {
+  api.post<OfAccount>('/accounts/:account/people/erase', MANAGER, async (request, reply) => {
     const operator = operatorOf(request)
     await accountOf(database, request)
     const { userId, accounts } = checkErasure(parseUtf8Json(bodyBytes(request)))
@@ -174,6 +160,13 @@ function personRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     return sendJob(request, reply, parts, (transaction) => startErasures(transaction, operator, chosen))
   })
 }
+
+/** PostgreSQL writes members as JSON text. */
+const sendJson = (reply: FastifyReply, json: string) =>
+  reply
+    .type('application/json; charset=utf-8')
+    .serializer((text: string) => text)
+    .send(json)
 
 function readPosition(cursor: string): TimelinePosition {
   const [, atUs, part, id] = /^(-?\d{1,18})\.([12])\.(\d{1,18})$/.exec(cursor) ?? []

@@ -25,7 +25,7 @@ import { toInputError } from '../operations/constraint-sentences.ts'
 import { includesRole, type Operator } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { refusal } from './manage-account-routes.ts'
+import { refusal } from './account-routes.ts'
 import { type ConsoleParts, checkFields } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 

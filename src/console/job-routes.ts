@@ -1,8 +1,9 @@
-/** Long work over members: how many match, start, progress, cancel. */
+/** Long work over members: how many match, and its start. Exports of members and events. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { findAccountDetails } from '../accounts/accounts.ts'
+import type { AccountDetails } from '../accounts/accounts.ts'
+import { eventLines, findExportEnd, readRange, recordEventExport } from '../audience/export/export-events.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
-import { FILE_FORMATS, memberLines } from '../audience/list.ts'
+import { FILE_FORMATS, memberLines, NDJSON } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
 import { countMatching } from '../audience/select-list.ts'
@@ -17,11 +18,10 @@ import { startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob } from '../jobs/selection.ts'
 import { startTagging } from '../jobs/tag-members.ts'
-import type { Transactions } from '../postgres/statement.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, Id, idOrNull, requireId, sharesOf } from './parts.ts'
 import { sendDownload } from './send-download.ts'
-import { MANAGER, operatorOf, VIEWER } from './session.ts'
+import { accountOf, MANAGER, type OfAccount, operatorOf, VIEWER } from './session.ts'
 
 /** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
 const COUNTS_MAX = { operator: 2, organization: 4 }
@@ -48,21 +48,19 @@ const checkImport = checkFields({
   format: Format,
   size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
 })
+const checkEventExport = checkFields({
+  from: Type.String(),
+  to: Type.Optional(Type.String()),
+})
 const checkPiece = checkFields({ position: Id })
 
 type OfId = { Params: { id: string } }
-type OfAccount = { Params: { account: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const count = limitedCount()
   readMatchingRoutes(api, parts, count)
   changeMatchingRoutes(api, parts, count)
   importRoutes(api, parts)
-}
-
-async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {
-  const { organizationIds } = operatorOf(request)
-  return findAccountDetails(database, organizationIds, requireId(request.params.account))
 }
 
 type Count = ReturnType<typeof limitedCount>
@@ -76,32 +74,45 @@ export function limitedCount() {
   }
 }
 
-/** Counts and exports the members that match a filter. */
+const scopeOf = ({ id: accountId, organizationId }: AccountDetails) =>
+  scopeOfJob({ accountId, organizationId })
+
+/** Counts and exports the members that match a filter, and exports events. */
 function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
-  const { database, reads } = parts
+  const { database, reads, readsFromNow } = parts
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
-    const { id, organizationId } = await accountOf(database, request)
-    const matching = await readFilters(reads, id, checkFilters(checkSearch(request.query)))
-    return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
+    const account = await accountOf(database, request)
+    const matching = await readFilters(reads, account.id, checkFilters(checkSearch(request.query)))
+    return { count: await count(request, reads, scopeOf(account), matching) }
   })
 
   // The browser shows the progress of the download. Members are read page by page at its pace.
   api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
-    const { id: accountId, organizationId } = await accountOf(database, request)
+    const account = await accountOf(database, request)
     const { format, ...search } = checkExport(request.query)
-    const matching = await readFilters(reads, accountId, checkFilters(search))
-    const operator = operatorOf(request)
-    const scope = scopeOfJob({ accountId, organizationId })
+    const matching = await readFilters(reads, account.id, checkFilters(search))
+    const scope = scopeOf(account)
     const members = await count(request, reads, scope, matching)
     const changes = { format, members, filters: publicFilters(matching) }
     const { [format]: file } = FILE_FORMATS
-    const extension = format === 'line-ids' ? 'txt' : format
     return sendDownload(reply, parts, {
-      organizationIds: [organizationId],
-      fileName: `members-${accountId}.${extension}`,
+      organizationIds: [account.organizationId],
+      fileName: `members-${account.id}.${format === 'line-ids' ? 'txt' : format}`,
       mediaType: file.mediaType,
-      record: () => recordExport(database, operator, { id: accountId, organizationId }, changes),
+      record: () => recordExport(database, operatorOf(request), account, changes),
       read: () => memberLines(reads, scope, matching, file),
+    })
+  })
+
+  api.get<OfAccount>('/accounts/:account/events/export', VIEWER, async (request, reply) => {
+    const account = await accountOf(database, request)
+    const range = readRange(checkEventExport(request.query), await findExportEnd(database))
+    return sendDownload(reply, parts, {
+      organizationIds: [account.organizationId],
+      fileName: `events-${account.id}.ndjson`,
+      mediaType: NDJSON.mediaType,
+      record: () => recordEventExport(database, operatorOf(request), account, range),
+      read: () => eventLines(readsFromNow(), account.id, range),
     })
   })
 }
@@ -117,8 +128,7 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: 
       remove: [...new Set(body.removeTags)],
     }
     requireChange(change)
-    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
-    const matching = await count(request, database, scope, change.filters)
+    const matching = await count(request, database, scopeOf(account), change.filters)
     return sendJob(request, reply, parts, (transaction) =>
       startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
     )
@@ -128,8 +138,7 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: 
     const account = await accountOf(database, request)
     const { expectedCount: expected, filters } = checkErasing(parseUtf8Json(bodyBytes(request)))
     const erased = await readFilters(database, account.id, filters)
-    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
-    const matching = await count(request, database, scope, erased)
+    const matching = await count(request, database, scopeOf(account), erased)
     return sendJob(request, reply, parts, (transaction) =>
       startErasingMatching(transaction, operatorOf(request), account, erased, { count: matching, expected }),
     )

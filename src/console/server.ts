@@ -16,10 +16,8 @@ import { systemReason } from '../system-reason.ts'
 import { accountRoutes } from './account-routes.ts'
 import { activityRoutes } from './activity-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
-import { eventRoutes } from './event-routes.ts'
 import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
-import { manageAccountRoutes } from './manage-account-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
@@ -46,6 +44,8 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     channelTester: options.channelTester,
     canEmail: options.config.smtpUrl !== null,
     endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
+    lineApi: options.verifier.lineApi,
+    baseUrl: options.config.publicUrl ?? '',
   }
   const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
   logRequests(app, parts.log)
@@ -66,14 +66,12 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       api.setErrorHandler((error) => {
         throw toInputError(error)
       })
-      accountRoutes(api, parts) //  fleet, accounts
-      manageAccountRoutes(api, parts) // changes of accounts, their webhooks and verification
+      accountRoutes(api, parts) //  fleet, accounts, their verification and webhooks
       fleetFileRoutes(api, parts) // accounts of a file
       audienceRoutes(api, parts) // members, their timeline, erasure
-      eventRoutes(api, parts) //    the export of events
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
       replayRoutes(api, parts) //   what they missed, sent again
-      jobRoutes(api, parts) //      long work over members
+      jobRoutes(api, parts) //      long work over members, exports
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id
     },

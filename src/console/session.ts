@@ -5,6 +5,7 @@
  */
 import proxyAddr from '@fastify/proxy-addr'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
 import { AppError } from '../errors.ts'
 import { includesRole, type Operator, type Role } from '../operators/actor.ts'
 import {
@@ -14,9 +15,9 @@ import {
   SESSION_SECONDS,
   type Session,
 } from '../operators/sessions.ts'
-import { findOperatorByEmail } from '../operators/sign-in.ts'
+import { type DeviceOwner, findOperatorByEmail, newDevice } from '../operators/sign-in.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { ConsoleParts } from './parts.ts'
+import { type ConsoleParts, requireId } from './parts.ts'
 
 const COOKIE = 'oa-audience-console'
 const DEVICE_COOKIE = 'oa-audience-device'
@@ -81,12 +82,15 @@ const sessionIdOf = (request: FastifyRequest): string => request.cookies[COOKIE]
 /** Browsers send it to /sign-in alone, also after a sign-out. */
 export const deviceCookieOf = (request: FastifyRequest): string => request.cookies[DEVICE_COOKIE] ?? ''
 
-export function sendSession(
+/** Sends the cookies of the session and of the browser, whose next sign-in has a limit of its own. */
+export async function sendSession(
+  database: Queryable,
   request: FastifyRequest,
   reply: FastifyReply,
   { id, endsAt }: OpenedSession,
-  device: string | null,
-): { endsAt: string } {
+  owner: DeviceOwner,
+): Promise<{ endsAt: string }> {
+  const device = await newDevice(database, owner)
   const attributes = attributesFor(request)
   reply.setCookie(COOKIE, id, { ...attributes, maxAge: SESSION_SECONDS })
   if (device !== null)
@@ -128,6 +132,14 @@ export const OWNER = { config: { role: 'owner' } } as const
 export function operatorOf({ operator }: FastifyRequest): Operator {
   if (operator === null) throw new Error('the route has no role')
   return operator
+}
+
+export type OfAccount = { Params: { account: string } }
+
+/** The account of a path. Throws NotVisible for one that the operator does not see. */
+export function accountOf(database: Queryable, request: FastifyRequest<OfAccount>): Promise<AccountDetails> {
+  const { organizationIds } = operatorOf(request)
+  return findAccountDetails(database, organizationIds, requireId(request.params.account))
 }
 
 /** Every route of `api` names a role, and refuses operators with a lesser one before it reads anything. */

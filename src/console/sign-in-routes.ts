@@ -1,5 +1,5 @@
 /** How operators sign in and out, accept an invitation and change their password. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Secret } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
@@ -8,18 +8,15 @@ import { Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
 import { objectOf } from '../operations/fields.ts'
 import { PASSWORD_MAX_LENGTH } from '../operators/passwords.ts'
-import { type OpenedSession, openSession } from '../operators/sessions.ts'
+import { openSession } from '../operators/sessions.ts'
 import {
   acceptInvitation,
   changePassword,
-  type DeviceOwner,
   findDevice,
   findInvited,
   hasPasswords,
-  newDevice,
   signIn,
 } from '../operators/sign-in.ts'
-import type { Queryable } from '../postgres/statement.ts'
 import { type ConsoleParts, checkFields } from './parts.ts'
 import { deviceCookieOf, endSessionOf, type Sessions, sendSession } from './session.ts'
 
@@ -58,7 +55,7 @@ function sessionRoutes(
       const attempt = takeAttempt(request, { kind: 'token' }, device)
       if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
       attempt.succeed()
-      return sendTrusted(database, request, reply, await openSession(database, token), token)
+      return sendSession(database, request, reply, await openSession(database, token), token)
     }
     const email = given.email.trim().toLowerCase()
     const device = await findDevice(database, deviceCookieOf(request), email)
@@ -66,7 +63,7 @@ function sessionRoutes(
     const session = await attempt.compare(() => signIn(database, email, given.password, device !== null))
     if (session === null) throw new AppError('wrong_password')
     attempt.succeed()
-    return sendTrusted(database, request, reply, session, email)
+    return sendSession(database, request, reply, session, email)
   })
 
   app.post('/sign-out', async (request, reply) => {
@@ -87,17 +84,6 @@ function sessionRoutes(
   })
 }
 
-/** Sends the cookies of the session and of the browser, whose next sign-in has a limit of its own. */
-async function sendTrusted(
-  database: Queryable,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  session: OpenedSession,
-  owner: DeviceOwner,
-): Promise<{ endsAt: string }> {
-  return sendSession(request, reply, session, await newDevice(database, owner))
-}
-
 function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt: TakeAttempt): void {
   app.post('/invitation', async (request) => {
     const attempt = takeAttempt(request, { kind: 'invitation' }, null)
@@ -116,7 +102,7 @@ function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt
     attempt.succeed()
     const id = await acceptInvitation(database, invitation, password, request.id)
     if (id === null) throw new AppError('invalid_invitation')
-    return sendTrusted(database, request, reply, await openSession(database, id), invited.email)
+    return sendSession(database, request, reply, await openSession(database, id), invited.email)
   })
 }
 
@@ -135,7 +121,7 @@ function passwordRoute(
     const { current, password } = checkNewPassword(parseUtf8Json(bodyBytes(request)))
     await attempt.compare(() => changePassword(database, operator, current, password))
     attempt.succeed()
-    return sendTrusted(database, request, reply, await openSession(database, operatorId as bigint), email)
+    return sendSession(database, request, reply, await openSession(database, operatorId as bigint), email)
   })
 }
 

@@ -1,13 +1,13 @@
-import { ACCOUNT_JOBS } from './account-jobs.ts'
+import { ACCOUNTS } from './accounts.ts'
 import { CHANNELS } from './channels.ts'
 import { CLIENTS } from './clients.ts'
 import { ENDPOINTS } from './endpoints.ts'
 import { EVENTS } from './events.ts'
-import { JOBS } from './jobs.ts'
+import { ACCOUNT_JOBS, JOBS } from './jobs.ts'
 import { KEYS } from './keys.ts'
 import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
-import { ACCOUNTS, ORGANIZATIONS } from './organizations.ts'
+import { ORGANIZATIONS } from './organizations.ts'
 import { SEGMENTS } from './segments.ts'
 
 /** Every operation, in the order of docs/roles.md. */

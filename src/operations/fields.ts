@@ -1,6 +1,6 @@
 /**
  * The fields of an operation's input. Beside the keywords of JSON Schema, `nullWord` is the word for null on the command line, `not`
- * describes the option --no-x, and the value of a `secret` may be read from standard input.
+ * describes the option --no-x, the value of a `secret` may be read from standard input, and `each` is the option for one id of an array.
  */
 import { ConditionSchema } from '../audience/condition.ts'
 import { AppError } from '../errors.ts'

@@ -1,17 +1,28 @@
 /** Long work, which people call tasks. */
+import { findClient } from '../accounts/clients.ts'
+import { printableUrl } from '../endpoints/address.ts'
+import { checkEndpoint, requirePrivateNetwork } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
-import { INT64_MAX } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import { readFutureExpiry } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
+import { type AccountsChange, startChange } from '../jobs/change-accounts.ts'
 import { cancelJob, findJob, type JobSummary, listJobs, listRunningJobs } from '../jobs/job.ts'
+import { ACCOUNTS_MAX, listResults, OUTCOMES, takeSecrets } from '../jobs/job-accounts.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { Id } from './fields.ts'
+import { ACCOUNT_STATUSES } from '../watch/account-status.ts'
+import { readMute } from '../watch/mute.ts'
+import { MUTE } from './accounts.ts'
+import { NEW_ENDPOINT } from './endpoint-fields.ts'
+import { Id, idOf, ShortText } from './fields.ts'
+import { ExpiresAt } from './keys.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
   requireVisible(await findJob(database, actor, id), 'task', id)
 
-export const JOB: Noun<JobSummary> = { kind: 'job', word: 'task', plural: 'jobs', find }
+const JOB: Noun<JobSummary> = { kind: 'job', word: 'task', plural: 'jobs', find }
 const { read, list, change } = operationsOf(JOB)
 
 export const JOBS = {
@@ -46,6 +57,114 @@ export const JOBS = {
       const isCancelled = await cancelJob(database, actor, id)
       const result = { job: await find(database, actor, id), isCancelled }
       return { result, changes: isCancelled ? { kind: result.job.kind, done: result.job.done } : null }
+    },
+  }),
+}
+
+// Changes of many accounts at once: of chosen ones, or of all that match a filter. Each is one task, with a result for each account.
+
+const SELECTION = {
+  accounts: Type.Optional(
+    Type.Array(Type.String({ pattern: '^-?\\d{1,19}$' }), {
+      ...{ minItems: 1, maxItems: ACCOUNTS_MAX },
+      description: 'ids of the accounts; without them, all that match the filters',
+    }),
+  ),
+  status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES])),
+  problem: Type.Optional(ShortText),
+  organization: Type.Optional(Id('only accounts of this organization')),
+  q: Type.Optional(ShortText),
+}
+
+type Given = Omit<NonNullable<Parameters<typeof startChange>[2]>, 'accounts'> & {
+  accounts?: string[] | undefined
+}
+
+const start = async (
+  database: Queryable,
+  actor: Actor,
+  { accounts, status, problem, organization, q }: Given,
+  given: AccountsChange,
+  shown: Record<string, unknown>,
+) => {
+  const selection = { accounts: accounts?.map(idOf), status, problem, organization, q }
+  return { job: await startChange(database, actor, selection, given, shown), changes: null }
+}
+
+export const ACCOUNT_JOBS = {
+  verify: change({
+    name: 'job.verify-accounts',
+    does: 'verify many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: SELECTION,
+    run: ({ database, actor, input }) =>
+      start(database, actor, input, { change: 'verify', settings: {} }, {}),
+  }),
+
+  mute: change({
+    name: 'job.mute-accounts',
+    does: 'mute the problems of many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, ...MUTE },
+    run: ({ database, actor, input }) => {
+      const settings = readMute(input)
+      return start(database, actor, input, { change: 'mute', settings }, { ...settings })
+    },
+  }),
+
+  /** An account that has an endpoint of this URL and format stays unchanged. */
+  addEndpoints: change({
+    name: 'job.add-endpoints',
+    does: 'add an endpoint to many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, ...NEW_ENDPOINT },
+    run: ({ database, actor, services, input }) => {
+      const { accounts: _, status, problem, organization, q, ...given } = input
+      if (given.allowPrivateNetwork) requirePrivateNetwork(actor)
+      const settings = { ...given, ...checkEndpoint(given, services.ownUrls()) }
+      const shown = { url: printableUrl(settings.url), format: settings.format }
+      return start(database, actor, input, { change: 'endpoint', settings }, shown)
+    },
+  }),
+
+  /** An account of which the client has a key that works stays unchanged. */
+  addKeys: change({
+    name: 'job.add-keys',
+    does: 'give a client access to many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: { ...SELECTION, client: Id('id of the client'), expiresAt: Type.Optional(ExpiresAt) },
+    run: async ({ database, actor, input: { client, expiresAt = null, ...of } }) => {
+      await findClient(database, actor.organizationIds, client)
+      const settings = { client: String(client), expiresAt: readFutureExpiry(expiresAt) }
+      return start(database, actor, of, { change: 'key', settings }, { client: settings.client })
+    },
+  }),
+
+  results: list({
+    name: 'job.results',
+    does: 'see what a task did with each account',
+    input: { outcome: Type.Optional(Type.Enum([...OUTCOMES])) },
+    run: ({ database, actor, target: { id: jobId }, input: { outcome = null } }, { after, limit }) =>
+      listResults(
+        database,
+        actor.organizationIds,
+        { jobId, outcome },
+        { afterId: after ?? INT64_MIN, limit },
+      ),
+  }),
+
+  /** Once, and only the person who started the task. */
+  secrets: change({
+    name: 'job.secrets',
+    does: 'see the keys or secrets that a task has added',
+    records: 'job.secrets_shown',
+    run: async ({ database, actor, target: { id, kind } }) => {
+      const secrets = await takeSecrets(database, actor, id)
+      return { result: { secrets }, changes: { kind, secrets: secrets.length } }
     },
   }),
 }

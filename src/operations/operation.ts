@@ -4,6 +4,7 @@
  */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
+import type { LineApi } from '../line-api/client.ts'
 import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
 import type { Actor, Role } from '../operators/actor.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
@@ -37,6 +38,10 @@ export interface Services {
   ownUrls: () => URL[]
   /** SMTP_URL is set */
   canEmail: boolean
+  /** proves channel secrets; null: store them unproven */
+  lineApi: LineApi | null
+  /** of this service, as operators enter it on other platforms */
+  baseUrl: string
 }
 
 /** Rows of a page, in the console. */
@@ -198,7 +203,7 @@ export async function perform<R>(operation: Operation<R>, call: Call): Promise<O
     return outcome
   }
   if (way === 'add' || way === 'change') return database.transaction(runOn)
-  return runOn(hasTarget ? database : reads)
+  return runOn(hasTarget || way === 'call' ? database : reads)
 }
 
 function record(

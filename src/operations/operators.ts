@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { AppError, requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
-import { Nullable, refuseInput } from '../http/validate.ts'
+import { refuseInput, StorableText } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operators/actor.ts'
 import { listOperators, readEmail, selectFullOwner } from '../operators/operators.ts'
@@ -13,7 +13,7 @@ import { endSessionsOf } from '../operators/sessions.ts'
 import { HAS_JOINED, hashOfInvitation } from '../operators/sign-in.ts'
 import { OPERATORS_LOCK, takeLock } from '../postgres/locks.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { partial, ShortText } from './fields.ts'
+import { Default, orNull, partial } from './fields.ts'
 import { type Noun, type Outcome, operationsOf, type Target } from './operation.ts'
 
 const INVITATION_BYTES = 32
@@ -135,9 +135,20 @@ async function requireOrganizations(transaction: Queryable, ids: OrganizationIds
 
 /** What may be changed of an operator. */
 const FIELDS = {
-  name: Nullable(ShortText),
-  role: Type.Enum([...ROLES]),
-  organizationIds: Nullable(Type.Array(Type.String({ pattern: '^\\d{1,19}$' }), { maxItems: 1_000 })),
+  name: orNull(StorableText({ minLength: 1, maxLength: 256, description: 'display name' }), ''),
+  role: Type.Enum([...ROLES], {
+    description: 'viewer: sees; manager: also changes; owner: also manages operators and organizations',
+  }),
+  organizationIds: Object.assign(
+    orNull(
+      Type.Array(Type.String({ pattern: '^\\d{1,19}$' }), {
+        maxItems: 1_000,
+        description: 'only these organizations, or `all`',
+      }),
+      'all',
+    ),
+    { each: 'organization' },
+  ),
 }
 
 /** Throws `invalid_input` if nobody could manage operators afterwards. */
@@ -185,7 +196,16 @@ export const OPERATORS = {
     role: 'owner',
     does: 'add an operator',
     records: 'operator.added',
-    input: { email: ShortText, ...FIELDS },
+    input: {
+      email: StorableText({
+        minLength: 1,
+        maxLength: 256,
+        description: 'address with which the operator signs in',
+      }),
+      role: FIELDS.role,
+      name: Default(FIELDS.name, null),
+      organizationIds: Default(FIELDS.organizationIds, null),
+    },
     run: async ({ database, actor, input: { email, name, role, ...given } }) => {
       const address = readEmail(email)
       const organizationIds = idsOf(given.organizationIds)
@@ -210,6 +230,7 @@ export const OPERATORS = {
     name: 'operator.update',
     role: 'owner',
     does: 'change an operator',
+    help: 'change an operator; it takes effect with the next request',
     records: 'operator.updated',
     input: partial(FIELDS),
     run: ({ database, target, input: { organizationIds: ids, ...changes } }) =>

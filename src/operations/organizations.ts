@@ -1,7 +1,5 @@
-/** Organizations, and the official accounts that they own. The console's routes of changes of accounts are in console/manage-account-routes.ts. */
+/** Organizations, which own official accounts. */
 
-import { listKeyDetails } from '../accounts/clients.ts'
-import { findVisibleAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
 import {
   findOrganizationContents,
   listOrganizations,
@@ -9,15 +7,9 @@ import {
   removeOrganization,
 } from '../accounts/organizations.ts'
 import { addOrganization } from '../accounts/provisioning.ts'
-import { findAccountContents } from '../accounts/remove-account.ts'
 import { AppError, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
-import { startFollowersImport } from '../jobs/onboard-accounts.ts'
-import { startRemoval } from '../jobs/remove-account.ts'
 import { statement } from '../postgres/statement.ts'
-import { listAccountDays, listDeliveryHours } from '../watch/fleet.ts'
-import { MUTE_MAX_DAYS, readMute, setMuteOf } from '../watch/mute.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }
@@ -126,97 +118,7 @@ export const ORGANIZATIONS = {
   }),
 }
 
-const HOURS_CHART_DAYS = 7
-const DAYS_CHART_DAYS = 90
-
-export const ACCOUNT: Noun<VisibleAccount> = {
-  kind: 'account',
-  word: 'account',
-  plural: 'accounts',
-  find: async (database, actor, id) =>
-    requireVisible(await findVisibleAccount(database, actor, id), 'account', id),
-}
-const account = operationsOf(ACCOUNT)
-
-export const MUTE = {
-  until: StorableText({
-    ...{ minLength: 1, maxLength: 256 },
-    description: `ISO 8601 with an offset or Z, or a date (00:00 UTC), at most ${MUTE_MAX_DAYS} days from now`,
-  }),
-  reason: StorableText({ minLength: 1, maxLength: 256, description: 'why, for other operators' }),
-}
-
-export const ACCOUNTS = {
-  charts: account.read({
-    name: 'account.charts',
-    does: 'see charts of an account',
-    run: async ({ database, target: { id } }) => ({
-      hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
-      days: await listAccountDays(database, id, DAYS_CHART_DAYS),
-    }),
-  }),
-
-  keys: account.list({
-    name: 'account.keys',
-    does: 'list keys of an account',
-    run: ({ database, actor, target }, { after, limit }) => {
-      const page = { afterId: after ?? INT64_MIN, limit }
-      return listKeyDetails(database, actor.organizationIds, { account: target.id }, page)
-    },
-  }),
-
-  /** The job records what it imported. */
-  followers: account.change({
-    name: 'account.followers',
-    does: 'import followers',
-    records: 'account.followers_imported',
-    run: async ({ database, actor, target }) => ({
-      job: await startFollowersImport(database, actor, target),
-      changes: null,
-    }),
-  }),
-
-  mute: account.change({
-    name: 'account.mute',
-    does: 'mute the problem of an account',
-    help: 'send no messages about the worst problem of an account until a date, or until another problem takes its place',
-    records: 'account.muted',
-    input: MUTE,
-    run: async ({ database, target, input }) => ({
-      changes: await setMuteOf(database, target.id, readMute(input)),
-    }),
-  }),
-
-  unmute: account.change({
-    name: 'account.unmute',
-    does: 'end a mute',
-    help: 'end the mute of an account: its problem is announced like a new one',
-    records: 'account.unmuted',
-    run: async ({ database, target }) => ({ changes: await setMuteOf(database, target.id, null) }),
-  }),
-
-  contents: account.read({
-    name: 'account.contents',
-    role: 'manager',
-    does: 'see what a removal deletes',
-    run: async ({ database, actor, target: { id } }) =>
-      requireVisible(await findAccountContents(database, actor.organizationIds, id), 'account', id),
-  }),
-
-  /** The account is refused at once, and a job deletes its rows. */
-  remove: account.change({
-    name: 'account.remove',
-    does: 'remove an account',
-    records: 'account.removed',
-    input: { name: StorableText({ maxLength: 256 }) },
-    run: async ({ database, actor, target, input }) => {
-      requireTyped(input.name, target.name)
-      return { job: await startRemoval(database, actor, target), changes: { name: [target.name, null] } }
-    },
-  }),
-}
-
 /** Refuses a removal unless the operator typed the name. */
-function requireTyped(typed: string, name: string): void {
+export function requireTyped(typed: string, name: string): void {
   if (typed.trim() !== name.trim()) refuseInput('name', 'is not the name of what would be removed')
 }

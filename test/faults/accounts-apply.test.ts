@@ -122,13 +122,13 @@ describe('a fleet', () => {
 it('the report lists what only the console of LINE can do, and the next run verifies again what was off', async () => {
   const [{ settings }] = fleet as [SimulatedPlatform]
   settings.webhook = null
-  const { status, stdout } = await apply(csv())
+  const { status, stdout, stderr } = await apply(csv())
   expect(status).toBe(0)
-  expect(stdout).toContain('\nverified: 2 of 3 accounts, followers added: 9\n')
+  expect(stderr).toContain('verified: 2 of 3 accounts, followers added: 9\n')
   expect(stdout).toContain('"Use webhook": switch it on.')
   const endpoint = `${PUBLIC_URL}/api/line/${(await stored())[0]?.id}`
   settings.webhook = { endpoint, active: true }
-  expect((await apply(csv())).stdout).toContain('verified: 3 of 3')
+  expect((await apply(csv())).stderr).toContain('verified: 3 of 3')
 })
 
 describe('an account with a problem', () => {

@@ -54,6 +54,8 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'organization.add': () => ({ name: 'taken' }),
   'organization.rename': () => ({ name: 'taken' }),
   'organization.remove': () => ({ name: 'Strangers' }),
+  'account.add': ({ organization }) => ({ organization, name: 'x' }),
+  'account.update': () => ({ name: 'taken' }),
   'account.mute': () => ({ until: inDays(1), reason: 'a planned change' }),
   'account.remove': () => ({ name: 'Strangers' }),
   'endpoint.list': ({ account }) => ({ account }),
@@ -98,6 +100,7 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
 const REFUSED: Record<string, RouteAccess['foreign']> = {
   'operator.add': 400,
   'organization.add': 403,
+  'account.add': 400,
   'endpoint.list': 404,
   'event.list': 404,
   'segment.list': 404,
@@ -133,16 +136,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=Strangers' }), 'filtered'),
   'GET /accounts/:': viewer('see an account', ofAccount('')),
-  'POST /accounts': manager(
-    'add an account',
-    (of) => ({ path: '/accounts', body: { organization: of.organization, name: 'x' } }),
-    400,
-  ),
-  'POST /accounts/:': manager('change an account', (of) => ({
-    path: `/accounts/${of.account}`,
-    body: { name: 'taken' },
-  })),
-  'POST /accounts/:/callback-address': manager('make a new callback address', ofAccount('/callback-address')),
   'POST /accounts/:/verify': manager('verify an account', ofAccount('/verify')),
   'GET /accounts/:/webhook': manager("see LINE's webhook URL of an account", ofAccount('/webhook')),
   'POST /accounts/:/webhook': manager("set LINE's webhook URL of an account", (of) => ({

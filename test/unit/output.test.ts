@@ -5,15 +5,12 @@ import { io, printMany } from '../../src/cli/io.ts'
 it('aligns columns by the width of characters on a terminal', () => {
   const write = vi.spyOn(io.stdout, 'write').mockReturnValue(true)
   onTestFinished(() => write.mockRestore())
-  printMany(
-    [
-      { name: 'Corner Coffee', id: 1 },
-      { name: 'コーヒー', id: 2 },
-      { name: 'ร้านกาแฟที่', id: 3 },
-      { name: '☕👩‍👩‍👧', id: 4 },
-    ],
-    false,
-  )
+  printMany([
+    { name: 'Corner Coffee', id: 1 },
+    { name: 'コーヒー', id: 2 },
+    { name: 'ร้านกาแฟที่', id: 3 },
+    { name: '☕👩‍👩‍👧', id: 4 },
+  ])
   expect(write.mock.calls.flat().join('').split('\n').slice(0, -1)).toEqual([
     'name           id',
     'Corner Coffee  1',

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { between, withJson } from '../../src/cli/input.ts'
-import { printMany, printOne } from '../../src/cli/io.ts'
+import { printJson, printMany, printOne } from '../../src/cli/io.ts'
 import { Progress } from '../../src/cli/progress.ts'
 import { type DatabaseChoice, readConfig, variablesOfSecretsKeys } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
@@ -82,7 +82,9 @@ export function proveCommand(program: Command): void {
           '--failover-command needs a DATABASE_URL that names the primary and its standbys.',
         )
       const outcome = await prove(choice, kills, failoverCommand)
-      report(outcome, json === true)
+      const { faults, ...counts } = outcome
+      if (json) printJson({ ...faults, ...counts })
+      else report(outcome)
       if (outcome.missing + outcome.twice + outcome.unknown > 0) process.exitCode = 1
     })
 }
@@ -209,24 +211,17 @@ async function injectFaults(
   }
 }
 
-function report({ faults, ...counts }: Outcome, asJson: boolean): void {
-  if (asJson) {
-    printOne({ ...faults, ...counts }, true)
-    return
-  }
+function report({ faults, ...counts }: Outcome): void {
   const rows = Object.entries(faults).map(([fault, times]) => ({ fault, times }))
-  printMany(rows, false)
+  printMany(rows)
   console.log()
-  printOne(
-    {
-      'deliveries acknowledged': counts.deliveries,
-      'distinct events in them': counts.events,
-      'deliveries sent again': counts.repeated,
-      ...('failover' in faults ? { 'slowest recovery (ms)': counts.slowestRecoveryMs } : {}),
-      'events acknowledged but missing': counts.missing,
-      'events applied twice': counts.twice,
-      'events stored but never acknowledged': counts.unknown,
-    },
-    false,
-  )
+  printOne({
+    'deliveries acknowledged': counts.deliveries,
+    'distinct events in them': counts.events,
+    'deliveries sent again': counts.repeated,
+    ...('failover' in faults ? { 'slowest recovery (ms)': counts.slowestRecoveryMs } : {}),
+    'events acknowledged but missing': counts.missing,
+    'events applied twice': counts.twice,
+    'events stored but never acknowledged': counts.unknown,
+  })
 }

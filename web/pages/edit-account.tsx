@@ -57,7 +57,7 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   }, [field])
   const save = async () => {
     const changes = changesOf(account, values)
-    const saved = await post<{ isUnproven?: boolean }>(`/api/accounts/${id}`, changes)
+    const saved = await post<{ isUnproven?: boolean }>(`/api/accounts/${id}/update`, changes)
     // The outcome is on the page of the account, also if LINE does not respond.
     if (CREDENTIALS.some((name) => name in changes))
       await post(`/api/accounts/${id}/verify`, {}).catch(() => undefined)
