@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { request as sendRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { addressesOf } from '../src/console/security-text.ts'
+import { addressesOf } from '../src/console/pages.ts'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { runMaintenance } from '../src/upkeep/maintenance.ts'
 import { CONSOLE_TOKEN, endSessions, Operator, signedIn, startConsole } from './support/console.ts'

@@ -1,4 +1,4 @@
-/** Accounts: the fleet, one of them, and what the service does with LINE for it. */
+/** Accounts: the fleet, one of them, and what the service does with LINE for it. The search for everything. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccountOn } from '../accounts/account.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
@@ -6,14 +6,16 @@ import { verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import { Shares } from '../http/shares.ts'
 import { Type } from '../http/typebox.ts'
-import { Nullable } from '../http/validate.ts'
+import { Nullable, refuseInput, StorableText } from '../http/validate.ts'
 import { ACCOUNT } from '../operations/accounts.ts'
+import { search } from '../operations/search.ts'
 import { fleetRow, listFleet, readFleetCharts } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { sharedExamination } from '../watch/reachability.ts'
 import { confirmStatus } from '../watch/store-statuses.ts'
-import { type ConsoleParts, checkFields, found, requireId, ShortText } from './parts.ts'
+import { type ConsoleParts, checkFields, found, refuseBusy, requireId, ShortText, sharesOf } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const MATCHES_MAX = 20
@@ -68,6 +70,7 @@ export function accountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     }
   })
   platformRoutes(api, parts)
+  searchRoute(api, parts)
 }
 
 /** An operator of the account lets the service call LINE. */
@@ -113,3 +116,36 @@ async function asInput<T>(work: Promise<T>): Promise<T> {
 }
 
 export const refusal = (message: string) => new AppError('invalid_input', { message })
+
+// Accounts, people and events by any of their ids or by name.
+
+/** The longest id has 128 characters, and the longest name 100. */
+const TEXT_MAX_LENGTH = 256
+/**
+ * Searches that run at the same time, per instance. They share the console's connection statement by statement, so another page waits
+ * for at most four statements of some 20 ms.
+ */
+const SEARCHES_MAX = 4
+/** A page aborts its search when the text changes. */
+const SEARCHES_OF_ONE_MAX = { operator: 2, organization: 3 }
+const ALL_SEARCHES = { key: 'all', max: SEARCHES_MAX, refusal: refuseBusy }
+
+const checkEverything = checkFields({ q: StorableText({ maxLength: TEXT_MAX_LENGTH }) })
+
+function searchRoute(api: FastifyInstance, { reads }: Pick<ConsoleParts, 'reads'>): void {
+  const shares = new Shares()
+  api.get('/search', VIEWER, async (request, reply) => {
+    const text = checkEverything(request.query).q.trim()
+    if (text === '') refuseInput('q', 'must contain a name or an id')
+    const operator = operatorOf(request)
+    const end = shares.begin([...sharesOf(operator, SEARCHES_OF_ONE_MAX), ALL_SEARCHES])
+    const abandoned = new AbortController()
+    reply.raw.once('close', () => abandoned.abort())
+    try {
+      const { organizationIds } = operator
+      return await search({ reads, text, organizationIds, signal: abandoned.signal })
+    } finally {
+      end()
+    }
+  })
+}

@@ -18,8 +18,7 @@ import {
   requireId,
   ShortText,
 } from './parts.ts'
-import { sendDownload } from './send-download.ts'
-import { OWNER, operatorOf, VIEWER } from './session.ts'
+import { OWNER, operatorOf, sendDownload, VIEWER } from './session.ts'
 
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?Z$' })
 const filter = {

@@ -29,8 +29,7 @@ import { startErasures } from '../jobs/erase-members.ts'
 import { PAGE_SIZE } from '../operations/operation.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
-import { sendDownload } from './send-download.ts'
-import { accountOf, MANAGER, type OfAccount, operatorOf, VIEWER } from './session.ts'
+import { accountOf, MANAGER, type OfAccount, operatorOf, sendDownload, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const { updatedSince: _, ...searchParameters } = filterParameters

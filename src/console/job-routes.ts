@@ -20,8 +20,7 @@ import { publicFilters, scopeOfJob } from '../jobs/selection.ts'
 import { startTagging } from '../jobs/tag-members.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, Id, idOrNull, requireId, sharesOf } from './parts.ts'
-import { sendDownload } from './send-download.ts'
-import { accountOf, MANAGER, type OfAccount, operatorOf, VIEWER } from './session.ts'
+import { accountOf, MANAGER, type OfAccount, operatorOf, sendDownload, VIEWER } from './session.ts'
 
 /** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
 const COUNTS_MAX = { operator: 2, organization: 4 }

@@ -19,11 +19,9 @@ import { audienceRoutes } from './audience-routes.ts'
 import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
-import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
+import { addPages, addSecurityText, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { replayRoutes } from './replay-routes.ts'
-import { searchRoutes } from './search-routes.ts'
-import { addSecurityText } from './security-text.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
 
@@ -66,14 +64,13 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       api.setErrorHandler((error) => {
         throw toInputError(error)
       })
-      accountRoutes(api, parts) //  fleet, accounts, their verification and webhooks
+      accountRoutes(api, parts) //  fleet, accounts, their verification and webhooks, the search for everything
       fleetFileRoutes(api, parts) // accounts of a file
       audienceRoutes(api, parts) // members, their timeline, erasure
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
       replayRoutes(api, parts) //   what they missed, sent again
       jobRoutes(api, parts) //      long work over members, exports
       activityRoutes(api, parts) // who changed what
-      searchRoutes(api, parts) //   everything, by its name or id
     },
     { prefix: '/api' },
   )
