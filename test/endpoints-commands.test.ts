@@ -1,7 +1,7 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
 import { describe, expect, it } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
-import { requireAccount } from '../src/cli/input.ts'
+import { requireAccount } from '../src/cli/command.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { examineEndpoints, listBacklogs } from '../src/endpoints/endpoint-health.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'

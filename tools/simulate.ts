@@ -1,7 +1,7 @@
 /** `oa-audience simulate`: LINE's platform on loopback, for development and load tests. */
 import { once } from 'node:events'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { between, onDatabase, parseId, requireAccount, withJson } from '../src/cli/input.ts'
+import { between, onDatabase, parseId, requireAccount, withJson } from '../src/cli/command.ts'
 import { printJson, styled } from '../src/cli/io.ts'
 import { Progress } from '../src/cli/progress.ts'
 import { readSecrets } from '../src/cli/questions.ts'

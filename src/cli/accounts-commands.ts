@@ -1,27 +1,37 @@
-import { COLUMNS, type Field } from '../accounts/account-fields.ts'
+/** `oa-audience accounts` and `fleet`. */
+import { COLUMNS, type Field, secretWarning } from '../accounts/account-fields.ts'
 import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
+import { UNPROVEN } from '../accounts/channels.ts'
 import { verifyAccount } from '../accounts/manage-accounts.ts'
 import type { Claims, Verification } from '../accounts/verification.ts'
 import type { ImportProgress } from '../audience/import/import-followers.ts'
-import { readConfig } from '../config/config.ts'
+import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
+import { localUrl } from '../http/listen.ts'
 import type { RemovalTally } from '../jobs/remove-account.ts'
 import { LineApi } from '../line-api/client.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
 import { ACCOUNTS, addressesOf } from '../operations/accounts.ts'
+import type { Operation } from '../operations/operation.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
+import type { Database } from '../postgres/database.ts'
 import type { FleetAccount, Problem } from '../watch/account-status.ts'
 import { listFleet } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { explainProblem } from '../watch/problem-commands.ts'
 import { confirmStatuses } from '../watch/store-statuses.ts'
-import { baseUrlOf, setFields, withFields } from './account-fields.ts'
 import { applyCommand } from './apply-accounts.ts'
-import type { CliCommand } from './command.ts'
+import { type CliCommand, parseId, requireAccount } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { parseId, requireAccount } from './input.ts'
-import { io, print, printMany, printOne, styled } from './io.ts'
-import { addOperation, addOperations, addRemoveCommand, performHere } from './operation-commands.ts'
+import { io, print, printError, printMany, printOne, styled } from './io.ts'
+import {
+  addOperation,
+  addOperations,
+  addRemoveCommand,
+  inputOf,
+  optionsOf,
+  performHere,
+} from './operation-commands.ts'
 
 function platform() {
   const { lineApiUrl, publicUrl } = readConfig(io.env)
@@ -187,4 +197,55 @@ function printFleet(fleet: Array<Omit<FleetAccount, 'problems'> & { problems: Ex
   for (const { id, name, problems } of fleet)
     for (const { message, fix } of problems)
       print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
+}
+
+// The fields of an account as options, which `accounts add`, `accounts update` and `setup` share.
+
+const SECRETS_HELP = `
+A secret given as - is read from standard input, so that it does not appear in the list of processes.
+Several secrets are read one line each, in the order of the options:
+  printf '%s\\n' "$SECRET" "$TOKEN" | oa-audience accounts update 1 --channel-secret - --channel-access-token -`
+
+export function withFields(command: CliCommand, operation: Operation = ACCOUNTS.update): CliCommand {
+  for (const option of optionsOf(operation)) command.addOption(option)
+  return command
+    .option('--unproven', 'store channel id and secret without asking LINE whether they belong together')
+    .addHelpText('after', SECRETS_HELP)
+}
+
+export type Proving = { unproven?: boolean }
+
+/** Null with `--unproven`. */
+export const proverOf = ({ unproven }: Proving): LineApi | null =>
+  unproven ? null : new LineApi(readConfig(io.env).lineApiUrl)
+
+/** Adds or changes an account. Returns the names of the fields that options give. */
+export async function setFields<R extends { isUnproven?: boolean }>(
+  database: Database,
+  operation: Operation<R>,
+  given: Record<string, unknown> & Proving,
+  id: bigint | null = null,
+) {
+  const input = await inputOf(operation, given)
+  warnAboutSecret(input)
+  const services = { lineApi: proverOf(given), baseUrl: baseUrlOf(readConfig(io.env)) }
+  const checked = operation.check(input)
+  const { result } = await performHere(database, operation, { id, input: checked }, services)
+  warnIfUnproven(result?.isUnproven)
+  return { result: result as R, fields: Object.keys(input) }
+}
+
+export function warnAboutSecret({ channelSecret }: { channelSecret?: string | null }): void {
+  const warning = secretWarning(channelSecret?.trim())
+  if (warning !== null) printError(`oa-audience: warning: ${warning}`)
+}
+
+/** Printed after the change, so that it is the last line. */
+export function warnIfUnproven(isUnproven = false): void {
+  if (isUnproven) printError(`oa-audience: warning: ${UNPROVEN}`)
+}
+
+/** Returns PUBLIC_URL, or else the URL at which the service listens. */
+export function baseUrlOf({ publicUrl, host, port }: Pick<Config, 'publicUrl' | 'host' | 'port'>): string {
+  return publicUrl ?? localUrl(host, port)
 }

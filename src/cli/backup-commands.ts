@@ -16,8 +16,7 @@ import { bytesOf, type Manifest, readManifest, verifyFiles } from '../upkeep/bac
 import { type Restored, requireLaterClock } from '../upkeep/backup/record-restore.ts'
 import { requireRestorable, restoreServer } from '../upkeep/backup/restore-server.ts'
 import { rotateSecrets } from '../upkeep/secrets.ts'
-import type { CliCommand } from './command.ts'
-import { parsePath } from './input.ts'
+import { type CliCommand, parsePath } from './command.ts'
 import { io, print, printError, printMany, printOne } from './io.ts'
 import { withProgress } from './progress.ts'
 

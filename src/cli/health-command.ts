@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl, readStart } from '../http/listen.ts'
-import type { CliCommand } from './command.ts'
-import { between } from './input.ts'
+import { between, type CliCommand } from './command.ts'
 import { io } from './io.ts'
 
 /** The service examines its database for at most 2 s before it responds. */

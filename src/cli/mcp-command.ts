@@ -6,8 +6,7 @@ import { readConfig } from '../config/config.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { examineSystem } from '../watch/system-health.ts'
-import type { CliCommand } from './command.ts'
-import { collectIds, notFound, onDatabase } from './input.ts'
+import { type CliCommand, collectIds, notFound, onDatabase } from './command.ts'
 import { io, printError } from './io.ts'
 
 /** Bytes of one message. Arguments have at most a few hundred characters. */

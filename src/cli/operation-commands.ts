@@ -9,9 +9,8 @@ import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from 
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
-import type { CliCommand } from './command.ts'
+import { type CliCommand, parseId } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { parseId } from './input.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
 import { readSecrets } from './questions.ts'
 

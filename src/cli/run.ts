@@ -7,8 +7,7 @@ import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '
 import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { systemReason } from '../system-reason.ts'
-import { CliCommand } from './command.ts'
-import { notFound, withJson } from './input.ts'
+import { CliCommand, notFound, withJson } from './command.ts'
 import { type Io, io, print, printError, withIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
@@ -23,7 +22,7 @@ const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   clients: async () => (await import('./organizations-commands.ts')).clientsCommand,
   keys: async () => (await import('./organizations-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
-  activity: async () => (await import('./activity-commands.ts')).activityCommand,
+  activity: async () => (await import('./operators-commands.ts')).activityCommand,
   segments: async () => (await import('./organizations-commands.ts')).segmentsCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   tasks: async () => (await import('./jobs-commands.ts')).jobsCommand,

@@ -15,9 +15,8 @@ import {
   warnAboutSecret,
   warnIfUnproven,
   withFields,
-} from './account-fields.ts'
-import type { CliCommand } from './command.ts'
-import { onDatabase } from './input.ts'
+} from './accounts-commands.ts'
+import { type CliCommand, onDatabase } from './command.ts'
 import { io, print, printError, printOne, styled } from './io.ts'
 import { inputOf, wordsOf } from './operation-commands.ts'
 import { ask, type Question } from './questions.ts'
