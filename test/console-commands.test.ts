@@ -77,7 +77,7 @@ const PAGES: Record<string, string[]> = {
 const ROUTES = `
   GET /api/fleet, GET /api/accounts/:id, POST /api/accounts/:id/verify,
   POST /api/fleet-file/apply, GET /api/accounts/:account/members/:user, GET /api/accounts/:account/people/export,
-  GET /api/accounts/:account/events/export, POST /api/endpoints/:id/replay, POST /api/endpoints/:id/resend
+  GET /api/accounts/:account/events/export
 `
 
 const program = await createProgram(() => true)

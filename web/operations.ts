@@ -12,6 +12,7 @@ import type { KEYS } from '../src/operations/keys.ts'
 import type { Operation } from '../src/operations/operation.ts'
 import type { OPERATORS } from '../src/operations/operators.ts'
 import type { ORGANIZATIONS } from '../src/operations/organizations.ts'
+import type { REPLAYS } from '../src/operations/replays.ts'
 import type { SEGMENTS } from '../src/operations/segments.ts'
 import { type Json, post, queryOf } from './api.ts'
 import { type List, type Query, useList, useQuery } from './hooks.ts'
@@ -27,6 +28,7 @@ type Defined =
   | Values<typeof KEYS>
   | Values<typeof OPERATORS>
   | Values<typeof ORGANIZATIONS>
+  | Values<typeof REPLAYS>
   | Values<typeof SEGMENTS>
 type Named<N> = Extract<Defined, { name: N }>
 type NamesOf<W extends Operation['way']> = Extract<Defined, { way: W }>['name']

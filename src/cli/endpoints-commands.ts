@@ -6,12 +6,18 @@ import { type DeliverySummary, listDeliveries } from '../endpoints/endpoints.ts'
 import { isAccepted } from '../endpoints/post.ts'
 import type { Rehearsal } from '../endpoints/repliers.ts'
 import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
+import { age } from '../http/format.ts'
+import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
 import { REHEARSED } from '../operations/endpoint-fields.ts'
 import { ENDPOINTS } from '../operations/endpoints.ts'
+import type { Outcome } from '../operations/operation.ts'
+import { REPLAYS } from '../operations/replays.ts'
+import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
-import type { CliCommand } from './command.ts'
-import { finishJob } from './follow-job.ts'
-import { io, type Printable, print, printMany } from './io.ts'
+import { withFilters } from './audience-command.ts'
+import { between, type CliCommand } from './command.ts'
+import { finishJob, followJob, reportEnd } from './follow-job.ts'
+import { io, type Printable, print, printError, printMany } from './io.ts'
 import {
   addOperation,
   addOperations,
@@ -20,7 +26,6 @@ import {
   optionsOf,
   performHere,
 } from './operation-commands.ts'
-import { replayCommand, resendCommand } from './replay-commands.ts'
 
 export function endpointsCommand(program: CliCommand): void {
   const group = program
@@ -87,6 +92,48 @@ function retryCommand(group: CliCommand): void {
       const { done } = await finishJob(database, job as bigint)
       return { id, retried: Number(done) }
     })
+}
+
+function replayCommand(group: CliCommand): void {
+  const command = addOperation(group, REPLAYS.replay).description(
+    'send the stored events of a time range again, in order, with isRedelivery and without reply tokens',
+  )
+  for (const option of optionsOf(REPLAYS.replay)) command.addOption(option)
+  command.onDatabase(async (database, id: bigint, given: Record<string, unknown>) => {
+    const input = REPLAYS.replay.check(await inputOf(REPLAYS.replay, given))
+    const started = await performHere(database, REPLAYS.replay, { id, input })
+    return follow(database, 'events', started, given)
+  })
+}
+
+function resendCommand(group: CliCommand): void {
+  withFilters(addOperation(group, REPLAYS.resend))
+    .description('send the present state of all members that match, each as member.updated')
+    .option('--rate <count>', 'members per second at most', between(1, RATE_MAX), RATE_DEFAULT)
+    .onDatabase(async (database, id: bigint, { rate, json, ...filters }: Record<string, unknown>) => {
+      const input = REPLAYS.resend.check({ filters, rate })
+      const started = await performHere(database, REPLAYS.resend, { id, input })
+      return follow(database, 'members', started, { rate, json })
+    })
+}
+
+type Counted = { count: number; isMore: boolean; range: string; seconds: number }
+
+/** `12,345 events from … to …, about 4 min at 50/s`. With --json, the task goes on while the service runs. */
+async function follow(
+  database: Database,
+  unit: 'events' | 'members',
+  { job: id, result }: Outcome<Counted>,
+  { rate, json }: { rate?: unknown; json?: unknown },
+) {
+  const [job, { count, isMore, range, seconds }] = [id as bigint, result as Counted]
+  if (json) return { job, [unit]: count, seconds }
+  const [more, about] = isMore ? ['more than ', 'more than'] : ['', 'about']
+  printError(`${more}${count.toLocaleString('en')} ${unit}${range}, ${about} ${age(seconds)} at ${rate}/s`)
+  const ended = await followJob(database, job, unit)
+  const refused = Number(ended?.tally.refused ?? 0)
+  reportEnd(ended)
+  return { job, status: ended?.status ?? null, sent: ended && ended.done - BigInt(refused), refused }
 }
 
 function testCommand(group: CliCommand): void {

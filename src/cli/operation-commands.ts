@@ -5,6 +5,7 @@ import { ownAddresses } from '../endpoints/address.ts'
 import { FatalError } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import type { JobSummary } from '../jobs/job.ts'
+import { itemsOf } from '../operations/fields.ts'
 import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
@@ -53,7 +54,8 @@ export function performHere<R>(
 ): Promise<Outcome<R>> {
   const { publicUrl, host, port, smtpUrl } = readConfig(io.env)
   const ownUrls = () => ownAddresses(publicUrl, host, port)
-  const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null }
+  const counted: Services['counted'] = (_actor, count) => count()
+  const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null, counted }
   return perform(operation, {
     database,
     actor: commandActor(),
@@ -184,12 +186,6 @@ export async function inputOf(operation: Operation, { json: _, ...options }: Giv
     }),
   )
 }
-
-const itemsOf = (text: string) =>
-  text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
 
 function parseJson(text: string): unknown {
   try {

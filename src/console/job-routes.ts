@@ -1,8 +1,8 @@
 /** Long work over members: how many match, and its start. Exports of members and events. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { eventLines, findExportEnd, readRange, recordEventExport } from '../audience/export/export-events.ts'
-import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
+import { checkFilters, readFilters } from '../audience/filters.ts'
 import { FILE_FORMATS, memberLines, NDJSON } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
@@ -10,7 +10,6 @@ import { countMatching } from '../audience/select-list.ts'
 import { TAGS_MAX } from '../audience/update.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
-import { Shares } from '../http/shares.ts'
 import { Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { startErasingMatching } from '../jobs/erase-members.ts'
@@ -18,19 +17,15 @@ import { startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob } from '../jobs/selection.ts'
 import { startTagging } from '../jobs/tag-members.ts'
+import { FilterSchema } from '../operations/replays.ts'
 import { sendJob } from './operation-routes.ts'
-import { type ConsoleParts, checkFields, Id, idOrNull, requireId, sharesOf } from './parts.ts'
+import { type ConsoleParts, checkFields, Id, idOrNull, requireId } from './parts.ts'
 import { accountOf, MANAGER, type OfAccount, operatorOf, sendDownload, VIEWER } from './session.ts'
 
-/** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
-const COUNTS_MAX = { operator: 2, organization: 4 }
-
-const { updatedSince: _, ...filters } = filterParameters
-export const FilterSchema = Type.Object(filters, { additionalProperties: false })
 const checkSearch = checker(FilterSchema)
 const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
 const checkExport = checkFields({
-  ...filters,
+  ...FilterSchema.properties,
   format: Type.Union([Type.Literal('csv'), Type.Literal('ndjson'), Type.Literal('line-ids')]),
 })
 const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
@@ -56,33 +51,23 @@ const checkPiece = checkFields({ position: Id })
 type OfId = { Params: { id: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const count = limitedCount()
-  readMatchingRoutes(api, parts, count)
-  changeMatchingRoutes(api, parts, count)
+  readMatchingRoutes(api, parts)
+  changeMatchingRoutes(api, parts)
   importRoutes(api, parts)
-}
-
-type Count = ReturnType<typeof limitedCount>
-
-/** Counting a large audience takes seconds of the connection that all operators share. */
-export function limitedCount() {
-  const shares = new Shares()
-  return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
-    const end = shares.begin(sharesOf(operatorOf(request), COUNTS_MAX))
-    return countMatching(...counted).finally(end)
-  }
 }
 
 const scopeOf = ({ id: accountId, organizationId }: AccountDetails) =>
   scopeOfJob({ accountId, organizationId })
 
 /** Counts and exports the members that match a filter, and exports events. */
-function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
-  const { database, reads, readsFromNow } = parts
+function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads, readsFromNow, counted } = parts
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
     const account = await accountOf(database, request)
     const matching = await readFilters(reads, account.id, checkFilters(checkSearch(request.query)))
-    return { count: await count(request, reads, scopeOf(account), matching) }
+    return {
+      count: await counted(operatorOf(request), () => countMatching(reads, scopeOf(account), matching)),
+    }
   })
 
   // The browser shows the progress of the download. Members are read page by page at its pace.
@@ -91,7 +76,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
     const { format, ...search } = checkExport(request.query)
     const matching = await readFilters(reads, account.id, checkFilters(search))
     const scope = scopeOf(account)
-    const members = await count(request, reads, scope, matching)
+    const members = await counted(operatorOf(request), () => countMatching(reads, scope, matching))
     const changes = { format, members, filters: publicFilters(matching) }
     const { [format]: file } = FILE_FORMATS
     return sendDownload(reply, parts, {
@@ -116,8 +101,8 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Co
   })
 }
 
-function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
-  const { database } = parts
+function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, counted } = parts
   api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
     const account = await accountOf(database, request)
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
@@ -127,7 +112,9 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: 
       remove: [...new Set(body.removeTags)],
     }
     requireChange(change)
-    const matching = await count(request, database, scopeOf(account), change.filters)
+    const matching = await counted(operatorOf(request), () =>
+      countMatching(database, scopeOf(account), change.filters),
+    )
     return sendJob(request, reply, parts, (transaction) =>
       startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
     )
@@ -137,7 +124,9 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts, count: 
     const account = await accountOf(database, request)
     const { expectedCount: expected, filters } = checkErasing(parseUtf8Json(bodyBytes(request)))
     const erased = await readFilters(database, account.id, filters)
-    const matching = await count(request, database, scopeOf(account), erased)
+    const matching = await counted(operatorOf(request), () =>
+      countMatching(database, scopeOf(account), erased),
+    )
     return sendJob(request, reply, parts, (transaction) =>
       startErasingMatching(transaction, operatorOf(request), account, erased, { count: matching, expected }),
     )

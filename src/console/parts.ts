@@ -6,13 +6,13 @@ import type { Config } from '../config/config.ts'
 import type { Secret } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
-import type { Share } from '../http/shares.ts'
+import { type Share, Shares } from '../http/shares.ts'
 import type { Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
 import { checker } from '../http/validate.ts'
 import { type Fields, idOf, objectOf, ShortText } from '../operations/fields.ts'
-import { PAGE_SIZE } from '../operations/operation.ts'
-import type { Operator } from '../operators/actor.ts'
+import { PAGE_SIZE, type Services } from '../operations/operation.ts'
+import type { Actor, Operator } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
 import type { ChannelTester } from '../watch/notifications/history.ts'
@@ -26,6 +26,7 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   readsFromNow: () => Queryable
   /** for downloads */
   streamer: Streamer
+  counted: Services['counted']
   /** The operator of a request, checked again: see session.ts. */
   requireRole: (request: FastifyRequest) => Promise<Operator>
 }
@@ -95,7 +96,7 @@ export const refuseBusy = () => new AppError('busy', { retryAfterSeconds: RETRY_
  * no limit here.
  */
 export function sharesOf(
-  { operatorId, organizationIds }: Operator,
+  { operatorId, organizationIds }: Actor,
   max: { operator: number; organization: number },
 ): Share[] {
   const ofOperator = operatorId === null ? [] : [{ key: `operator ${operatorId}`, max: max.operator }]
@@ -104,4 +105,15 @@ export function sharesOf(
     max: max.organization,
   }))
   return [...ofOperator, ...ofOrganizations].map((share) => ({ ...share, refusal: refuseBusy }))
+}
+
+/** A count reads for up to 20 s in short statements, between which the console's connection serves other operators. */
+const COUNTS_MAX = { operator: 2, organization: 4 }
+
+export function limitCounts(): Services['counted'] {
+  const shares = new Shares()
+  return (operator, count) => {
+    const end = shares.begin(sharesOf(operator, COUNTS_MAX))
+    return count().finally(end)
+  }
 }

@@ -20,8 +20,7 @@ import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
 import { addPages, addSecurityText, compressLargeResponses, setSecurityHeaders } from './pages.ts'
-import type { ConsoleOptions } from './parts.ts'
-import { replayRoutes } from './replay-routes.ts'
+import { type ConsoleOptions, limitCounts } from './parts.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
 
@@ -36,7 +35,9 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const database = options.database.console
   const sessions = createSessions({ ...options, database })
   const { requireRole } = sessions
+  const counted = limitCounts()
   const services = {
+    counted,
     now: options.now,
     ownUrls: options.ownUrls,
     channelTester: options.channelTester,
@@ -45,7 +46,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     lineApi: options.verifier.lineApi,
     baseUrl: options.config.publicUrl ?? '',
   }
-  const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), requireRole }
+  const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), counted, requireRole }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeResponses(app)
@@ -68,7 +69,6 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       fleetFileRoutes(api, parts) // accounts of a file
       audienceRoutes(api, parts) // members, their timeline, erasure
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
-      replayRoutes(api, parts) //   what they missed, sent again
       jobRoutes(api, parts) //      long work over members, exports
       activityRoutes(api, parts) // who changed what
     },

@@ -8,6 +8,7 @@ import { KEYS } from './keys.ts'
 import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
 import { ORGANIZATIONS } from './organizations.ts'
+import { REPLAYS } from './replays.ts'
 import { SEGMENTS } from './segments.ts'
 
 /** Every operation, in the order of docs/roles.md. */
@@ -15,6 +16,7 @@ export const OPERATIONS = [
   ORGANIZATIONS,
   ACCOUNTS,
   ENDPOINTS,
+  REPLAYS,
   SEGMENTS,
   CLIENTS,
   KEYS,

@@ -48,7 +48,7 @@ const selectEndpoint = statement('select-endpoint-of-organizations')`
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 
-const ENDPOINT: Noun<Endpoint> = {
+export const ENDPOINT: Noun<Endpoint> = {
   kind: 'endpoint',
   word: 'endpoint',
   plural: 'endpoints',

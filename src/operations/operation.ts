@@ -42,6 +42,8 @@ export interface Services {
   lineApi: LineApi | null
   /** of this service, as operators enter it on other platforms */
   baseUrl: string
+  /** Runs a count, which takes seconds. The console limits those of one operator, and of the operators of one organization. */
+  counted: <T>(actor: Actor, count: () => Promise<T>) => Promise<T>
 }
 
 /** Rows of a page, in the console. */

@@ -112,8 +112,8 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
   it('counts the events of a time range, sends them again and follows the task to its end', async () => {
     const receiver = await startReceiver()
     await opened.database.query(
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload)
-       select $1, 'line', 'message', gen_random_uuid(), now(), 'U1',
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, user_id, payload)
+       select $1, 'line', 'message', gen_random_uuid(), now(), now() - interval '1 minute', 'U1',
               '{"type":"message","timestamp":1,"source":{"type":"user","userId":"U1"},"message":{"type":"text","id":"1","text":"x"}}'
          from generate_series(1, $2::int)`,
       [opened.loaded.accountId, EVENTS],

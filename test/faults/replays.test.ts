@@ -8,6 +8,7 @@ import { takeTurn } from '../../src/jobs/turn.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
+import { signedIn, startConsole } from '../support/console.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { eventually } from '../support/process.ts'
 import { eventsOf, startReplaying, TODAY, textsOf } from '../support/replays.ts'
@@ -290,6 +291,46 @@ describe('a resend', () => {
   })
 })
 
+describe('the console', () => {
+  it('counts a range, sends it again as a task, and refuses what another task does already', async () => {
+    const { addEndpoint, deliverMessages, database } = await startReplaying(false)
+    const { url } = await startConsole(database)
+    const operator = await signedIn(url)
+    await deliverMessages(3)
+    const line = await addEndpoint('https://example.com/')
+    const members = await addEndpoint('https://example.com/', { format: 'members' })
+    const body = { ...TODAY, events: ['message'], rate: 2 }
+    const count = `/api/endpoints/${line}/count-replay?from=${TODAY.from}`
+    const counted = await operator.get(`${count}&to=${TODAY.to}&events=follow,message`)
+    expect(counted.json).toEqual({ events: 3, isMore: false })
+    expect((await operator.get(`${count}&to=2019-12-31`)).status).toBe(400)
+    const started = await operator.post(`/api/endpoints/${line}/replay`, body)
+    expect([started.status, started.json.job]).toMatchObject([
+      202,
+      {
+        ...{ kind: 'endpoint.replay', status: 'running', total: '3' },
+        parameters: { endpointId: String(line), events: ['message'], rate: 2 },
+      },
+    ])
+    expect((await operator.post(`/api/endpoints/${line}/replay`, body)).status).toBe(409)
+    const resent = await operator.post(`/api/endpoints/${members}/resend`, { filters: { tag: 'vip' } })
+    expect([resent.status, resent.json.job]).toMatchObject([
+      202,
+      { kind: 'endpoint.resend', total: '0', parameters: { matching: { tag: ['vip'] }, rate: 50 } },
+    ])
+    for (const [path, wrong] of [
+      [`${line}/replay`, { ...TODAY, rate: 1_001 }],
+      [`${line}/replay`, { ...TODAY, rate: 0 }],
+      [`${line}/replay`, { from: 'now', to: '2026-01-01' }],
+      [`${line}/replay`, { from: '2026-01-01' }],
+      [`${line}/resend`, { filters: {} }],
+      [`${members}/replay`, TODAY],
+      [`${members}/resend`, { filters: { updatedSince: '2026-01-01T00:00:00Z' } }],
+    ] as const)
+      expect((await operator.post(`/api/endpoints/${path}`, wrong)).status, JSON.stringify(wrong)).toBe(400)
+  })
+})
+
 describe('the command line', () => {
   it('says how much it sends, follows the task to its end, and lists it', async () => {
     const { addEndpoint, deliverMessages, database, env } = await startReplaying()
@@ -305,7 +346,7 @@ describe('the command line', () => {
     await database.query(`update endpoint set status = 'paused'`)
     const started = JSON.parse((await run('endpoints', 'replay', id, ...range, '--json')).stdout)
     expect(started).toEqual({ job: expect.stringMatching(/^\d+$/), events: 3, seconds: 1 })
-    const second = await run('endpoints', 'replay', id, ...range, '--no-wait')
+    const second = await run('endpoints', 'replay', id, ...range, '--json')
     expect([second.status, second.stderr]).toEqual([
       ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
     ])

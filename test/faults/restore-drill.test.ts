@@ -120,7 +120,7 @@ it.each(Object.keys(KINDS) as Array<keyof typeof KINDS>)(
     receiver.received.length = 0
     const service = await startHealthy(env)
     books.url = service.url
-    await command('endpoints', 'resend', endpoint.id, '--yes', '--rate', '500')
+    await command('endpoints', 'resend', endpoint.id, '--rate', '500')
 
     // More load.
     const lastLost = new Set(books.ids.keys())

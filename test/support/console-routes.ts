@@ -42,10 +42,6 @@ const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.ac
 const ofMember = (rest: string) => (of: Objects) => ({
   path: `/accounts/${of.account}/members/${of.member}${rest}`,
 })
-const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
-  path: `/endpoints/${of.endpoint}${rest}`,
-  body,
-})
 
 const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
 
@@ -65,6 +61,9 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'endpoint.update': () => ({ name: 'taken' }),
   'endpoint.of-person': ({ account }) => ({ account, user: 'Uany' }),
   'endpoint.rehearse': () => ({ change: '{"replies":true}' }),
+  'endpoint.count-replay': () => ({ from: '2026-01-01', to: '2026-01-02' }),
+  'endpoint.replay': () => ({ from: '2026-01-01', to: '2026-01-02' }),
+  'endpoint.resend': () => ({ filters: {} }),
   'segment.list': ({ account }) => ({ account }),
   'segment.add': ({ account }) => ({ account, name: 'taken', condition: {} }),
   'segment.update': () => ({ name: 'taken' }),
@@ -182,15 +181,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     ...ofAccount('/audience/erase')(of),
     body: { filters: {}, expectedCount: 1 },
   })),
-  'POST /endpoints/:/replay/count': manager(
-    'count events of a time range',
-    ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
-  ),
-  'POST /endpoints/:/replay': manager(
-    'replay a time range',
-    ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
-  ),
-  'POST /endpoints/:/resend': manager('replay members', ofEndpoint('/resend', { filters: {} })),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),

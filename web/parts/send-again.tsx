@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
-import { useRead } from '../operations.ts'
+import { pathOf, type Result, useRead } from '../operations.ts'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { CountThenSend, RATE_DEFAULT, RateField } from './count-then-send.tsx'
@@ -139,7 +139,6 @@ function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: Send
   const { t } = useLocalized()
   const [range, setRange] = useState(() => rangeBeforeNow(HOUR_MS))
   const { values, field } = useFields({ events: '', rate: RATE_DEFAULT })
-  const path = `/api/endpoints/${id}/replay`
   const body = {
     from: toIso(range.from),
     to: toIso(range.to),
@@ -147,16 +146,15 @@ function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: Send
     rate: Number(values.rate),
   }
   const count = async () => {
-    const { events: found, ...rest } = await post<{ events: number; isMore: boolean; seconds: number }>(
-      `${path}/count`,
-      body,
-    )
-    return { count: found, ...rest }
+    const range = { from: body.from, to: body.to, events: values.events.trim() || null }
+    const path = pathOf('endpoint.count-replay', id) + queryOf(range)
+    const { events: found, isMore } = await get<Result<'endpoint.count-replay'>>(path)
+    return { count: found, isMore, seconds: Math.ceil(found / body.rate) }
   }
   return (
     <CountThenSend
       count={count}
-      start={async () => onStart((await post<{ job: Task }>(path, body)).job)}
+      start={async () => onStart((await post<{ job: Task }>(`/api/endpoints/${id}/replay`, body)).job)}
       texts={t.again.line}
       onCancel={onCancel}
       version={JSON.stringify(body)}

@@ -1,0 +1,98 @@
+/** Sends the stored events of a time range, or the present state of members, to an endpoint again. */
+import { filterParameters, readFilters } from '../audience/filters.ts'
+import { countMatching } from '../audience/select-list.ts'
+import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
+import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
+import { startReplay } from '../jobs/replay-events.ts'
+import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
+import { startResend } from '../jobs/resend-members.ts'
+import { scopeOfJob } from '../jobs/selection.ts'
+import { ENDPOINT } from './endpoints.ts'
+import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
+
+import { operationsOf } from './operation.ts'
+
+const { read, call } = operationsOf(ENDPOINT)
+
+const Time = (description: string) => StorableText({ minLength: 1, maxLength: 256, description })
+const RANGE = {
+  from: Time('ISO 8601 with an offset or Z, or a date (00:00 UTC): events received from then on'),
+  to: Time('events received before this time, and at least 10 s ago'),
+}
+const RATE = Default(
+  Type.Integer({ minimum: 1, maximum: RATE_MAX, description: 'events or members per second at most' }),
+  RATE_DEFAULT,
+)
+
+const { updatedSince: _, ...filters } = filterParameters
+/** Filters of members, without a time. */
+export const FilterSchema = objectOf(filters)
+
+export const REPLAYS = {
+  count: read({
+    name: 'endpoint.count-replay',
+    role: 'manager',
+    does: 'count events of a time range',
+    input: { ...RANGE, events: Type.Optional(ShortText) },
+    run: async ({ database, actor, target, services, input: { events, ...range } }) => {
+      const asked = { ...range, events: events === undefined ? null : itemsOf(events) }
+      const { endpoint, request } = await planReplay(database, actor.organizationIds, target.id, asked)
+      return services.counted(actor, () => countReplay(database, endpoint, request))
+    },
+  }),
+
+  /** It counts before the transaction, which records the start. */
+  replay: call({
+    name: 'endpoint.replay',
+    does: 'replay a time range',
+    records: 'endpoint.replayed',
+    input: {
+      ...RANGE,
+      events: Default(
+        orNull(
+          Type.Array(ShortText, {
+            maxItems: 100,
+            description: 'event types, separated by commas, or `all` that the endpoint receives',
+          }),
+          'all',
+        ),
+        null,
+      ),
+      rate: RATE,
+    },
+    run: async ({ database, actor, target, services, input }) => {
+      const { endpoint, request } = await planReplay(database, actor.organizationIds, target.id, input)
+      const { events: count, isMore } = await services.counted(actor, () =>
+        countReplay(database, endpoint, request),
+      )
+      const job = await database.transaction((transaction) =>
+        startReplay(transaction, actor, endpoint, request, isMore ? null : count),
+      )
+      const range = ` from ${request.from} to ${request.to}`
+      return { job, result: { count, isMore, range, seconds: secondsOf(count, input.rate) }, changes: null }
+    },
+  }),
+
+  resend: call({
+    name: 'endpoint.resend',
+    does: 'replay members',
+    records: 'endpoint.resent',
+    input: { filters: FilterSchema, rate: RATE },
+    run: async ({ database, actor, target, services, input: { rate, ...given } }) => {
+      const endpoint = await findResendable(database, actor.organizationIds, target.id)
+      const matching = await readFilters(database, endpoint.accountId, given.filters)
+      const count = await services.counted(actor, () =>
+        countMatching(database, scopeOfJob(endpoint), matching),
+      )
+      const job = await database.transaction((transaction) =>
+        startResend(transaction, actor, endpoint, { filters: matching, rate }, count),
+      )
+      return {
+        job,
+        result: { count, isMore: false, range: '', seconds: secondsOf(count, rate) },
+        changes: null,
+      }
+    },
+  }),
+}
