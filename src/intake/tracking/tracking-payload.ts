@@ -1,18 +1,27 @@
 /** Reads events of Segment's HTTP API, so that its client libraries work unchanged. */
 import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
-import { isTooDeep, ReadingTurns, readTimeMs, readUserId, TOO_DEEP } from '../event-fields.ts'
-import { epochMs, hashKey, parseTimeText } from '../event-key.ts'
+import {
+  epochMs,
+  hashKey,
+  isTooDeep,
+  parseTimeText,
+  readTimeMs,
+  readUserId,
+  TOO_DEEP,
+} from '../event-fields.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
 import { EVENT_TYPES, typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
-import type { Usage } from './tracking-budget.ts'
 
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
+/** Other requests wait this long for the events of one. Most requests are read in less than 0.1 ms. */
+const TURN_MAX_MS = 2
 /** Items per request. Each rejection is reported, and a small request must not cause a large response. */
 const TRACKING_REQUEST_MAX_ITEMS = 5_000
 
@@ -22,15 +31,18 @@ export interface TrackingRequest {
   events: unknown[]
 }
 
+/** Counts against the budgets of a tracking key or an address. */
+export interface Usage {
+  events: number
+  bytes: number
+}
+
 export interface Rejection {
   index: number
   message: string
 }
 
-/**
- * Reads one event, an array of events, or `{batch, sentAt, writeKey}`. Throws `bad_request` for anything else.
- * @param type the type of a single event, if the path has one
- */
+/** @param type the type of a single event, if the path has one */
 export function parseTrackingRequest(body: Buffer, type: string | null): TrackingRequest {
   const parsed = parseJson(body)
   const envelope = isObject(parsed) ? parsed : {}
@@ -70,25 +82,22 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
   return Array.isArray(parsed.batch) ? parsed.batch : null
 }
 
-/**
- * Splits a request into accepted and rejected events. `claimed` and `proven` are the usage of the accepted events.
- * @param admittedBy the tracking key of the account
- */
+/** `usage` is that of the accepted events. @param admittedBy the tracking key of the account */
 export async function readTrackingEvents(
   { events, sentAtMs }: TrackingRequest,
   admittedBy: string,
   receivedAtMs: number,
   proofs: Proofs,
-): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[]; claimed: Usage; proven: Usage }> {
+): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[]; usage: { claimed: Usage; proven: Usage } }> {
   const accepted: IntakeEvent[] = []
-  const [claimed, proven] = [
-    { events: 0, bytes: 0 },
-    { events: 0, bytes: 0 },
-  ]
+  const usage = { claimed: { events: 0, bytes: 0 }, proven: { events: 0, bytes: 0 } }
   const rejected: Rejection[] = []
-  const turns = new ReadingTurns()
+  let startedAtMs = performance.now()
   for (const [index, event] of events.entries()) {
-    if (turns.isOver()) await turns.next()
+    if (performance.now() - startedAtMs > TURN_MAX_MS) {
+      await setImmediate()
+      startedAtMs = performance.now()
+    }
     try {
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
@@ -96,15 +105,15 @@ export async function readTrackingEvents(
       const proof = proofs.of(event)
       const read = readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proof)
       accepted.push(read)
-      const usage = proof === null ? claimed : proven
-      usage.events += 1
-      usage.bytes += Buffer.byteLength(read.payload ?? '')
+      const used = proof === null ? usage.claimed : usage.proven
+      used.events += 1
+      used.bytes += Buffer.byteLength(read.payload ?? '')
     } catch (error) {
       if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })
     }
   }
-  return { accepted, rejected, claimed, proven }
+  return { accepted, rejected, usage }
 }
 
 function readTrackingEvent(
@@ -153,7 +162,7 @@ function claimedUserId({ userId }: Record<string, unknown>): unknown {
   return String(userId)
 }
 
-/** The size is checked first: searching 1 MiB for credentials blocks all other requests for up to 0.2 s. */
+/** The size first: searching 1 MiB for credentials blocks all other requests for up to 0.2 s. */
 function boundedPayload(content: Record<string, unknown>): string {
   const text = JSON.stringify(content)
   if (Buffer.byteLength(text) > TRACKING_EVENT_MAX_BYTES) {
@@ -162,15 +171,11 @@ function boundedPayload(content: Record<string, unknown>): string {
   return storedPayload(content, isCredentialName, text)
 }
 
-/**
- * Separate from the keys of unproven events. Otherwise anybody who guesses a messageId could send it first, and the proven event
- * would be a duplicate. The key contains the user id, so another person with a token cannot do this either.
- */
+/** Nobody who guesses a messageId can send it first, without a token or as another person, and make the proven event a duplicate. */
 function provenKey(userId: string, messageId: string): Buffer {
   return hashKey('tracking', 'proven', userId, messageId)
 }
 
-/** Contains the proven person instead of the claimed one, and the token nowhere. */
 function provenPayload(
   content: Record<string, unknown>,
   messageId: string,
@@ -180,7 +185,7 @@ function provenPayload(
   return token === null ? payload : payload.replaceAll(token, '[token]')
 }
 
-/** Reads a stored event again, with its stored time. Its key shows whether it was proven. Throws InvalidEvent. */
+/** With its stored time. Its key shows whether it was proven. Throws InvalidEvent. */
 export function readStoredTrackingEvent(event: unknown, occurredAtMs: number, key: Buffer): IntakeEvent {
   const { userId, messageId } = isObject(event) ? event : {}
   const isProven =
@@ -195,9 +200,9 @@ function isFilled(value: unknown): boolean {
 
 /**
  * The clock of a client may be wrong, but the differences between its times are right. So the age of the event at `sentAt` is
- * subtracted from the time of receipt. Times in the future become the time of receipt. The correction includes the time in transit,
- * so the corrected time may be after an erasure although the event was before it. The claimed time is therefore kept. A time that
- * cannot be read, or that is before 1970, is replaced by the time of receipt. Segment's own examples contain one.
+ * subtracted from the time of receipt, which also replaces times that are in the future, before 1970, or unreadable, as one of
+ * Segment's own examples is. The correction includes the time in transit, so the corrected time may be after an erasure although the
+ * event was before it. The claimed time is therefore kept.
  */
 function timesOf(
   event: Record<string, unknown>,
@@ -222,7 +227,7 @@ function storableClaim(ms: number | null): number | null {
   return ms === null ? null : Math.max(0, Math.trunc(ms))
 }
 
-/** Reads ISO 8601, or seconds or milliseconds since 1970. Returns null for anything else. */
+/** ISO 8601, or seconds or milliseconds since 1970. */
 function parseTime(value: unknown): number | null {
   const ms =
     typeof value === 'number' ? epochMs(value) : typeof value === 'string' ? parseTimeText(value) : Number.NaN

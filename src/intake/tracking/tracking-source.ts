@@ -1,5 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
+import type { Budget } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit.ts'
@@ -8,14 +10,14 @@ import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts
 import { ID_TOKEN } from '../delivery-counts.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { METRICS_PATHS, TRACKING_PATHS, trackingSchemas, typeOfCall } from './calls.ts'
-import { createProver, haveTokens } from './id-token.ts'
-import { Budgets, type GiveBack, KeyBudgets } from './tracking-budget.ts'
+import { prove } from './id-token.ts'
 import {
   parseTrackingRequest,
   type Rejection,
   readStoredTrackingEvent,
   readTrackingEvents,
   type TrackingRequest,
+  type Usage,
 } from './tracking-payload.ts'
 
 export const trackingSource: SourceModule = {
@@ -30,7 +32,6 @@ export const trackingSource: SourceModule = {
     maxBodyBytes: 16 * 1024 * 1024,
   },
   addRoutes: addTrackingRoutes,
-  isOwnActWithoutContent: () => true,
   reparse: (content, occurredAtMs, _account, key) => readStoredTrackingEvent(content, occurredAtMs, key),
 }
 
@@ -56,7 +57,8 @@ function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
       findAccountByTrackingKey(parts.database, name),
     ),
     addresses: new Budgets(address, 'address'),
-    keys: new KeyBudgets(key),
+    claimed: new Budgets(key, 'tracking key'),
+    proven: new Budgets(key, 'tracking key'),
     addressOf: createClientKey(),
   }
   const add = (url: string, handler: (request: TrackingCall) => Promise<unknown>) => {
@@ -81,7 +83,9 @@ function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
 interface TrackingParts extends SourceParts {
   findAccount: FindAdmitting<string>
   addresses: Budgets
-  keys: KeyBudgets
+  /** Of the tracking keys, for unproven events and for proven ones, which a flood of unproven events does not block. */
+  claimed: Budgets
+  proven: Budgets
   addressOf: (request: FastifyRequest) => string
 }
 
@@ -91,72 +95,65 @@ async function requireKnownCall(request: TrackingCall): Promise<void> {
 
 /** The bodies of an address that has used up its budget are neither read nor parsed. */
 function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: FastifyRequest): void {
-  addresses.check(addressOf(request), 1, Number(request.headers['content-length'] ?? 0) || 0)
+  const bytes = Number(request.headers['content-length'] ?? 0) || 0
+  addresses.check(addressOf(request), { events: 1, bytes })
 }
 
-/** Charges the address for the body as received, and for its decompressed size, even if the body turns out to be invalid. */
+/** Charges the address for the decompressed size, too, even if the body turns out to be invalid. */
 async function readBody({ addresses, addressOf }: TrackingParts, request: TrackingCall): Promise<Buffer> {
   const received = receivedBytes(request)
-  addresses.take(addressOf(request), 0, received)
+  const address = addressOf(request)
+  addresses.take(address, { events: 0, bytes: received })
   const body = await decodedBytes(request)
-  addresses.spend(addressOf(request), Math.max(0, body.length - received))
+  addresses.take(address, { events: 0, bytes: Math.max(0, body.length - received) })
+  addresses.check(address, NOTHING)
   return body
 }
 
+const NOTHING: Usage = { events: 0, bytes: 0 }
+
 async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
-  const { database, addresses, addressOf, idTokens } = parts
+  const { database, addresses, addressOf } = parts
   database.requireConfigured()
   const body = await readBody(parts, request)
   const tracking = parseTrackingRequest(body, typeOfCall(request.params.call))
-  addresses.take(addressOf(request), tracking.events.length, 0)
+  const usage = { events: tracking.events.length, bytes: 0 }
+  addresses.check(addressOf(request), usage)
+  addresses.take(addressOf(request), usage)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  const prove = createProver(idTokens, tracking.events, idTokenOf(request))
-  const isClaimed = !haveTokens(tracking.events, idTokenOf(request))
-  const charged: Charged = { tracking, key, prove, isClaimed, giveBack: null }
-  return repeatWhileStale(storeTracking, parts, charged)
-}
-
-/** A request whose address has been charged. The tracking key is charged once, however often the account changes. */
-interface Charged {
-  tracking: TrackingRequest
-  key: string
-  prove: ReturnType<typeof createProver>
-  isClaimed: boolean
-  giveBack: GiveBack | null
+  return repeatWhileStale(storeTracking, parts, key, tracking, idTokenOf(request))
 }
 
 async function storeTracking(
   isAgain: boolean,
-  { intake, now, findAccount, keys, counts }: TrackingParts,
-  charged: Charged,
+  { intake, now, findAccount, idTokens, claimed, proven, counts }: TrackingParts,
+  key: string,
+  tracking: TrackingRequest,
+  idToken: string | null,
 ) {
-  const { tracking, key, prove, isClaimed } = charged
   const found = await findAccount(key, isAgain)
   if (found === null) throw new AppError('unknown_tracking_key')
   const { account, admission, isCached } = found
-  // Only for existing keys: unknown keys would evict the budgets of others.
-  if (charged.giveBack === null && isClaimed) keys.checkClaimed(key)
-  const proofs = await prove(account.loginChannelIds)
+  const proofs = await prove(idTokens, tracking.events, idToken, account.loginChannelIds)
+  // Before the events are read. Only for existing keys: unknown keys would evict the budgets of others.
+  if (!proofs.hasTokens) claimed.check(key, { events: 1, bytes: 0 })
   if (proofs.dependOnAccount && isCached) return 'stale'
-  if (proofs.dependOnAccount) counts.addRefused(account.id, ID_TOKEN)
-  const { accepted, rejected, claimed, proven } = await readTrackingEvents(tracking, key, now(), proofs)
+  if (proofs.dependOnAccount) counts.add(account.id, ID_TOKEN, { refused: 1 }, 'last_refused_at')
+  const { accepted, rejected, usage } = await readTrackingEvents(tracking, key, now(), proofs)
   // An empty request has no flush, which would check the cached account.
   if (accepted.length === 0 && isCached) return 'stale'
   if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
-  charged.giveBack ??= keys.take(key, claimed, proven)
-  const { giveBack } = charged
-  const reception = await intake.receive(admission, accepted).catch((error) => {
-    giveBack(1)
-    throw error
-  })
+  claimed.check(key, usage.claimed)
+  proven.check(key, usage.proven)
+  claimed.take(key, usage.claimed)
+  proven.take(key, usage.proven)
+  const reception = await intake.receive(admission, accepted)
   if (reception === 'stale') return 'stale'
-  if (proven.events > 0) counts.addProof(account.id)
-  if (reception.duplicates > 0) giveBack(reception.duplicates / accepted.length)
+  if (usage.proven.events > 0) counts.add(account.id, ID_TOKEN, {}, 'last_at')
   return { success: true, ...reception, rejected }
 }
 
-/** The ID token for all events that have none of their own. */
 function idTokenOf({ headers }: TrackingCall): string | null {
   return String(headers['x-line-id-token'] ?? '') || null
 }
@@ -167,10 +164,10 @@ function unreadable(rejected: Rejection[]): AppError {
   return new AppError('invalid_input', { message: 'None of the events could be read', details })
 }
 
-/** Segment's browser library sends these without a tracking key. The address is charged, and nothing is stored. */
+/** Segment's browser library sends these without a tracking key. */
 async function discardMetrics(parts: TrackingParts, request: TrackingCall) {
   await readBody(parts, request)
-  parts.addresses.take(parts.addressOf(request), 1, 0)
+  parts.addresses.take(parts.addressOf(request), { events: 1, bytes: 0 })
   return { success: true, accepted: 0, duplicates: 0, rejected: [] }
 }
 
@@ -212,3 +209,57 @@ function keyOutsideBody(request: TrackingCall): string | null {
 
 /** Removes the password, or the secret of Jitsu's `key:secret`. */
 const keyOf = (credentials: string) => credentials.split(':')[0] ?? null
+
+// Limits the events and bytes per minute of each client address and each tracking key. The key is public, so without limits anybody
+// could fill the disk and keep the database busy. An address is charged for everything that it sends. A key is charged only for events
+// that can be stored. Otherwise anybody could use up a site's budget with invalid requests.
+
+const WINDOW_MS = 60_000
+/** About 20 MiB. Beyond it, the least recently used window is dropped. */
+const WINDOWS_MAX = 100_000
+
+interface Window extends Usage {
+  startedAtMs: number
+}
+
+/** Fixed windows of a minute, in this process. Each begins with the first request of its sender. */
+class Budgets {
+  readonly #windows = new LRUCache<string, Window>({ max: WINDOWS_MAX })
+  readonly #budget: Budget
+  readonly #sender: string
+
+  /** @param sender completes the message "Too many tracking events from this …" */
+  constructor(budget: Budget, sender: string) {
+    this.#budget = budget
+    this.#sender = sender
+  }
+
+  /** Throws `tracking_budget_exceeded` if the sender may not use so much. */
+  check(sender: string, { events, bytes }: Usage): void {
+    const window = this.#windowOf(sender)
+    const { eventsPerMinute, bytesPerMinute } = this.#budget
+    if (window.events + events <= eventsPerMinute && window.bytes + bytes <= bytesPerMinute) return
+    const leftMs = window.startedAtMs + WINDOW_MS - performance.now()
+    throw new AppError('tracking_budget_exceeded', {
+      message: `Too many tracking events from this ${this.#sender}: ${eventsPerMinute} events and ${bytesPerMinute} bytes per minute are accepted`,
+      retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)),
+    })
+  }
+
+  /** Also beyond the budget. */
+  take(sender: string, { events, bytes }: Usage): void {
+    const window = this.#windowOf(sender)
+    window.events += events
+    window.bytes += bytes
+  }
+
+  #windowOf(sender: string): Window {
+    // A monotonic clock: the time of day can be set back.
+    const now = performance.now()
+    const window = this.#windows.get(sender)
+    if (window !== undefined && now - window.startedAtMs < WINDOW_MS) return window
+    const started = { startedAtMs: now, events: 0, bytes: 0 }
+    this.#windows.set(sender, started)
+    return started
+  }
+}
