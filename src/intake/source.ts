@@ -27,10 +27,6 @@ export interface SourceParts {
 export interface SourceModule extends Source {
   share: SourceShare
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
-  /** Whether an event cannot be attributed to the account once its content was erased. Default: false. */
-  needsContent?: (account: Pick<Account, 'chatInboxId'>) => boolean
-  /** Whether an event of this kind is an act of its person although its content was erased. */
-  isOwnActWithoutContent: (kind: string) => boolean
   /**
    * Reads the stored content of an event again with this version of the program. Throws InvalidEvent.
    * @param occurredAtMs the stored time, which the event keeps

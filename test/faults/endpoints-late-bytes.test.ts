@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest'
 import { Contents } from '../../src/endpoints/contents.ts'
 import { post } from '../../src/endpoints/post.ts'
-import { retryEvent } from '../../src/intake/retry-events.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
 import { arrivalsOf, OK, type RawConnection, startRawReceiver } from '../support/raw-receiver.ts'
@@ -91,27 +90,6 @@ it.each(['erase', 'takeBack'] as const)(
     expect((await later)?.row.events ?? '').not.toContain('secret words')
   },
 )
-
-it('reports a retried unsend as applied only when bodies that were read before are written', async () => {
-  const { contents, database, delivery, service, tenant } = await startOther()
-  await service.deliver(tenant, [{ ...lineEvent('unsend', 'Ugone'), unsend: { messageId: 'another' } }])
-  const [failed] = await database.query<{ id: bigint }>(
-    `update event u set failure = 'failed in this test', payload = replace(u.payload, 'another', m.message_id)
-       from event m where u.kind = 'unsend' and m.payload like '%secret words%' returning u.id`,
-  )
-  const content = await contents.read(delivery)
-  let outcome = ''
-  const retried = retryEvent(database, failed?.id as bigint).then((result) => {
-    outcome = result
-  })
-  await expect
-    .poll(() => database.query(`select from pg_locks where classid = 7302 and not granted`))
-    .toHaveLength(1)
-  expect(outcome).toBe('')
-  content?.release()
-  await retried
-  expect(outcome).toBe('applied')
-})
 
 it('acknowledges an erasure while deliveries of the account are read without a pause', async () => {
   const { contents, delivery, erase } = await startOther()

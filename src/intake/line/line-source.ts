@@ -29,7 +29,7 @@ import type { Admission } from '../event.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { KeptDeliveries } from './kept-deliveries.ts'
-import { isOwnAct, parseLineDelivery, readLineEvent } from './line-payload.ts'
+import { parseLineDelivery, readLineEvent } from './line-payload.ts'
 
 export const lineSource: SourceModule = {
   name: LINE,
@@ -41,7 +41,6 @@ export const lineSource: SourceModule = {
     maxBodyBytes: 96 * 1024 * 1024,
   },
   addRoutes: addLineRoutes,
-  isOwnActWithoutContent: (kind) => isOwnAct({ type: kind }),
   reparse: (content, occurredAtMs) => readLineEvent(content, occurredAtMs),
 }
 
@@ -86,20 +85,20 @@ async function receiveDelivery(
   const found = await findAdmitting(id, isAgain, isSigned)
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
-    counts.addRefused(id, source.name)
+    counts.add(id, source.name, { refused: 1 }, 'last_refused_at')
     await kept.keep(found.account, request.ip, signature, body)
     throw new AppError('bad_signature')
   }
   if (!isAgain) spareSigned(request, reply)
   const { account, isCached } = found
-  const { destination, events, isRedelivery } = await parseLineDelivery(body, now())
+  const { destination, events, isRedelivery } = parseLineDelivery(body, now())
   // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
   const admission = await admit(found, destination)
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
   const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
   if (reception === 'stale') return reception
-  if (reply.elapsedTime > LINE_WAITS_MS) counts.addLate(account.id, source.name)
+  if (reply.elapsedTime > LINE_WAITS_MS) counts.add(account.id, source.name, { late: 1 })
   if (!isOwn) await flagIfForeign(database, account, admission, destination)
   if (isRedelivery) await once(redelivered, admission, () => flagRedelivery(database, admission.accountId))
   else if (events.length > 0 && account.isProofArmed && (await mustRefuse(database, account)))
@@ -134,7 +133,6 @@ async function once<T extends object, R>(
   })
 }
 
-/** One delivery of all instances is refused. */
 const mustRefuse = async (database: Database, account: Account): Promise<boolean> =>
   (await once(proofsTried, account, () => takeRedeliveryProof(database, account.id))) === true
 
@@ -206,7 +204,7 @@ function lineDeliverySchema(path: string): FastifySchema {
  */
 const DESTINATIONS_MAX = 1_000
 
-/** Admits deliveries to their destination's account, if that has the same organization and secret as the account in the path. */
+/** The destination's account must have the same organization and secret as the account in the path. */
 function admitRecipients(database: Database) {
   const lookups: Queryable = {
     secretKeys: database.secretKeys,

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
-import { findAccountByOaHash } from '../../accounts/account.ts'
+import { type Account, findAccountByOaHash } from '../../accounts/account.ts'
 import { equalInConstantTime, type Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
@@ -31,10 +31,6 @@ export const mboxSource: SourceModule = {
     maxBodyBytes: 96 * 1024 * 1024,
   },
   addRoutes: addMboxRoutes,
-  // Only the content has the inbox of the event.
-  needsContent: ({ chatInboxId }) => chatInboxId !== null,
-  // Only the content has the type of a message.
-  isOwnActWithoutContent: () => false,
   reparse: (content, occurredAtMs, { chatInboxId }) => {
     if (belongsToOtherInbox(content, chatInboxId)) {
       throw new InvalidEvent("the event belongs to another inbox than the account's")
@@ -70,18 +66,12 @@ async function receiveCallback(
   const { oaHash } = request.params
   if (!isStorableText(oaHash)) throw new AppError('unknown_account')
   const body = bodyBytes(request)
-  const signature = {
-    signature: request.headers['x-chatwoot-signature'],
-    timestamp: request.headers['x-chatwoot-timestamp'],
-  }
-  const found = await findAccount(
-    oaHash,
-    isAgain,
-    ({ chatSecret }) => chatSecret === null || hasValidChatSignature(body, signature, chatSecret, now()),
-  )
+  const accepts = ({ chatSecret }: Account) =>
+    chatSecret === null || hasValidChatSignature(body, request.headers, chatSecret, now())
+  const found = await findAccount(oaHash, isAgain, accepts)
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
-    counts.addRefused(found.account.id, source.name)
+    counts.add(found.account.id, source.name, { refused: 1 }, 'last_refused_at')
     throw new AppError('bad_signature')
   }
   const { account, admission, isCached } = found
@@ -142,20 +132,14 @@ export function callbackPath(oaHash: string): string {
 /** Allows for clock skew, and lets a captured callback expire. */
 const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
 
-interface SignatureHeaders {
-  /** x-chatwoot-signature */
-  signature: unknown
-  /** x-chatwoot-timestamp: seconds since 1970 */
-  timestamp: unknown
-}
-
 /** Checks Chatwoot's signature: `sha256=` and the hex HMAC-SHA256 over `{timestamp}.{raw body}`, keyed with the webhook's secret. */
 function hasValidChatSignature(
   body: Buffer,
-  { signature, timestamp }: SignatureHeaders,
+  headers: FastifyRequest['headers'],
   chatSecret: Secret,
   nowMs: number,
 ): boolean {
+  const { 'x-chatwoot-signature': signature, 'x-chatwoot-timestamp': timestamp } = headers
   if (chatSecret.isBlank()) return false
   if (typeof signature !== 'string' || typeof timestamp !== 'string') return false
   if (!/^\d{1,12}$/.test(timestamp)) return false
