@@ -4,7 +4,6 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
-import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
 const WRITE_INTERVAL_MS = 10_000
@@ -12,20 +11,16 @@ const LAST_WRITE_MAX_MS = 500
 
 /**
  * Adds counts to the hour of each account's newest delivery. Counts of accounts that no longer exist are dropped.
- *
- * $1 bigint[] accounts, $2 text[] sources, $3 bigint[] deliveries, $4 bigint[] accepted events, $5 bigint[] duplicates,
- * $6 bigint[] unapplied events, $7 bigint[] refused deliveries, $8 bigint[] failed deliveries, $9 bigint[] late deliveries,
- * $10 timestamptz[] last delivery, $11 timestamptz[] last refused delivery, $12 timestamptz[] the newer of both or of a failure:
- * parallel arrays.
+ * $1 json: a list of Counts, each with its account and source
  */
 const addCounts = statement('add-delivery-counts')`
     insert into delivery_hour as h (channel_oa_id, hour, source, deliveries, accepted, duplicates, unapplied, refused, failed,
                                     late, last_at, last_refused_at)
     select id, date_trunc('hour', at), source, deliveries, accepted, duplicates, unapplied, refused, failed,
            late, last_at, last_refused_at
-      from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
-                  $9::bigint[], $10::timestamptz[], $11::timestamptz[], $12::timestamptz[])
-           as c (id, source, deliveries, accepted, duplicates, unapplied, refused, failed, late, last_at, last_refused_at, at)
+      from json_to_recordset($1::json)
+           as c (id bigint, source text, deliveries bigint, accepted bigint, duplicates bigint, unapplied bigint, refused bigint,
+                 failed bigint, late bigint, last_at timestamptz, last_refused_at timestamptz, at timestamptz)
      cross join lateral (select from official_account where id = c.id offset 0) account
      order by id, source
         on conflict (channel_oa_id, hour, source) do update set
@@ -35,20 +30,30 @@ const addCounts = statement('add-delivery-counts')`
            last_at = greatest(h.last_at, excluded.last_at),
            last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`
 
-/** In the order of the parameters $3 to $9. */
-const COUNTED = ['deliveries', 'accepted', 'duplicates', 'unapplied', 'refused', 'failed', 'late'] as const
-
-interface Counts extends Record<(typeof COUNTED)[number], number> {
-  /** Milliseconds since 1970. Null: there was none. */
-  lastAtMs: number | null
-  lastRefusedAtMs: number | null
-  /** The newest delivery of any outcome. */
-  atMs: number
+const NOTHING = {
+  /** The response was 2xx. */
+  deliveries: 0,
+  accepted: 0,
+  duplicates: 0,
+  unapplied: 0,
+  /** The response was 403: the signature does not match. Or an ID token is of another login channel. */
+  refused: 0,
+  /** The response was 503. */
+  failed: 0,
+  /** A stored delivery was answered later than its platform waits. */
+  late: 0,
 }
 
-type Outcomes = Pick<Counts, 'accepted' | 'duplicates' | 'unapplied'>
+type Counted = typeof NOTHING
 
-/** The source of counts about ID tokens. */
+interface Counts extends Counted {
+  last_at: Date | null
+  last_refused_at: Date | null
+  /** The newest delivery of any outcome. */
+  at: Date
+}
+
+/** The source of counts about ID tokens. The event of a token is counted as a delivery of its own source. */
 export const ID_TOKEN = 'id_token'
 
 export class DeliveryCounts {
@@ -62,73 +67,52 @@ export class DeliveryCounts {
     this.#timer = setInterval(() => void this.write(), WRITE_INTERVAL_MS).unref()
   }
 
-  /** The response was 2xx. */
-  addStored(accountId: AccountId, source: string, { accepted, duplicates, unapplied }: Outcomes): void {
+  /** @param last the time that becomes the present one */
+  add(
+    accountId: AccountId,
+    source: string,
+    counted: Partial<Counted>,
+    last: 'last_at' | 'last_refused_at' | null = null,
+  ): void {
     const counts = this.#of(accountId, source)
-    counts.deliveries += 1
-    counts.accepted += accepted
-    counts.duplicates += duplicates
-    counts.unapplied += unapplied
-    counts.atMs = Date.now()
-    counts.lastAtMs = counts.atMs
-  }
-
-  /** A stored delivery was answered later than its platform waits. */
-  addLate(accountId: AccountId, source: string): void {
-    const counts = this.#of(accountId, source)
-    counts.late += 1
-    counts.atMs = Date.now()
-  }
-
-  /** An ID token proved a person. Its event is counted as a delivery of its own source. */
-  addProof(accountId: AccountId): void {
-    const counts = this.#of(accountId, ID_TOKEN)
-    counts.atMs = Date.now()
-    counts.lastAtMs = counts.atMs
-  }
-
-  /** The response was 403: the signature does not match. Or an ID token is of another login channel. */
-  addRefused(accountId: AccountId, source: string): void {
-    const counts = this.#of(accountId, source)
-    counts.refused += 1
-    counts.atMs = Date.now()
-    counts.lastRefusedAtMs = counts.atMs
-  }
-
-  /** The response was 503. */
-  addFailed(accountId: AccountId, source: string): void {
-    const counts = this.#of(accountId, source)
-    counts.failed += 1
-    counts.atMs = Date.now()
+    sum(counts, counted)
+    counts.at = new Date()
+    if (last !== null) counts[last] = counts.at
   }
 
   #of(accountId: AccountId, source: string): Counts {
     const accounts = this.#counts.get(source) ?? new Map<AccountId, Counts>()
-    const counts = accounts.get(accountId) ?? nothing()
+    const counts = accounts.get(accountId) ?? {
+      ...NOTHING,
+      last_at: null,
+      last_refused_at: null,
+      at: new Date(),
+    }
     this.#counts.set(source, accounts.set(accountId, counts))
     return counts
   }
 
   /** Never rejects. If the database fails, the counts are written the next time. */
   async write(): Promise<void> {
-    const written = this.#counts
-    this.#counts = new Map()
-    const rows = [...written].flatMap(([source, accounts]) =>
-      [...accounts].map(([accountId, counts]) => ({ accountId, source, ...counts })),
+    const written = [...this.#counts].flatMap(([source, accounts]) =>
+      [...accounts].map(([accountId, counts]) => ({ accountId, source, counts })),
     )
-    if (rows.length === 0) return
+    this.#counts = new Map()
+    if (written.length === 0) return
+    const rows = written.map(({ accountId, source, counts }) => ({
+      id: String(accountId),
+      source,
+      ...counts,
+    }))
     try {
-      await this.#database.query(addCounts, [
-        int8Array(rows.map(({ accountId }) => accountId)),
-        textArray(rows.map(({ source }) => source)),
-        ...COUNTED.map((field) => int8Array(rows.map((row) => BigInt(row[field])))),
-        timestamptzArray(rows.map(({ lastAtMs }) => lastAtMs)),
-        timestamptzArray(rows.map(({ lastRefusedAtMs }) => lastRefusedAtMs)),
-        timestamptzArray(rows.map(({ atMs }) => atMs)),
-      ])
+      await this.#database.query(addCounts, [JSON.stringify(rows)])
     } catch {
-      for (const [source, accounts] of written)
-        for (const [accountId, counts] of accounts) merge(this.#of(accountId, source), counts)
+      for (const { accountId, source, counts } of written) {
+        const newer = this.#of(accountId, source)
+        sum(newer, counts)
+        newer.last_at ??= counts.last_at
+        newer.last_refused_at ??= counts.last_refused_at
+      }
     }
   }
 
@@ -139,24 +123,6 @@ export class DeliveryCounts {
   }
 }
 
-function nothing(): Counts {
-  return {
-    deliveries: 0,
-    accepted: 0,
-    duplicates: 0,
-    unapplied: 0,
-    refused: 0,
-    failed: 0,
-    late: 0,
-    lastAtMs: null,
-    lastRefusedAtMs: null,
-    atMs: 0,
-  }
-}
-
-function merge(into: Counts, counts: Counts): void {
-  for (const field of COUNTED) into[field] += counts[field]
-  into.lastAtMs ??= counts.lastAtMs
-  into.lastRefusedAtMs ??= counts.lastRefusedAtMs
-  into.atMs ||= counts.atMs
+function sum(counts: Counted, added: Partial<Counted>): void {
+  for (const name of Object.keys(NOTHING) as Array<keyof Counted>) counts[name] += added[name] ?? 0
 }

@@ -8,9 +8,8 @@ const FLUSH_MAX_PEOPLE = 256
 const FLUSH_MAX_PAYLOAD = 1024 * 1024
 
 /**
- * Cost that an account may take in a turn, in people. A slice of 128 people costs 16 turns, in which each other account takes up to
- * 128 deliveries of one event. If a turn were one delivery of any size, an account with small deliveries would get one of them into
- * each flush beside a slice. At 100 ms per flush, more than ten a second would wait for seconds.
+ * People whom an account may take in a turn. A slice of 128 costs 16 turns, in which each other account takes up to 128 deliveries of
+ * one event. If a turn were one delivery of any size, more than ten small ones a second would wait behind slices for seconds.
  */
 const COST_PER_TURN = 8
 /** UTF-16 units of payload that cost as much as a person. A slice has up to 256 KiB, which cost as much as 128 people. */
@@ -40,10 +39,7 @@ const costOf = ({ people, payloadLength }: QueuedDelivery) =>
  */
 export class FairQueue {
   readonly #limits: QueueLimits
-  /**
-   * Every account that has delivered. The key is a number, because hashing a bigint takes 1 µs. Ids beyond 2^53 that round to the
-   * same number share their turns.
-   */
+  /** The key is a number, because hashing a bigint takes 1 µs. Ids beyond 2^53 that round to the same number share their turns. */
   readonly #accounts = new Map<number, AccountQueue>()
   /** Accounts with deliveries, in the order of their turns. */
   readonly #turns: AccountQueue[] = []
@@ -58,7 +54,7 @@ export class FairQueue {
     return this.#events
   }
 
-  /** Queues the slices of one delivery. Returns false, and queues nothing, if the account would hold too much. */
+  /** Returns false, and queues nothing, if the account would hold too much. */
   push(slices: QueuedDelivery[]): boolean {
     const [first] = slices
     if (first === undefined) return true
@@ -77,7 +73,7 @@ export class FairQueue {
     return true
   }
 
-  /** Takes the deliveries of the next flush, at least one. @param maxPeople 1: one delivery, or one slice of a large one */
+  /** At least one delivery. @param maxPeople 1: one delivery, or one slice of a large one */
   take(maxPeople = FLUSH_MAX_PEOPLE): QueuedDelivery[] {
     const taken: QueuedDelivery[] = []
     let people = 0
@@ -98,7 +94,6 @@ export class FairQueue {
     return taken
   }
 
-  /** Takes everything that waits for an account. */
   remove(accountId: AccountId): QueuedDelivery[] {
     const account = this.#accountOf(accountId)
     const { deliveries } = account
@@ -109,7 +104,6 @@ export class FairQueue {
     return deliveries
   }
 
-  /** Returns the next account that can pay for its next delivery, or null if nothing waits. */
   #nextAccount(): AccountQueue | null {
     for (;;) {
       const account = this.#turns[0]
@@ -141,32 +135,32 @@ export class FairQueue {
   }
 }
 
-// A delivery that waits for a flush. Large deliveries are split into slices, so that other accounts wait for one slice only.
+// Large deliveries are split into slices, so that other accounts wait for one slice only.
 
 /** People in the events of a slice: about 3 ms of a flush. Most deliveries are far smaller. */
 const SLICE_MAX_PEOPLE = 128
 /** UTF-16 units of payload: 256 Ki ÷ 40 MB/s = 6 ms of a flush. A single event may be larger. */
 const SLICE_MAX_PAYLOAD = 256 * 1024
 
-interface Weight {
+export interface QueuedDelivery {
+  accountId: AccountId
+  events: AdmittedEvent[]
   /** People in the events, at least one per event. */
   people: number
   /** UTF-16 units. */
   payloadLength: number
-}
-
-export interface QueuedDelivery extends Weight {
-  accountId: Admission['accountId']
-  events: AdmittedEvent[]
   resolve: (outcomes: Outcome[]) => void
   reject: (error: unknown) => void
 }
 
-interface Slice extends Weight {
-  events: IntakeEvent[]
-}
+type Slice = QueuedDelivery & { outcomes: Promise<Outcome[]> }
 
-export function sliceEvents(events: IntakeEvent[]): Slice[] {
+/** @param forwarded null: endpoints of the account do not receive the delivery */
+export function sliceDelivery(
+  admission: Admission,
+  events: IntakeEvent[],
+  forwarded: ForwardedDelivery | null,
+): Slice[] {
   const slices: Slice[] = []
   let slice: Slice | undefined
   for (const event of events) {
@@ -177,31 +171,20 @@ export function sliceEvents(events: IntakeEvent[]): Slice[] {
       slice.people + people <= SLICE_MAX_PEOPLE &&
       slice.payloadLength + payloadLength <= SLICE_MAX_PAYLOAD
     if (slice === undefined || !fits) {
-      slice = { events: [], people: 0, payloadLength: 0 }
+      slice = emptySlice(admission.accountId)
       slices.push(slice)
     }
-    slice.events.push(event)
+    slice.events.push({ admission, event, forwarded })
     slice.people += people
     slice.payloadLength += payloadLength
   }
   return slices
 }
 
-export function queuedDelivery(
-  admission: Admission,
-  { events, people, payloadLength }: Slice,
-  forwarded: ForwardedDelivery | null,
-): { delivery: QueuedDelivery; outcomes: Promise<Outcome[]> } {
-  const delivery: QueuedDelivery = {
-    accountId: admission.accountId,
-    events: events.map((event) => ({ admission, event, forwarded })),
-    people,
-    payloadLength,
-    resolve: () => undefined,
-    reject: () => undefined,
-  }
-  const outcomes = new Promise<Outcome[]>((resolve, reject) => Object.assign(delivery, { resolve, reject }))
-  return { delivery, outcomes }
+function emptySlice(accountId: AccountId): Slice {
+  const slice = { accountId, events: [], people: 0, payloadLength: 0 }
+  const outcomes = new Promise<Outcome[]>((resolve, reject) => Object.assign(slice, { resolve, reject }))
+  return Object.assign(slice, { outcomes }) as unknown as Slice
 }
 
 export function settle(deliveries: QueuedDelivery[], outcomes: Outcome[]): void {

@@ -9,7 +9,6 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { eventUnapplied } from '../observability/facts.ts'
-import type { Database } from '../postgres/database.ts'
 import {
   DatabaseBusy,
   DatabaseUnavailable,
@@ -17,46 +16,49 @@ import {
   STATEMENT_TIMEOUT,
   sqlStateOf,
 } from '../postgres/faults.ts'
+import { type BoundStatement, statement } from '../postgres/statement.ts'
 import type { AdmittedEvent, Outcome } from './event.ts'
 import { NO_EFFECT } from './event.ts'
 import type { QueuedDelivery } from './fair-queue.ts'
-import { flush, type HandOver, isConflict } from './flush.ts'
+import { isConflict } from './flush.ts'
 
-/** Accounts whose deliveries are flushed concurrently, on the connections that regular flushes leave free. */
+/** Flushes on a connection that regular flushes leave free. */
+export type FlushAlone = (events: AdmittedEvent[], before?: BoundStatement[]) => Promise<Outcome[]>
+
+/** Accounts whose deliveries are flushed concurrently. */
 const CONCURRENCY = 2
+
 /** Short, because the batch has already waited once, and all other accounts wait. */
-const LIMITS = { lockTimeoutMs: 10, statementTimeoutMs: 1_000 }
+const setLimits = statement('set-limits')`
+    select set_config('lock_timeout', '10', true), set_config('statement_timeout', '1000', true)`
 
 /** Settles every delivery. Never rejects. @param onLocked called with an account whose rows another transaction has locked */
 export async function flushIsolated(
-  database: Database,
+  flushAlone: FlushAlone,
   deliveries: QueuedDelivery[],
   error: unknown,
-  handOver: HandOver,
   onLocked: (accountId: AccountId) => void,
 ): Promise<void> {
   const accounts = byAccount(deliveries)
   if (isDatabaseDown(error) || (isTooLong(error) && accounts.length === 1)) return refuse(deliveries, error)
   const work = async () => {
     for (let next = accounts.shift(); next !== undefined; next = accounts.shift()) {
-      const outage = await flushOneByOne(database, next, handOver, onLocked)
+      const outage = await flushOneByOne(flushAlone, next, onLocked)
       if (outage !== null) refuse(accounts.splice(0).flat(), outage)
     }
   }
   await Promise.all(Array.from({ length: CONCURRENCY }, work))
 }
 
-/** Settles the deliveries of one account. Returns the error if the database has become unavailable, otherwise null. */
+/** Returns the error if the database has become unavailable, otherwise null. */
 async function flushOneByOne(
-  database: Database,
+  flushAlone: FlushAlone,
   deliveries: QueuedDelivery[],
-  handOver: HandOver,
   onLocked: (accountId: AccountId) => void,
 ): Promise<unknown> {
   for (const [index, delivery] of deliveries.entries()) {
     try {
-      const { events } = delivery
-      delivery.resolve(await flush(database.intake.pipeline, events, { ...LIMITS, handOver }))
+      delivery.resolve(await flushAlone(delivery.events, [{ statement: setLimits, values: [] }]))
     } catch (error) {
       if (isDatabaseDown(error) || isTooLong(error)) {
         refuse(deliveries.slice(index), error)
@@ -65,7 +67,7 @@ async function flushOneByOne(
       if (isLocked(error)) {
         delivery.reject(error)
         onLocked(delivery.accountId)
-      } else await flushEachEvent(database, delivery, handOver)
+      } else await flushEachEvent(flushAlone, delivery)
     }
   }
   return null
@@ -75,45 +77,27 @@ export function refuse(deliveries: QueuedDelivery[], error: unknown): void {
   for (const { reject } of deliveries) reject(error)
 }
 
-async function flushEachEvent(
-  database: Database,
-  { events, resolve, reject }: QueuedDelivery,
-  handOver: HandOver,
-): Promise<void> {
+async function flushEachEvent(flushAlone: FlushAlone, { events, resolve, reject }: QueuedDelivery) {
   const outcomes: Outcome[] = []
   try {
-    for (const event of events) outcomes.push(await flushOrStoreUnapplied(database, event, handOver))
+    for (const event of events) {
+      const outcome = await flushAlone([event]).catch((error) => {
+        if (!isAboutTheEvent(error)) throw error
+        eventUnapplied.publish({ error })
+        return flushAlone([unapplied(event, error)])
+      })
+      outcomes.push(...outcome)
+    }
     resolve(outcomes)
   } catch (error) {
     reject(error)
   }
 }
 
-async function flushOrStoreUnapplied(
-  database: Database,
-  event: AdmittedEvent,
-  handOver: HandOver,
-): Promise<Outcome> {
-  const flushOne = async (one: AdmittedEvent) => {
-    const [outcome] = await flush(database.intake.pipeline, [one], { handOver })
-    return outcome as Outcome
-  }
-  try {
-    return await flushOne(event)
-  } catch (error) {
-    if (!isAboutTheEvent(error)) throw error
-    eventUnapplied.publish({ error: error as Error })
-    return flushOne(unapplied(event, error))
-  }
-}
-
 function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
   const accounts = new Map<AccountId, QueuedDelivery[]>()
-  for (const delivery of deliveries) {
-    const others = accounts.get(delivery.accountId)
-    if (others === undefined) accounts.set(delivery.accountId, [delivery])
-    else others.push(delivery)
-  }
+  for (const delivery of deliveries)
+    accounts.set(delivery.accountId, [...(accounts.get(delivery.accountId) ?? []), delivery])
   return [...accounts.values()]
 }
 

@@ -1,6 +1,6 @@
 /**
- * Stores deliveries in batches. A delivery gets its response when the flush with its events has committed. Deliveries that arrive
- * during one flush are in the next one. So a single delivery does not wait, and many deliveries share a commit.
+ * Stores deliveries in batches. Those that arrive during one flush are in the next one. So a single delivery does not wait, and many
+ * deliveries share a commit.
  *
  * Accounts share flushes, and a flush waits up to 600 ms for a row that another program has locked. So an account with such a row is flushed
  * apart for some seconds, and all others wait for its lock once.
@@ -14,16 +14,9 @@ import { SendersBarrier } from '../postgres/erasure-lock.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'
-import {
-  FairQueue,
-  type QueuedDelivery,
-  type QueueLimits,
-  queuedDelivery,
-  settle,
-  sliceEvents,
-} from './fair-queue.ts'
+import { FairQueue, type QueuedDelivery, type QueueLimits, settle, sliceDelivery } from './fair-queue.ts'
 import { flush, type HandOver } from './flush.ts'
-import { flushIsolated, isLocked, refuse } from './isolate.ts'
+import { type FlushAlone, flushIsolated, isLocked, refuse } from './isolate.ts'
 
 interface Receipt {
   accepted: number
@@ -82,9 +75,8 @@ export class Intake {
   }
 
   /**
-   * Stores the events of one delivery. Rejects with `unavailable` if too many events wait or the database is unavailable, or with
-   * the database's error. Some slices of a large delivery may be stored then. The sender can safely retry: stored events are
-   * duplicates.
+   * Rejects with `unavailable` if too many events wait or the database is unavailable, or with the database's error. Some slices of a
+   * large delivery may be stored then. The sender can safely retry: stored events are duplicates.
    * @param forwarded null: endpoints of the account do not receive the delivery
    */
   async receive(
@@ -93,22 +85,20 @@ export class Intake {
     forwarded: ForwardedDelivery | null = null,
   ): Promise<Reception> {
     if (events.length === 0) {
-      this.#counts.addStored(admission.accountId, this.#source, { accepted: 0, duplicates: 0, unapplied: 0 })
+      this.#counts.add(admission.accountId, this.#source, { deliveries: 1 }, 'last_at')
       return { accepted: 0, duplicates: 0 }
     }
-    const slices = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
+    const slices = sliceDelivery(admission, events, forwarded)
     let outcomes: Outcome[]
     try {
       const queue = this.#isApart(admission.accountId) ? this.#lockedQueue : this.#queue
-      if (!queue.push(slices.map(({ delivery }) => delivery)))
-        throw new AppError('unavailable', { retryAfterSeconds: 1 })
+      if (!queue.push(slices)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
       this.#publishQueue()
       void this.#flushNext()
       void this.#flushLocked()
-      // Each slice waits for a flush of its own. Some may be stored although another one fails.
       outcomes = (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
     } catch (error) {
-      this.#counts.addFailed(admission.accountId, this.#source)
+      this.#counts.add(admission.accountId, this.#source, { failed: 1 })
       this.#database.noteDelivery(error)
       throw error
     }
@@ -119,12 +109,12 @@ export class Intake {
     const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
     const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
     const accepted = outcomes.length - duplicates
-    this.#counts.addStored(admission.accountId, this.#source, { accepted, duplicates, unapplied })
+    const counted = { deliveries: 1, accepted, duplicates, unapplied }
+    this.#counts.add(admission.accountId, this.#source, counted, 'last_at')
     deliveryStored.publish({ source: this.#source, events, accepted, duplicates, unapplied })
     return { accepted, duplicates }
   }
 
-  /** Flushes queued events if there are enough, and a connection is idle. */
   async #flushNext(): Promise<void> {
     if (this.#queue.events < (this.#flushesInFlight > 0 ? CONCURRENT_FLUSH_MIN_EVENTS : 1)) return
     const connection = this.#idle.pop()
@@ -144,11 +134,14 @@ export class Intake {
       settle(deliveries, outcomes)
     } catch (error) {
       this.#flushesInFlight -= 1
-      await flushIsolated(this.#database, deliveries, error, this.#handOver, this.#setApart)
+      await flushIsolated(this.#flushAlone, deliveries, error, this.#setApart)
       this.#idle.push(connection)
       void this.#flushNext()
     }
   }
+
+  readonly #flushAlone: FlushAlone = (events, before) =>
+    flush(this.#database.intake.pipeline, events, { before, handOver: this.#handOver })
 
   #publishQueue(): void {
     const queuedEvents = this.#queue.events + this.#lockedQueue.events
@@ -180,14 +173,14 @@ export class Intake {
       this.#publishQueue()
       const { accountId, events } = delivery
       try {
-        delivery.resolve(await flush(this.#database.intake.pipeline, events, { handOver: this.#handOver }))
+        delivery.resolve(await this.#flushAlone(events))
       } catch (error) {
         if (isLocked(error)) {
           this.#setApart(accountId)
           // The others would wait as long.
           refuse([delivery, ...this.#lockedQueue.remove(accountId)], error)
           this.#publishQueue()
-        } else await flushIsolated(this.#database, [delivery], error, this.#handOver, () => undefined)
+        } else await flushIsolated(this.#flushAlone, [delivery], error, () => undefined)
       }
     }
     this.#isFlushingLocked = false
