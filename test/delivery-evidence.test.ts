@@ -1,6 +1,6 @@
 /** What a verification says about an account because of what was delivered. */
 import { describe, expect, it } from 'vitest'
-import { hashKey } from '../src/intake/event-key.ts'
+import { hashKey } from '../src/intake/event-fields.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'

@@ -7,7 +7,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from '../audience/member.ts'
 import { INT64_MIN, parsePathId } from '../http/path-id.ts'
-import { ulidKey } from '../intake/event-key.ts'
+import { ulidKey } from '../intake/event-fields.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Activity, listActivityOfRequest } from '../operators/list-activity.ts'
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'

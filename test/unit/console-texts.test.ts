@@ -261,7 +261,7 @@ describe('the language of the browser', () => {
 describe('why an event was not applied', () => {
   it('is a sentence that the service writes, and is translated', async () => {
     const sources = ['intake/event-fields.ts', 'intake/line/line-payload.ts', 'intake/isolate.ts']
-    const written = [...sources, 'intake/mbox/times.ts', 'intake/mbox/mbox-source.ts']
+    const written = [...sources, 'intake/mbox/mbox-source.ts']
       .flatMap((name) => [
         ...readFileSync(new URL(`../../src/${name}`, import.meta.url), 'utf8').matchAll(
           /(["'`])(the .*?)\1(?=[,)\n])/g,

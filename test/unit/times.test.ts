@@ -1,6 +1,6 @@
 /** Times as the sources and the programs behind them write them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseTimeText } from '../../src/intake/event-key.ts'
+import { parseTimeText } from '../../src/intake/event-fields.ts'
 
 const zone = process.env.TZ
 beforeAll(() => {

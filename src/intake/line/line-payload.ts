@@ -7,16 +7,16 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import {
   cutDeep,
+  hashKey,
   isTooDeep,
-  ReadingTurns,
   readKind,
   readOptionalId,
   readTimeMs,
   readUserId,
   SHALLOW_TEXT_LENGTH,
   TOO_DEEP,
+  ulidKey,
 } from '../event-fields.ts'
-import { hashKey, ulidKey } from '../event-key.ts'
 
 type Fields = Record<string, unknown>
 
@@ -28,12 +28,8 @@ export interface LineDelivery {
   isRedelivery: boolean
 }
 
-/**
- * Reads a delivery whose signature has been checked. Throws `bad_request` if there is no array of events or it is too long. An event
- * that cannot be applied has the reason in `failure`.
- * @param receivedAtMs replaces a time that cannot be used
- */
-export async function parseLineDelivery(body: Buffer, receivedAtMs: number): Promise<LineDelivery> {
+/** Throws `bad_request` if there is no array of events or it is too long. @param receivedAtMs replaces a time that cannot be used */
+export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDelivery {
   const text = body.toString('utf8')
   const single = readSingleEvent(text, receivedAtMs)
   if (single !== null) return single
@@ -46,7 +42,7 @@ export async function parseLineDelivery(body: Buffer, receivedAtMs: number): Pro
   }
   return {
     destination: readDestination(delivery.destination),
-    events: await readEvents(delivery.events, receivedAtMs),
+    events: delivery.events.map((event) => readLineEvent(event, receivedAtMs)),
     isRedelivery: delivery.events.some(isRedelivered),
   }
 }
@@ -61,16 +57,6 @@ export function withoutReplyToken(event: IntakeEvent): IntakeEvent {
   if (!isObject(content) || !('replyToken' in content)) return event
   const { replyToken: _, ...rest } = content
   return { ...event, payload: JSON.stringify(rest) }
-}
-
-async function readEvents(events: unknown[], receivedAtMs: number): Promise<IntakeEvent[]> {
-  const read: IntakeEvent[] = []
-  const turns = new ReadingTurns()
-  for (const event of events) {
-    if (turns.isOver()) await turns.next()
-    read.push(readLineEvent(event, receivedAtMs))
-  }
-  return read
 }
 
 /**
@@ -97,63 +83,35 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   }
 }
 
-/** Returns null for a value that cannot be a user id. */
 function readDestination(value: unknown): string | null {
   if (typeof value !== 'string' || value === '' || value.length > USER_ID_MAX_LENGTH) return null
   return isStorableText(value) ? value : null
 }
 
-/**
- * Reads one element of `events`, of any type. An event that cannot be applied has its `failure` set. The payload keeps every field,
- * even one that looks like a credential, because endpoints receive LINE's events unchanged.
- */
+/** The payload keeps every field, even one that looks like a credential, because endpoints receive LINE's events unchanged. */
 export function readLineEvent(event: unknown, receivedAtMs: number, text?: string): IntakeEvent {
   if ((text === undefined || text.length > SHALLOW_TEXT_LENGTH) && isTooDeep(event)) {
     return { ...readLineEvent(cutDeep(event), receivedAtMs), effect: NO_EFFECT, failure: TOO_DEEP }
   }
   const payload = text ?? JSON.stringify(event)
   if (!isObject(event)) {
-    return invalidEvent({}, contentKey(event), payload, receivedAtMs, 'the event is not an object')
+    const failure = 'the event is not an object'
+    return { ...readLineEvent({}, receivedAtMs, payload), key: contentKey(event), failure }
   }
-  try {
-    return {
-      kind: readKind(event.type),
-      key: lineKey(event),
-      occurredAtMs: readTimeMs(event.timestamp),
-      claimedAtMs: null,
-      isOwnAct: isOwnAct(event),
-      userId: sourceUserId(event),
-      otherUserIds: readMembers(event),
-      groupId: groupIdOf(event),
-      messageId: messageIdOf(event),
-      effect: lineEffect(event),
-      payload,
-      failure: null,
-    }
-  } catch (error) {
-    if (!(error instanceof InvalidEvent)) throw error
-    return invalidEvent(event, lineKey(event), payload, receivedAtMs, error.message)
-  }
-}
-
-/** An event that cannot be applied, with every field that can be read, so that an erasure finds it by its person. */
-function invalidEvent(
-  event: Fields,
-  key: Buffer,
-  payload: string,
-  receivedAtMs: number,
-  failure: string,
-): IntakeEvent {
+  let failure: string | null = null
+  // Reads the other fields, too, so that an erasure finds the event by its person.
   const attempt = <T>(read: () => T, otherwise: T): T => {
     try {
       return read()
-    } catch {
+    } catch (error) {
+      if (!(error instanceof InvalidEvent)) throw error
+      failure ??= error.message
       return otherwise
     }
   }
-  return {
+  const fields = {
     kind: readKind(event.type),
-    key,
+    key: lineKey(event),
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
     claimedAtMs: null,
     isOwnAct: isOwnAct(event),
@@ -161,10 +119,9 @@ function invalidEvent(
     otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
     groupId: groupIdOf(event),
     messageId: messageIdOf(event),
-    effect: NO_EFFECT,
     payload,
-    failure,
   }
+  return { ...fields, effect: failure === null ? lineEffect(event) : NO_EFFECT, failure }
 }
 
 /** Until 2022 the console's test button sent messages from this user, who is not a person. */
@@ -196,7 +153,7 @@ const KINDS_OF_OTHERS = new Set<unknown>([
 ])
 
 /** The table "Acts of a person" in docs/api.md lists every kind. */
-export function isOwnAct({ type, membership }: Fields): boolean {
+function isOwnAct({ type, membership }: Fields): boolean {
   const isRenewal = type === 'membership' && isObject(membership) && membership.type === 'renewed'
   return !isRenewal && !KINDS_OF_OTHERS.has(type)
 }
@@ -237,7 +194,7 @@ function groupIdOf({ source }: Fields): string | null {
   return readOptionalId(source.groupId) ?? readOptionalId(source.roomId)
 }
 
-function readMembers(event: Fields, read: (id: unknown) => string | null = readUserId): string[] {
+function readMembers(event: Fields, read: (id: unknown) => string | null): string[] {
   if (event.joined === undefined && event.left === undefined) return NOBODY
   const members = [event.joined, event.left].flatMap((change) =>
     isObject(change) && Array.isArray(change.members) ? change.members.filter(isObject) : [],

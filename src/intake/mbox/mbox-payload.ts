@@ -4,21 +4,25 @@ import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
-import { cutDeep, isTooDeep, readKind, readOptionalId, readUserId, TOO_DEEP } from '../event-fields.ts'
-import { hashKey, timedKey } from '../event-key.ts'
+import {
+  cutDeep,
+  hashKey,
+  isTooDeep,
+  readKind,
+  readOptionalId,
+  readTime,
+  readUserId,
+  TOO_DEEP,
+  timedKey,
+} from '../event-fields.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
-import { keyTimeOf, stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
 
 /** Characters. Chatwoot's statuses are shorter, and its ids are numbers. */
 const SHORT_TEXT_MAX_LENGTH = 128
 
-/**
- * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, private notes among
- * agents, and webhooks of other inboxes.
- * @param inboxId the account's only inbox; null: every inbox is the account's
- */
+/** Skips typing events, private notes among agents, and webhooks of other inboxes. @param inboxId null: every inbox is the account's */
 export function parseChatCallback(
   body: Buffer,
   delivery: DeliveryIdentity,
@@ -48,9 +52,8 @@ interface DeliveryIdentity {
 }
 
 /**
- * Returns the key of the webhook at an index of the body. The key of a signed delivery depends on the body, which is the same in
- * every retry. The signature does not cover the delivery id, so a captured body could be replayed with other ids. Null: the
- * webhook's fields identify it.
+ * The key of a signed delivery depends on the body, which is the same in every retry. The signature does not cover the delivery id, so
+ * a captured body could be replayed with other ids. Null: the webhook's fields identify it.
  */
 function deliveryKey(
   body: Buffer,
@@ -90,10 +93,7 @@ function channelMessageId({ conversation, source_id: id }: Fields): string | nul
   return at(conversation, 'channel') === 'Channel::Line' ? readOptionalId(id) : null
 }
 
-/**
- * Fields of inbox events that describe the channel and its provider. They contain credentials, and their own fields differ between
- * channels and versions, so they are not stored at all.
- */
+/** Fields of inbox events that contain credentials under names that differ between channels and versions. They are not stored. */
 const CHANNEL_FIELDS = new Set(['channel', 'provider_config', 'changed_attributes'])
 
 function storedContent(webhook: unknown): string {
@@ -104,10 +104,7 @@ function storedContent(webhook: unknown): string {
   return storedPayload(kept, (name) => CHANNEL_FIELDS.has(name) || isCredentialName(name))
 }
 
-/**
- * Removes the last messages that a conversation lists. Each of them has a webhook of its own, where private notes and unsent
- * messages are recognized. The conversation is the webhook itself, a message's, or a visitor's.
- */
+/** Each message that a conversation lists has a webhook of its own, where private notes and unsent messages are recognized. */
 function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
   const kept = withoutMessages(webhook)
@@ -122,67 +119,48 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
   return kept
 }
 
-/**
- * Reads one webhook, of any type. An event that cannot be applied has its `failure` set.
- * @param knownKey null: the webhook's fields identify it
- */
+/** @param knownKey null: the webhook's fields identify it */
 export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedAtMs: number): IntakeEvent {
   if (isTooDeep(webhook)) {
     return { ...readWebhook(cutDeep(webhook), knownKey, receivedAtMs), effect: NO_EFFECT, failure: TOO_DEEP }
   }
   const fields = isObject(webhook) ? webhook : {}
-  const kept = {
-    kind: readKind(fields.event),
-    payload: storedContent(webhook),
+  const kind = readKind(fields.event)
+  const event: IntakeEvent = {
+    kind,
+    key: knownKey ?? contentKey(webhook, fields, kind),
+    occurredAtMs: receivedAtMs,
     claimedAtMs: null,
     isOwnAct: isOwnAct(fields),
+    userId: null,
     otherUserIds: [],
     groupId: null,
     messageId: channelMessageId(fields),
+    effect: NO_EFFECT,
+    payload: storedContent(webhook),
+    failure: null,
   }
-  const key = knownKey ?? contentKey(webhook, fields, kept.kind)
-  // Read first, so that an erasure finds the event even if its other fields cannot be read.
-  let userId: string | null = null
   try {
     if (!isObject(webhook)) throw new InvalidEvent('the event is not an object')
-    const conversation = conversationOf(webhook, kept.kind)
-    userId = personOf(webhook, conversation)
-    const occurredAtMs = timeOf(webhook, kept.kind, receivedAtMs)
-    return {
-      ...kept,
-      key,
-      occurredAtMs,
-      userId,
-      effect: conversationEffect(conversation, occurredAtMs, receivedAtMs),
-      failure: null,
-    }
+    const conversation = conversationOf(webhook, kind)
+    // Read first, so that an erasure finds the event even if its other fields cannot be read.
+    event.userId = personOf(webhook, conversation)
+    event.occurredAtMs = statedTimeOf(webhook, kind) ?? receivedAtMs
+    event.effect = conversationEffect(conversation, event.occurredAtMs, receivedAtMs)
   } catch (error) {
     if (!(error instanceof InvalidEvent)) throw error
-    return {
-      ...kept,
-      key,
-      occurredAtMs: receivedAtMs,
-      userId,
-      effect: NO_EFFECT,
-      failure: error.message,
-    }
+    event.failure = error.message
   }
+  return event
 }
 
-/**
- * Only a message of the person, or the opening of the chat by a visitor, is an act of the person. Agents and rules also change
- * conversations and contacts. The type of a message is a text in webhooks of messages and a number elsewhere. See the table "Acts of
- * a person" in docs/api.md.
- */
+/** The table "Acts of a person" in docs/api.md. The type of a message is a text in webhooks of messages and a number elsewhere. */
 function isOwnAct({ event, message_type: type }: Fields): boolean {
   if (event === 'message_created') return type === 'incoming' || type === 0
   return event === 'webwidget_triggered'
 }
 
-/**
- * The key of a webhook without a delivery id. Its `id` is that of the message or conversation, which all events about it share. So
- * the time of the update, or else the content, distinguishes them.
- */
+/** All events about a message or conversation share its `id`, so the time of the update, or else the content, distinguishes them. */
 function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
   const id = readShortText(fields.id)
   const updatedAt = readShortText(fields.updated_at)
@@ -198,7 +176,6 @@ function conversationOf(webhook: Fields, kind: string): Fields | null {
   return kind.startsWith('conversation_') ? webhook : null
 }
 
-/** The LINE user id. Contacts of other channels have other ids. */
 function personOf(webhook: Fields, conversation: Fields | null): string | null {
   const holders = [conversation, webhook].filter(isObject)
   const ids = holders.flatMap((holder) => [
@@ -235,7 +212,6 @@ function conversationEffect(conversation: Fields | null, occurredAtMs: number, r
   return { type: 'conversation', id, status: readShortText(conversation.status), atMs }
 }
 
-/** Reads an id or status, which is a number or a short text. */
 function readShortText(value: unknown): string | null {
   if (typeof value === 'number' && Number.isFinite(value)) return String(value)
   if (typeof value !== 'string' || value === '' || value.length > SHORT_TEXT_MAX_LENGTH) return null
@@ -244,4 +220,33 @@ function readShortText(value: unknown): string | null {
 
 function at(value: unknown, ...path: string[]): unknown {
   return path.reduce<unknown>((inner, name) => (isObject(inner) ? inner[name] : undefined), value)
+}
+
+/** `created_at` is the time of the event only for the events that report a creation. */
+function statedTimeOf(webhook: Fields, kind: string): number | null {
+  const createdAtMs = readTime(webhook.created_at)
+  if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
+  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs
+}
+
+/** For a webhook's key, which must not depend on the time of receipt. */
+function keyTimeOf(webhook: Fields, kind: string): number | null {
+  try {
+    return statedTimeOf(webhook, kind)
+  } catch (error) {
+    if (error instanceof InvalidEvent) return null
+    throw error
+  }
+}
+
+/**
+ * Before 2025 (Chatwoot PR #10873) a conversation had no `updated_at`, only the second of its last activity, `timestamp`. Updates in
+ * the same second are ordered by their arrival. The time of the event does not use the arrival, because an event in flight during an
+ * erasure happened before it.
+ */
+function stateTime(conversation: Fields, receivedAtMs: number): number | null {
+  const updatedAtMs = readTime(conversation.updated_at)
+  const activeAtMs = readTime(conversation.timestamp)
+  if (updatedAtMs !== null || activeAtMs === null) return updatedAtMs
+  return Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
 }
