@@ -73,6 +73,17 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(await keptOf(tenant)).toEqual([])
   })
 
+  it('is kept although it names a person whose id cannot be stored', async () => {
+    const tenant = await addTenant(database)
+    const events = [{ source: { userId: 'U\u0000' } }]
+    const body = JSON.stringify({ destination: tenant.botUserId, events }).replace('\\u0000', '\0')
+    const headers = { 'x-line-signature': signLine(body, new Secret('forged')) }
+    expect((await service.call('POST', `/api/line/${tenant.accountId}`, { headers, body })).status).toBe(
+      REFUSED,
+    )
+    expect(await keptOf(tenant)).toHaveLength(1)
+  })
+
   it('stays kept and without effect if the new secret does not sign it either', async () => {
     const tenant = await addTenant(database)
     await service.deliver({ ...tenant, channelSecret: 'forged' }, [lineEvent('message', randomUserId())])

@@ -13,14 +13,14 @@ import { type Account, findAccount } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { every, type Repetition } from '../../jobs/every.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
-import { int4Array, int8Array, textArray } from '../../postgres/binary-array.ts'
 import type { Database } from '../../postgres/database.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
+import { isStorableText } from '../../postgres/storable.ts'
 import type { Admission, Source } from '../event.ts'
 import type { Intake } from '../receive.ts'
 import { parseLineDelivery, withoutReplyToken } from './line-payload.ts'
 
-/** Of one account. A busy account gets as many in the minutes that a person needs. */
+/** A busy account gets as many in the minutes that a person needs. */
 const ACCOUNT_MAX_DELIVERIES = 1_000
 const ACCOUNT_MAX_BYTES = 16 * 1024 * 1024
 /** Of all accounts. An instance deletes the oldest ones before it has added SLACK. */
@@ -43,18 +43,13 @@ const TAKEN_PER_TURN = 64
 
 const SIGNATURE = /^[A-Za-z0-9+/]{43}=$/
 
-/**
- * Parallel arrays: $1 account ids bigint[]; $2 versions of their credentials bigint[]; $3 network addresses text[]; $4 signatures text[];
- * $5 bodies text[]; $6 bytes int[]. People of the deliveries: $7 positions in the other arrays int[]; $8 user ids text[].
- */
+/** $1 json: the rows of Waiting */
 const insertKept = statement('insert-kept-deliveries')`
     insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
     select a.id, k.version, hashtextextended(k.address, 0),
-           array(select person_hash(a.person_key, p.user_id)
-                   from unnest($7::int[], $8::text[]) as p (position, user_id) where p.position = k.position),
-           k.signature, k.body, k.bytes
-      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::int[])
-           with ordinality as k (account_id, version, address, signature, body, bytes, position)
+           array(select person_hash(a.person_key, person) from unnest(k.people) as person), k.signature, k.body, k.bytes
+      from json_to_recordset($1::json) as k (account_id bigint, version bigint, address text, people text[], signature text,
+                                             body text, bytes int)
       join lateral (select id, person_key from official_account where id = k.account_id offset 0) a on true`
 
 /** The newest of each account stay. $1 account ids bigint[]; $2 deliveries int; $3 bytes int */
@@ -78,16 +73,12 @@ const trimAll = statement('trim-kept-deliveries')`
         where bytes > $1 or of_address > $2 or received_at < now() - $3 * interval '1 hour')`
 
 interface Waiting {
-  account: Account
-  address: string
-  signature: string
-  body: Buffer
-  people: string[]
+  row: { account_id: string; bytes: number } & Record<string, unknown>
   stored: () => void
   failed: (error: unknown) => void
 }
 
-interface KeptRow extends Row {
+interface TriableRow extends Row {
   id: bigint
   channel_oa_id: bigint
   signature: string
@@ -127,7 +118,7 @@ const recordTaken = statement('record-taken-deliveries')`
 
 type Outcome = 'taken' | 'refused' | 'stale'
 
-const idsOf = (tried: Array<{ row: KeptRow }>) => [
+const idsOf = (tried: Array<{ row: TriableRow }>) => [
   tried.map(({ row }) => row.channel_oa_id),
   tried.map(({ row }) => row.id),
 ]
@@ -164,21 +155,24 @@ export class KeptDeliveries {
     })
   }
 
-  /**
-   * Resolves when a delivery whose signature does not match is on disk, or need not be. Throws `unavailable` if the database fails.
-   * @param account as it is stored now
-   */
+  /** Resolves when the delivery is on disk, or need not be. Throws `unavailable`. @param account as it is stored now */
   async keep(account: Account, address: string, signature: unknown, body: Buffer): Promise<void> {
     if (account.botUserId === null || typeof signature !== 'string' || !SIGNATURE.test(signature)) return
     const text = body.toString('utf8')
     if (destinationOf(text) !== account.botUserId) return
-    const ofAccount = this.#waiting.filter((waiting) => waiting.account.id === account.id).length
-    if (ofAccount >= WAITING_OF_ACCOUNT_MAX || this.#waitingBytes + body.length > WAITING_MAX_BYTES) return
+    const accountId = String(account.id)
+    const ofAccount = this.#waiting.filter(({ row }) => row.account_id === accountId).length
+    const bytes = body.length
+    if (ofAccount >= WAITING_OF_ACCOUNT_MAX || this.#waitingBytes + bytes > WAITING_MAX_BYTES) return
     const people = namedPeople(text)
     if (people.length > PEOPLE_MAX) return
-    this.#waitingBytes += body.length
+    this.#waitingBytes += bytes
+    const { secretKeys } = this.#database
+    const stored = secretKeys.encrypt('kept_delivery.body', account.id, body.toString('base64'))
+    const version = String(account.credentialsVersion)
+    const row = { account_id: accountId, version, address, people, signature, body: stored, bytes }
     return new Promise((stored, failed) => {
-      this.#waiting.push({ account, address, signature, body, people, stored, failed })
+      this.#waiting.push({ row, stored, failed })
       if (!this.#isStoring) void this.#store()
     })
   }
@@ -201,41 +195,25 @@ export class KeptDeliveries {
   }
 
   async #insert(batch: Waiting[], bytes: number): Promise<void> {
-    const { secretKeys } = this.#database
-    const people = batch.flatMap(({ people }, index) =>
-      people.map((person) => ({ position: index + 1, person })),
-    )
-    const values = [
-      int8Array(batch.map(({ account }) => account.id)),
-      int8Array(batch.map(({ account }) => account.credentialsVersion)),
-      textArray(batch.map(({ address }) => address)),
-      textArray(batch.map(({ signature }) => signature)),
-      textArray(
-        batch.map(({ account, body }) =>
-          secretKeys.encrypt('kept_delivery.body', account.id, body.toString('base64')),
-        ),
-      ),
-      int4Array(batch.map(({ body }) => body.length)),
-      int4Array(people.map(({ position }) => position)),
-      textArray(people.map(({ person }) => person)),
-    ]
-    const accounts = int8Array([...new Set(batch.map(({ account }) => account.id))])
+    const rows = batch.map(({ row }) => row)
+    const accounts = [...new Set(rows.map(({ account_id }) => account_id))]
     this.#untrimmedBytes += bytes
     const mustTrim = this.#untrimmedBytes > SLACK_BYTES / 2
     await this.#database.pipeline([
-      { statement: insertKept, values },
+      { statement: insertKept, values: [JSON.stringify(rows)] },
       { statement: trimAccounts, values: [accounts, ACCOUNT_MAX_DELIVERIES, ACCOUNT_MAX_BYTES] },
       ...(mustTrim ? [TRIM] : []),
     ])
     if (mustTrim) this.#untrimmedBytes = 0
   }
 
-  /** Tries some deliveries of accounts that have changed. Returns whether there were any. */
+  /** Returns whether there may be more. */
   async #takeIn(): Promise<boolean> {
     const count = await this.#database.transaction(async (transaction) => {
-      const rows = await transaction.query<KeptRow>(selectTriable, [TAKEN_PER_TURN])
+      const rows = await transaction.query<TriableRow>(selectTriable, [TAKEN_PER_TURN])
+      if (rows.length === 0) return 0
       const accounts = new Map<bigint, Account | null>()
-      const tried: Array<{ row: KeptRow; version: bigint; outcome: Outcome }> = []
+      const tried: Array<{ row: TriableRow; version: bigint; outcome: Outcome }> = []
       for (const row of rows) {
         const accountId = row.channel_oa_id
         if (!accounts.has(accountId)) accounts.set(accountId, await findAccount(this.#database, accountId))
@@ -258,16 +236,13 @@ export class KeptDeliveries {
   }
 
   /** `stale`: the account has changed meanwhile, so the delivery is tried again. */
-  async #try(account: Account, { body: stored, signature }: KeptRow): Promise<Outcome> {
+  async #try(account: Account, { body: stored, signature }: TriableRow): Promise<Outcome> {
     const { secretKeys } = this.#database
     const encoded = secretKeys.decryptOrNull('kept_delivery.body', account.id, stored)
     if (encoded === null) return 'refused'
     const body = Buffer.from(encoded, 'base64')
     if (!hasValidLineSignature(body, signature, account.channelSecret)) return 'refused'
-    const parsed = await parseLineDelivery(body, this.#now()).catch((error) => {
-      if (error instanceof AppError && error.code === 'bad_request') return null
-      throw error
-    })
+    const parsed = parsedOrNull(body, this.#now())
     if (parsed === null || parsed.destination !== account.botUserId) return 'refused'
     const { id, credentialsVersion } = account
     const admission: Admission = { accountId: id, credentialsVersion, source: this.#source }
@@ -282,6 +257,15 @@ export class KeptDeliveries {
   }
 }
 
+function parsedOrNull(body: Buffer, receivedAtMs: number) {
+  try {
+    return parseLineDelivery(body, receivedAtMs)
+  } catch (error) {
+    if (error instanceof AppError) return null
+    throw error
+  }
+}
+
 const TRIM = {
   statement: trimAll,
   values: [TOTAL_MAX_BYTES - SLACK_BYTES, ADDRESS_MAX_BYTES, KEPT_HOURS],
@@ -292,6 +276,7 @@ const STOP_MAX_MS = 3_000
 /** Cheaper than reading the whole body, which anybody may have sent. What is taken in later is read completely. */
 const destinationOf = (text: string) => /"destination"\s*:\s*"([^"\\]{1,128})"/.exec(text)?.[1]
 
-const namedPeople = (text: string): string[] => [
-  ...new Set([...text.matchAll(/"userId"\s*:\s*"([^"\\]{1,128})"/g)].map(([, id]) => id as string)),
-]
+function namedPeople(text: string): string[] {
+  const ids = [...text.matchAll(/"userId"\s*:\s*"([^"\\]{1,128})"/g)].map(([, id]) => id as string)
+  return [...new Set(ids)].filter(isStorableText)
+}
