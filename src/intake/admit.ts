@@ -21,14 +21,13 @@ export interface Found {
   account: Account
   /** One object per read, because flushes group deliveries by it. */
   admission: Admission
-  /** Whether the account's secret proves the sender. */
+  /** The account's secret proves the sender. */
   isAccepted: boolean
-  /** The account may have changed since it was read. */
   isCached: boolean
 }
 
 /**
- * Finds the account that a delivery is for, or null. A name is an id, a hash or a key.
+ * A name is an id, a hash or a key.
  * @param isAgain the account changed while the delivery was stored, so the cache is not used
  * @param accepts whether the account's secret proves the sender
  */
@@ -60,10 +59,7 @@ export function cacheAccounts<Name extends bigint | string>(
   }
 }
 
-/**
- * Repeats an attempt to store a delivery while its account changes. Throws `unavailable` after ATTEMPTS_MAX.
- * @param attempt returns `stale` if the account has changed since it was read
- */
+/** @param attempt returns `stale` if the account has changed since it was read */
 export async function repeatWhileStale<Given extends unknown[], T>(
   attempt: (isAgain: boolean, ...given: Given) => Promise<T | 'stale'>,
   ...given: Given

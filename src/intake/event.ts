@@ -8,7 +8,6 @@ export interface Source {
   isProven: boolean
 }
 
-/** What an event changes besides the time at which its person was last seen. */
 export type Effect =
   | { type: 'none' }
   | { type: 'relationship'; relationship: 'following' | 'blocked' }

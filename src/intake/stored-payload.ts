@@ -39,10 +39,7 @@ function matchesCredential(name: string): boolean {
   return CREDENTIAL.test(plain) || CREDENTIAL_WORD.test(lastWord.toLowerCase())
 }
 
-/**
- * Returns the value as JSON text without credentials in its fields, at any depth, and in URLs.
- * @param isDropped whether a field with this name is left out
- */
+/** JSON text without credentials in fields, at any depth, and in URLs. @param isDropped whether a field of this name is left out */
 export function storedPayload(
   value: unknown,
   isDropped = isCredentialName,

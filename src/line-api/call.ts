@@ -49,7 +49,7 @@ export const refused = (
   reason: string | null = null,
 ): { ok: false; fault: PlatformFault } => ({ ok: false, fault: { type: 'refused', status, reason } })
 
-/** Returns the end of a message about a refusal: `(status 403): Not available for your account`. */
+/** The end of a message: `(status 403): Not available for your account`. */
 export function statusAndReason({ status, reason }: Rejection): string {
   return reason === null ? `(status ${status})` : `(status ${status}): ${reason}`
 }
@@ -150,7 +150,6 @@ function refusedAttempt(response: Response, text: string, secrets: Secret[]): At
   return { result: refused(status, readReason(text, secrets)), mayRepeat: false }
 }
 
-/** Returns LINE's `message`, or `error_description` of its OAuth endpoints, in one line. */
 function readReason(text: string, secrets: Secret[]): string | null {
   let body: unknown
   try {

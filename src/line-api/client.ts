@@ -11,10 +11,7 @@ import {
   UNAVAILABLE,
 } from './call.ts'
 import {
-  type BotInfo,
   type Fields,
-  type FollowerStatistics,
-  type FollowersPage,
   type MessageQuota,
   type Profile,
   read,
@@ -28,8 +25,6 @@ import {
   readTest,
   readTokenInfo,
   type TokenInfo,
-  type WebhookEndpoint,
-  type WebhookTest,
 } from './line-responses.ts'
 import { type Credentials, isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
 
@@ -59,7 +54,7 @@ export class LineApi {
   }
 
   /** The account that the stored credentials belong to. */
-  async botInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<BotInfo>> {
+  botInfo(account: Credentials, signal?: AbortSignal) {
     return this.#get(account, this.#reads, '/v2/bot/info', readBotInfo, signal)
   }
 
@@ -82,53 +77,28 @@ export class LineApi {
   }
 
   /** Refused with 403 for an account that is neither verified nor premium. @param start `next` of the previous page */
-  async followers(
-    account: Credentials,
-    limit: number,
-    start?: string,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<FollowersPage>> {
+  followers(account: Credentials, limit: number, start?: string, signal?: AbortSignal) {
     const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
     return this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, readFollowers, signal)
   }
 
   /** Refused with 404 if no webhook URL is set. */
-  async webhookEndpoint(
-    account: Credentials,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<WebhookEndpoint>> {
+  webhookEndpoint(account: Credentials, signal?: AbortSignal) {
     return this.#get(account, this.#webhookCalls, WEBHOOK_PATH, readEndpoint, signal)
   }
 
-  /**
-   * Sets the webhook URL: https, at most 500 characters. LINE applies it within a minute. Refused with 400 for a URL that LINE does
-   * not accept.
-   */
-  async setWebhookEndpoint(
-    account: Credentials,
-    endpoint: string,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<null>> {
-    const call = {
-      method: 'PUT',
-      path: WEBHOOK_PATH,
-      json: { endpoint },
-      isRepeatable: true,
-      signal,
-    } as const
-    const result = await this.#call(account, this.#webhookCalls, call)
-    return result.ok ? { ok: true, value: null } : result
+  /** https, at most 500 characters. LINE applies it within a minute. Refused with 400 for a URL that LINE does not accept. */
+  setWebhookEndpoint(account: Credentials, endpoint: string, signal?: AbortSignal) {
+    const json = { endpoint }
+    const call = { method: 'PUT', path: WEBHOOK_PATH, json, isRepeatable: true, signal } as const
+    return this.#call(account, this.#webhookCalls, call)
   }
 
   /**
-   * Makes LINE send an empty delivery to this URL. Without a URL in the request, LINE may still test the previous one for a minute
-   * after a change. LINE allows 60 tests per hour, so this is never retried.
+   * Without a URL in the request, LINE may still test the previous one for a minute after a change. It allows 60 tests per hour, so
+   * this is never retried.
    */
-  async testWebhook(
-    account: Credentials,
-    endpoint: string,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<WebhookTest>> {
+  async testWebhook(account: Credentials, endpoint: string, signal?: AbortSignal) {
     const path = '/v2/bot/channel/webhook/test'
     const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, signal } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
@@ -138,14 +108,10 @@ export class LineApi {
    * LINE's totals at the end of a day, available about a day later. Null: not yet available. LINE allows 60 calls per hour.
    * @param day `20261122`; LINE's days begin at 15:00 UTC
    */
-  async followerStatistics(
-    account: Credentials,
-    day: string,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<FollowerStatistics | null>> {
+  async followerStatistics(account: Credentials, day: string, signal?: AbortSignal) {
     const path = `/v2/bot/insight/followers?date=${day}`
     const result = await this.#get(account, this.#reads, path, readFollowerStatistics, signal)
-    return result.ok ? { ok: true, value: result.value.statistics } : result
+    return result.ok ? { ok: true as const, value: result.value.statistics } : result
   }
 
   async messageQuota(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<MessageQuota>> {

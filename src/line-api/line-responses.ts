@@ -40,10 +40,7 @@ export interface FollowersPage {
   next: string | null
 }
 
-export interface WebhookEndpoint {
-  endpoint: string
-  active: boolean
-}
+export type WebhookEndpoint = NonNullable<ReturnType<typeof readEndpoint>>
 
 export const WebhookTestSchema = Type.Object({
   success: Type.Boolean(),
@@ -97,7 +94,7 @@ export function readFollowers(fields: Fields): FollowersPage | null {
   return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
 }
 
-export function readEndpoint(fields: Fields): WebhookEndpoint | null {
+export function readEndpoint(fields: Fields) {
   const endpoint = text(fields, 'endpoint')
   return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
 }
@@ -116,14 +113,6 @@ export function readTest(fields: Fields): WebhookTest | null {
 
 // LINE's statistics of an account: followers per day, messages per month, and the validity of a token.
 
-export interface FollowerStatistics {
-  /** Everybody who ever added the account, including those who block it now. */
-  followers: number
-  /** Followers whom a targeted message can reach. Null: too few. */
-  reachable: number | null
-  blocks: number
-}
-
 export interface MessageQuota {
   /** Messages per month. Null: the plan has no limit. */
   limit: number | null
@@ -136,8 +125,11 @@ export interface TokenInfo {
   channelId: string | null
 }
 
-/** `statistics` is null if LINE has not counted the day yet, and for days before the account existed. */
-export function readFollowerStatistics(fields: Fields): { statistics: FollowerStatistics | null } | null {
+/**
+ * `statistics` is null if LINE has not counted the day yet, and for days before the account existed. `followers` counts everybody who
+ * ever added the account, including those who block it now; `reachable` those whom a targeted message can reach, null if too few.
+ */
+export function readFollowerStatistics(fields: Fields) {
   if (fields.status !== 'ready') return typeof fields.status === 'string' ? { statistics: null } : null
   const followers = count(fields.followers)
   const blocks = count(fields.blocks)

@@ -38,7 +38,7 @@ export class StatelessTokens {
     this.#platform = platform
   }
 
-  /** Returns the token of an account's channel. Concurrent callers share one request. A failure is not cached. */
+  /** Concurrent callers share one request. A failure is not cached. */
   async get(channel: Channel, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
     const cached = this.#issued.get(channel.id)
     if (cached !== undefined && isSameChannel(cached.channel, channel) && cached.expiresAtMs > Date.now())
