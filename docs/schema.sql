@@ -1144,12 +1144,12 @@ end $function$;
 --   apply_conversations: flush.sql
 --   apply_relationships: flush.sql
 --   apply_unsends: flush.sql
+--   begin_sending: locks.sql
 --   condition_time: condition.sql
 --   due_ranges: due-times.sql
 --   erase_people: erasure.sql
 --   flat_tags: condition.sql
 --   flush_events: flush.sql
---   hold_sending: locks.sql
 --   holds_for_person: flush.sql
 --   is_due: due-times.sql
 --   is_newer: flush.sql
@@ -1174,4 +1174,3 @@ end $function$;
 --   versions_of_bot: flush.sql
 --   versions_to_compare: flush.sql
 --   visible: visible.sql
---   without_waiting_erasure: locks.sql

@@ -1,7 +1,7 @@
 /** The log of who changed what: who writes it, who reads it, and that nobody changes it. */
 import { userInfo } from 'node:os'
 import { describe, expect, it } from 'vitest'
-import { pauseEndpoint } from '../src/endpoints/backlog.ts'
+import { pauseGone } from '../src/endpoints/manage.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
@@ -80,7 +80,7 @@ it('what LINE and receivers cause is recorded as a change by the service', async
   await service.deliver(tenant, [lineEvent('botSuspended', null)])
   await service.deliver(tenant, [lineEvent('botResumed', null)])
   const id = await insertRow(database, 'endpoint', { channel_oa_id: accountId, url: 'https://gone.example/' })
-  for (let i = 0; i < 2; i += 1) await database.query(pauseEndpoint, [id])
+  for (let i = 0; i < 2; i += 1) await database.query(pauseGone, [id])
   const service_ = { actor_kind: 'service', actor: 'service' }
   const object = { ...service_, object_id: String(accountId) }
   expect(await rowsOf('account.suspended')).toEqual([expect.objectContaining(object)])

@@ -141,7 +141,7 @@ it('is considered by every statement that takes what is due', async () => {
 it('is found by ranges of the indexes', async () => {
   const { database } = await createTestDatabase()
   const found = {
-    'claim-due-deliveries': 4,
+    'claim-due-deliveries': 3,
     'take-due-accounts': 1,
     'take-due-account-figures': 1,
     'take-due-profiles': 3,

@@ -104,6 +104,7 @@ describe('endpoints add', () => {
       replies: false,
       priority: 0,
       status: 'active',
+      state: 'active',
       allowPrivateNetwork: false,
       isRotating: false,
       createdAt: expect.stringMatching(/^\d{4}-.*Z$/),

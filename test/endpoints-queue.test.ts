@@ -53,7 +53,6 @@ describe('an endpoint', () => {
     expect(failing(4).note(true, 10, 500)).toBe(false)
     const state = failing(6)
     state.note(true, 10, 500)
-    expect(state.recoveredAgoMs(700)).toBe(200)
     expect(state.room(700)).toBe(1_024)
   })
 

@@ -1,6 +1,6 @@
 -- The locks of accounts. A repeatable file: see CONTRIBUTING.md.
 --
--- All advisory locks: 7301, 7302 and 7303 with account_lock() are below. 7301005 serializes raise_member_ids() of restores.sql, and 7301006
+-- All advisory locks: 7301 to 7304 with account_lock() are below. 7301005 serializes raise_member_ids() of restores.sql, and 7301006
 -- raise_change_offset() of change-numbers.sql. src/postgres/locks.ts has the others.
 
 -- The second number of the locks of an account.
@@ -25,13 +25,13 @@ begin
      from (select distinct account_id from unnest(account_ids) as account_id order by account_id) sorted;
 end $$;
 
--- Excludes the writing of bodies to endpoints during an erasure (decision 46). A sender holds the account's lock shared from before
--- it reads a content until the body is in the kernel's buffers, at most WRITE_MAX_MS of src/endpoints/post.ts. The locks belong to
--- its session, because bodies are written after the transaction that reads them.
+-- Excludes the writing of bodies to endpoints during an erasure (decision 46). A sender holds the account's lock 7302 shared from
+-- before it reads a content until the body is in the kernel's buffers, at most WRITE_MAX_MS of src/endpoints/post.ts. The locks belong
+-- to its session, because bodies are written after the transaction that reads them.
 --
--- An erasure takes the lock exclusively, so it waits for bodies that may contain the person. While it waits, senders cannot take the
--- lock again. Timeout of 4 s: 0.02 s in which deliveries join, 1 s for the last write, and 0.6 s for which a statement before the
--- release may wait for rows, doubled for a busy machine. Only a frozen process holds the lock longer.
+-- An erasure takes 7304 and then 7302 exclusively, so it waits for bodies that may contain the person. While it waits, 7304 lets no
+-- further delivery begin: a session that has 7302 would get it again without queueing. Timeout of 4 s: 1 s for the last write, and
+-- 0.6 s for which a statement before the release may wait for rows, doubled for a busy machine. Only a frozen process holds it longer.
 create or replace function lock_out_sending(account_id bigint) returns void language plpgsql set lock_timeout = '4s' as $$
 declare
   account constant int := account_lock(account_id);
@@ -42,6 +42,7 @@ begin
     perform pg_advisory_xact_lock(7303, account);
     perform pg_sleep(0.03);
   end if;
+  perform pg_advisory_xact_lock(7304, account);
   perform pg_advisory_xact_lock(7302, account);
 end $$;
 
@@ -49,17 +50,13 @@ end $$;
 create or replace function is_sending_quiet(account_id bigint) returns boolean language sql
   return pg_try_advisory_xact_lock(7302, account_lock(account_id));
 
--- Takes the locks for which no erasure waits. Returns their accounts.
-create or replace function hold_sending(account_ids bigint[]) returns bigint[] language sql
-  return array(select account_id from unnest(account_ids) as account_id
-                where pg_try_advisory_lock_shared(7302, account_lock(account_id)));
-
--- Returns the accounts for which no erasure waits.
-create or replace function without_waiting_erasure(account_ids bigint[]) returns bigint[] language sql
-  return array(select account_id from unnest(account_ids) as account_id
-                where account_lock(account_id)::oid not in (
-                        select objid from pg_locks where locktype = 'advisory' and classid = 7302 and objsubid = 2
-                           and database = (select oid from pg_database where datname = current_database()) and not granted));
+-- Takes a lock for each delivery of these accounts. False: an erasure has the lock or waits for it.
+create or replace function begin_sending(account_ids bigint[]) returns boolean[] language sql
+  return array(select case when pg_try_advisory_lock_shared(7304, account_lock(account_id))
+                      then pg_advisory_unlock_shared(7304, account_lock(account_id))
+                           and pg_try_advisory_lock_shared(7302, account_lock(account_id))
+                      else false end
+                 from unnest(account_ids) as account_id);
 
 create or replace function release_sending(account_ids bigint[]) returns bigint language sql
   return (select count(pg_advisory_unlock_shared(7302, account_lock(account_id)))

@@ -1,6 +1,7 @@
 /** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
+import { type Row, statement } from '../postgres/statement.ts'
 import type { Address, HostResolver, Share } from './resolver.ts'
 
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
@@ -33,31 +34,78 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
   return url
 }
 
-/**
- * Returns the lookup function for connections to one endpoint. It refuses a name if any of its addresses is not public. The
- * connection uses the addresses that were checked, which prevents DNS rebinding.
- */
+export interface ReceiverChecks {
+  /** whether a URL is this service's own, so that sending there would be a loop */
+  isOwnUrl: (url: URL) => boolean
+  resolver: HostResolver
+}
+
+export interface Receiver {
+  url: string
+  allow_private_network: boolean
+}
+
+export interface Target {
+  url: URL
+  allowPrivateNetwork: boolean
+  lookup: LookupFunction
+}
+
+/** Returns RefusedUrl if nothing may be sent. */
+export function readTarget(
+  share: Share,
+  { url: text, allow_private_network: allowPrivateNetwork }: Receiver,
+  { isOwnUrl, resolver }: ReceiverChecks,
+): Target | RefusedUrl {
+  try {
+    const url = readEndpointUrl(text, allowPrivateNetwork)
+    if (isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
+    return { url, allowPrivateNetwork, lookup: lookupWith(resolver, { share, allowPrivateNetwork }) }
+  } catch (error) {
+    if (error instanceof RefusedUrl) return error
+    throw error
+  }
+}
+
+export interface EndpointRow extends Row, Receiver {
+  id: bigint
+  channel_oa_id: bigint
+  status: string
+  format: 'line' | 'members'
+  can_sign: boolean
+}
+
+/** $1 bigint: endpoint. */
+export const loadEndpoint = statement('load-endpoint')`
+    select p.id, p.channel_oa_id, p.status, p.url, p.allow_private_network, p.format,
+           coalesce(case p.format when 'line' then a.channel_secret else p.secret end, '') ~ '\\S' as can_sign
+      from endpoint p join official_account a on a.id = p.channel_oa_id
+     where p.id = $1`
+
+/** Returns RefusedUrl if nothing may be sent. */
+export function targetOf(endpoint: EndpointRow, checks: ReceiverChecks): Target | RefusedUrl {
+  if (endpoint.can_sign) return readTarget(endpoint.channel_oa_id, endpoint, checks)
+  const missing = endpoint.format === 'line' ? 'channel secret' : 'secret'
+  return new RefusedUrl(`there is no ${missing} to sign with`)
+}
+
+/** The connection uses the addresses that were checked, which prevents DNS rebinding. All of a name's addresses must be public. */
 export function lookupWith(
   resolver: HostResolver,
   { share, allowPrivateNetwork }: { share: Share; allowPrivateNetwork: boolean },
 ): LookupFunction {
-  return (name, { family, all }, callback) => {
+  return (name, { all }, callback) => {
     const respond = (addresses: Address[]) => {
       const isRefused = !allowPrivateNetwork && addresses.some(({ address }) => !isPublicAddress(address))
-      const usable = addresses.filter(
-        (one) => !family || family === one.family || family === `IPv${one.family}`,
-      )
-      const [first] = usable
       if (isRefused) callback(new RefusedUrl(`${name} resolves to an address that is not public`), [])
-      else if (first === undefined) callback(new RefusedUrl(`${name} has no address of the family`), [])
-      else if (all) callback(null, usable)
-      else callback(null, first.address, first.family)
+      else if (all) callback(null, addresses)
+      else callback(null, addresses[0]?.address ?? '', addresses[0]?.family)
     }
     resolver.resolve(name, share).then(respond, (error) => callback(error, []))
   }
 }
 
-/** Returns the base URLs of this service's own API that it can derive from its configuration. */
+/** The base URLs of this service's own API, as far as its configuration says them. */
 export function ownAddresses(publicUrl: string | null, host: string, port: number): URL[] {
   const local = [host, '127.0.0.1', 'localhost', '::1'].map((name) =>
     name.includes(':') ? `[${name}]` : name,
@@ -76,7 +124,7 @@ export function isOwnUrl(url: URL, own: URL[]): boolean {
   )
 }
 
-/** Returns the host without the final dot of a name, and the port unless it is the protocol's default. */
+/** Without the final dot of a name. */
 const hostOf = (url: URL): string => url.host.replace(/\.(?=:\d+$|$)/, '')
 
 /** Routes match decoded paths. */
@@ -88,9 +136,6 @@ function decoded(path: string): string {
   }
 }
 
-/**
- * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
- * has the whole URL.
- */
+/** Without credentials and query strings, because tools put tokens there. Other programs may have stored any text. */
 export const printableUrl = (url: string): string =>
   url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')

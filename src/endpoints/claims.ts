@@ -9,7 +9,7 @@ import { INT64_MIN } from '../http/path-id.ts'
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
-import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
+import { type Row, statement } from '../postgres/statement.ts'
 import type { Queue } from './queue.ts'
 
 /** Each costs an index probe of 10 µs. */
@@ -23,6 +23,68 @@ export const LEASE_MS = 30_000
 const WAITING_MAX = 8_192
 /** Minimum per endpoint. */
 const WAITING_MIN = 16
+
+/** It skips from endpoint to endpoint in the indexes, so its cost grows with their number, not with that of deliveries. */
+export const ENDPOINTS_WITH_PENDING = `
+    with recursive pending (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+    )
+    select id from pending`
+
+interface ClaimedRow extends Row {
+  id: bigint
+  channel_oa_id: bigint
+  endpoint_id: bigint
+  /** including the next one */
+  attempts: number
+  /** since the commit */
+  age_ms: number
+}
+
+/** Each endpoint takes one index probe. $1 bigint: the id after which to begin; $2 int: how many. */
+const pendingEndpoints = statement('pending-endpoints')`
+    with recursive pending (id, position) as (
+      (select endpoint_id, 1 from endpoint_delivery
+        where endpoint_id > $1 and failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id, position + 1
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+       where position < $2
+    )
+    select w.id, x.status between 200 and 299 as was_accepted
+      from pending w
+      left join lateral (select coalesce(status, 0) as status from endpoint_answer
+                          where endpoint_id = w.id offset 0) x on true
+     order by w.position`
+
+/** Leases the oldest due deliveries of each endpoint. A retry is due within 2 hours (LAST_RETRY_MS). $3 int: milliseconds of the lease. */
+const claimDue = statement('claim-due-deliveries')`
+    with due as materialized (
+      select d.channel_oa_id, d.id
+        from unnest($1::bigint[], $2::int[]) as w (endpoint_id, room)
+        join lateral (select from endpoint where id = w.endpoint_id and status = 'active' offset 0) p on true
+       cross join due_ranges(interval '2 hours') range
+        join lateral (
+          select channel_oa_id, id from endpoint_delivery
+           where endpoint_id = w.endpoint_id and failed_at is null and is_due(leased_until, $3 * interval '1 millisecond')
+             and due_at >= range.since and due_at < range.until
+           order by due_at limit w.room for update skip locked) d on true
+    )
+    update endpoint_delivery d
+       set attempts = attempts + 1, leased_until = now() + $3 * interval '1 millisecond'
+      from due
+     where d.channel_oa_id = due.channel_oa_id and d.id = due.id
+    returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
+              (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`
 
 type Endpoints = Pick<Queue<LeasedDelivery>, 'stateOf' | 'restore'>
 
@@ -42,7 +104,8 @@ export class Claims {
 
   /** Call it if the endpoint has due deliveries that no process has leased. */
   expect(endpointId: bigint): void {
-    this.#backlogs.add(endpointId)
+    // During an outage, the rotation finds the delivery to try.
+    if (!this.#endpoints.stateOf(endpointId).isDown) this.#backlogs.add(endpointId)
   }
 
   /** Whether the queue in memory is below its low-water mark and more deliveries can be leased. */
@@ -55,13 +118,7 @@ export class Claims {
     const rotated = isTurn ? await this.#rotate() : []
     const rooms = this.#roomsOf(new Set([...rotated, ...this.#nextBacklogs()]), performance.now())
     if (rooms.size === 0) return []
-    const nowMs = performance.now()
-    const values = [
-      int8Array([...rooms.keys()]),
-      int4Array([...rooms.values()]),
-      int4Array([...rooms.keys()].map((id) => this.#endpoints.stateOf(id).recoveredAgoMs(nowMs))),
-      LEASE_MS,
-    ]
+    const values = [int8Array([...rooms.keys()]), int4Array([...rooms.values()]), LEASE_MS]
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: claimDue, values }])
     this.#noteBacklogs(rooms, rows as ClaimedRow[])
     return rows as ClaimedRow[]
@@ -71,7 +128,8 @@ export class Claims {
     this.#rotatedAtMs = performance.now()
     const values = [this.#lastExamined, ENDPOINTS_PER_POLL]
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: pendingEndpoints, values }])
-    const found = rows as PendingRow[]
+    // Null: nothing was ever sent to the endpoint.
+    const found = rows as Array<{ id: bigint; was_accepted: boolean | null }>
     for (const { id, was_accepted } of found) {
       if (was_accepted !== null) this.#endpoints.restore(id, was_accepted)
     }
@@ -83,7 +141,6 @@ export class Claims {
     const next: bigint[] = []
     for (const id of this.#backlogs) {
       if (next.length === BACKLOGS_PER_CLAIM) break
-      // During an outage, the rotation finds the delivery to try.
       if (this.#endpoints.stateOf(id).isDown) this.#backlogs.delete(id)
       else if (this.#isLow(id)) next.push(id)
     }

@@ -3,7 +3,6 @@
 import { age } from '../http/format.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { endpointState } from './endpoint-state.ts'
 import { COUNTED_MAX, type EndpointSummary, listEndpoints } from './endpoints.ts'
 
 const RESPONSE_LINE_MAX = 120
@@ -27,7 +26,7 @@ export async function examineEndpoints(database: Queryable): Promise<EndpointFin
 type Problem = Omit<EndpointFinding, 'endpointId'>
 
 function stateOf(endpoint: EndpointSummary): Problem | null {
-  const { id, status, pending, lastAnswer, oldestPendingSeconds } = endpoint
+  const { id, status, state, pending, lastAnswer, oldestPendingSeconds } = endpoint
   if (pending === 0 && status === 'active') return null
   const backlog = `pending deliveries: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
   const response = lastAnswer && responseLine(lastAnswer.status, lastAnswer.text)
@@ -37,7 +36,6 @@ function stateOf(endpoint: EndpointSummary): Problem | null {
     const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
     return { severity: 'warning', message }
   }
-  const state = endpointState(endpoint)
   if (state === 'failing') {
     const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the endpoint, or run oa-audience endpoints pause ${id}`
     return { severity: 'error', message }
@@ -54,20 +52,18 @@ function failuresOf(endpoint: EndpointSummary): Problem | null {
   return { severity: 'warning', message }
 }
 
-/** Returns a response in one line: `500 upstream timed out`, or why there was none. */
+/** `500 upstream timed out`, or why there was no response. */
 export function responseLine(status: number | null, text: string): string {
   const line = text.replace(/\s+/g, ' ').trim()
   const short = line.length > RESPONSE_LINE_MAX ? `${line.slice(0, RESPONSE_LINE_MAX)}…` : line
   return status === null ? short : `${status} ${short}`.trim()
 }
 
-/** A count that stops at COUNTED_MAX: `10000+`. */
 export const countText = (count: number): string => (count < COUNTED_MAX ? String(count) : `${count}+`)
 
 const nameOf = ({ name, accountId }: EndpointSummary): string =>
   `${name === '' ? 'no name' : name} (account ${accountId})`
 
-/** The endpoints for which deliveries wait or have failed. */
 export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
   return endpoints.filter(({ pending, failed }) => pending > 0 || failed > 0)

@@ -6,14 +6,18 @@ import { INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
-import { type ContentRow, loadContents } from './backlog.ts'
-import { messageIdOf, writeMessage } from './messages.ts'
+import { type ContentRow, loadContents } from './contents.ts'
+import { writeMessage } from './messages.ts'
+import { isAccepted } from './post.ts'
 import type { EndpointFormat } from './settings.ts'
 
-/** Maximum count of deliveries per endpoint and state. Counting more takes long and does not help the operator. */
+/** Counting more deliveries takes long and does not help the operator. */
 export const COUNTED_MAX = 10_000
 
-export interface EndpointSummary {
+/** An endpoint that accepts deliveries, but more slowly than they arrive. */
+const SLOW_SECONDS = 600
+
+export type EndpointSummary = {
   id: bigint
   accountId: AccountId
   accountName: string
@@ -29,6 +33,7 @@ export interface EndpointSummary {
   /** of the endpoints that receive an event and have `replies`, the first by (priority, id) has its reply token */
   priority: number
   status: string
+  state: string
   allowPrivateNetwork: boolean
   isRotating: boolean
   createdAt: string
@@ -36,14 +41,8 @@ export interface EndpointSummary {
   failed: number
   /** null: nothing is pending */
   oldestPendingSeconds: number | null
-  lastAnswer: LastResponse | null
-}
-
-interface LastResponse {
-  at: string
-  /** null: there was no HTTP response */
-  status: number | null
-  text: string
+  /** null: nothing was sent yet; status null: there was no HTTP response */
+  lastAnswer: { at: string; status: number | null; text: string } | null
 }
 
 /**
@@ -59,8 +58,8 @@ const selectEndpoints = statement('select-endpoints')`
            iso(p.created_at) as "createdAt",
            pending.count as pending, failed.count as failed,
            extract(epoch from now() - pending.first_at)::float8 as "oldestPendingSeconds",
-           iso(x.answered_at) as "answeredAt",
-           x.status as "answerStatus", x.answer
+           case when x.endpoint_id is not null
+                then json_build_object('at', iso(x.answered_at), 'status', x.status, 'text', coalesce(x.answer, '')) end as "lastAnswer"
       from endpoint p
       join official_account a on a.id = p.channel_oa_id
       left join endpoint_answer x on x.endpoint_id = p.id
@@ -75,12 +74,6 @@ const selectEndpoints = statement('select-endpoints')`
        and visible(a.organization_id, $6)
      order by p.id
      limit $5`
-
-type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
-  answeredAt: string | null
-  answerStatus: number | null
-  answer: string | null
-}
 
 export function listEndpoints(
   database: Queryable,
@@ -103,12 +96,24 @@ export async function findEndpoint(
 }
 
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {
-  const rows = await database.query<EndpointRow>(selectEndpoints, values)
-  return rows.map(({ answeredAt, answerStatus, answer, ...endpoint }) => ({
-    ...endpoint,
-    url: printableUrl(endpoint.url),
-    lastAnswer: answeredAt === null ? null : { at: answeredAt, status: answerStatus, text: answer ?? '' },
-  }))
+  const rows = await database.query<Omit<EndpointSummary, 'state'>>(selectEndpoints, values)
+  return rows.map((row) => ({ ...row, url: printableUrl(row.url), state: stateOf(row) }))
+}
+
+/**
+ * How an endpoint is doing, in one word. An active endpoint fails if its last response was a refusal, or none, and something waits or
+ * has failed. It is slow if deliveries wait although the last one was accepted. Any other endpoint has its stored status.
+ */
+function stateOf({
+  status,
+  pending,
+  failed,
+  oldestPendingSeconds,
+  lastAnswer,
+}: Omit<EndpointSummary, 'state'>): string {
+  if (status !== 'active') return status
+  if (lastAnswer !== null && !isAccepted(lastAnswer) && pending + failed > 0) return 'failing'
+  return (oldestPendingSeconds ?? 0) >= SLOW_SECONDS ? 'slow' : 'active'
 }
 
 /** `sending`: a process has leased it. */
@@ -154,7 +159,7 @@ const selectPendingDeliveries = statement('select-pending-deliveries')`
      where endpoint_id = $1 and failed_at is null
      order by due_at limit $2`
 
-/** Failed deliveries in the order of their ids, or the pending ones that are due first, whose order changes with each attempt. */
+/** Failed ones by id, or the pending ones that are due first, whose order changes with each attempt. */
 export function listDeliveries(
   database: Queryable,
   endpointId: bigint,
@@ -189,7 +194,7 @@ const selectAttempts = statement('select-endpoint-attempts')`
      where endpoint_id = $1
      order by started_at desc, delivery_id desc, attempt desc`
 
-/** The last refused attempts to send to an endpoint, newest first. */
+/** Refused ones, newest first. */
 export function listAttempts(database: Queryable, endpointId: bigint): Promise<DeliveryAttempt[]> {
   return database.query<DeliveryAttempt>(selectAttempts, [endpointId])
 }
@@ -213,7 +218,7 @@ export async function previewDelivery(
 ): Promise<DeliveryRequest> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
   if (content?.endpoint_id !== endpointId) throw new NotVisible('delivery', deliveryId)
-  const message = writeMessage(database.secretKeys, content, messageIdOf(content), nowMs)
+  const message = writeMessage(database.secretKeys, content, nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,
@@ -221,6 +226,6 @@ export async function previewDelivery(
   return {
     url: printableUrl(content.url),
     headers: Object.fromEntries(headers),
-    body: message?.body.toString() ?? null,
+    body: message?.body ?? null,
   }
 }

@@ -11,11 +11,18 @@ const RENEWED_MAX = 10_000
 const pauseById = statement('pause-endpoint-by-id')`
     update endpoint set status = 'paused' where id = $1 returning id`
 
-/** Deliveries are kept. Throws NotVisible. */
 export async function pauseEndpoint(database: Queryable, id: bigint): Promise<void> {
   const [paused] = await database.query(pauseById, [id])
   requireVisible(paused, 'endpoint', id)
 }
+
+/** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
+export const pauseGone = statement('pause-endpoint')`
+    with paused as (
+      update endpoint set status = 'paused' where id = $1 and status = 'active' returning id, channel_oa_id)
+    insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)
+    select 'service', 'service', 'endpoint.gone', a.organization_id, a.id, 'endpoint', p.id::text
+      from paused p join official_account a on a.id = p.channel_oa_id`
 
 const resumeById = statement('resume-endpoint')`
     update endpoint set status = 'active' where id = $1 returning id`
@@ -38,17 +45,14 @@ export async function renewBacklog(database: Queryable, id: bigint): Promise<voi
   await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
 
-/** Throws NotVisible. */
 export async function resumeEndpoint(database: Queryable, id: bigint): Promise<void> {
   const [resumed] = await database.query(resumeById, [id])
   requireVisible(resumed, 'endpoint', id)
   await renewBacklog(database, id)
 }
 
-/** A trigger deletes its deliveries that are left. */
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`
 
-/** Deletes deliveries that are not being settled now. */
 const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
     with pending as (
       select channel_oa_id, id from endpoint_delivery
@@ -66,7 +70,7 @@ const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
     )
     select count(*)::int as count from deleted`
 
-/** The last batch deletes the endpoint. A request may not take as long as the removal of a large backlog. Throws NotVisible. */
+/** The last batch deletes the endpoint. A request may not take as long as the removal of a large backlog. */
 export async function removeEndpointBatch(
   database: Queryable,
   id: bigint,
@@ -85,11 +89,10 @@ const lockSecrets = statement('lock-endpoint-secrets')`
 
 type LockedSecrets = { format: string; secret: string | null; previous: string | null }
 
-/** $1 endpoint id bigint, $2 secret text, $3 previous secret text or null */
 const replaceSecret = statement('replace-endpoint-secret')`
     update endpoint set secret = $2, previous_secret = $3 where id = $1`
 
-/** Messages have the signatures of both secrets until finishRotation. Throws NotVisible, and `invalid_input`. */
+/** Messages have the signatures of both secrets until finishRotation. */
 export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string> {
   const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
   const state = requireVisible(locked, 'endpoint', id)
@@ -141,7 +144,7 @@ function refuse(message: string): never {
   throw new AppError('invalid_input', { message })
 }
 
-/** Makes failed deliveries due. The next attempt counts as a retry, and the 24 hours of retries begin again. */
+/** The next attempt counts as a retry, and the 24 hours of retries begin again. */
 const retryFailed = statement('retry-failed-deliveries')`
     with due as (
       select channel_oa_id, id from endpoint_delivery

@@ -3,11 +3,9 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { isObject } from '../http/body.ts'
-import type { LeasedDelivery } from '../intake/flush.ts'
 import { signLine } from '../line-api/line-signature.ts'
-import type { ContentRow, EndpointRow } from './backlog.ts'
-import type { Contents } from './contents.ts'
-import type { Message, OpenMessage } from './post.ts'
+import type { Row } from '../postgres/statement.ts'
+import type { Message } from './post.ts'
 
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
@@ -16,37 +14,31 @@ const SECRET_PREFIX = 'whsec_'
 const SECRET_BYTES = 32
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** What a message is made of. */
-export type Content = Pick<
-  ContentRow,
-  | 'channel_oa_id'
-  | 'endpoint_id'
-  | 'format'
-  | 'replies'
-  | 'repliesTo'
-  | 'secret'
-  | 'previous_secret'
-  | 'channel_secret'
-  | 'destination'
-  | 'attempts'
-  | 'type'
-  | 'events'
-  | 'data'
->
-
-/**
- * Returns null if there is nothing to send, or no secret to sign with. Throws UnreadableSecret.
- * @param id of the message, the same in every attempt
- */
-export function writeMessage(keys: SecretKeys, content: Content, id: string, nowMs: number): Message | null {
-  return content.format === 'line' ? writeLine(keys, content) : writeMembers(keys, content, id, nowMs)
+export interface Content extends Row {
+  /** the same in every attempt */
+  message_id: string
+  channel_oa_id: bigint
+  endpoint_id: bigint
+  format: 'line' | 'members'
+  /** Reply tokens were the endpoint's when the events were received, and it still may have them. */
+  replies: boolean
+  /** for each of `events` whether its token was; null: for all */
+  repliesTo: boolean[] | null
+  secret: string | null
+  previous_secret: string | null
+  channel_secret: string | null
+  destination: string | null
+  attempts: number
+  type: string | null
+  /** JSON texts, separated by commas, without erased and unsent content */
+  events: string | null
+  data: string | null
 }
 
-/** Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen. */
-export const messageIdOf = ({ id, change, created_ms }: ContentRow): string =>
-  `msg_${id}_${change ?? 0}_${created_ms}`
+/** Returns null if there is nothing to send, or no secret to sign with. Throws UnreadableSecret. */
+export const writeMessage = (keys: SecretKeys, content: Content, nowMs: number): Message | null =>
+  content.format === 'line' ? writeLine(keys, content) : writeMembers(keys, content, nowMs)
 
-/** Builds a delivery in LINE's format, with the events as LINE sent them. */
 function writeLine(
   keys: SecretKeys,
   { channel_oa_id, channel_secret, destination, events, replies, repliesTo, attempts }: Content,
@@ -85,18 +77,16 @@ function rewrite(text: string, mayReply: (index: number) => boolean, isRetry: bo
   return JSON.stringify(events)
 }
 
-/** Builds a message about a member, which may no longer exist. */
 function writeMembers(
   keys: SecretKeys,
-  { endpoint_id, type, data, secret, previous_secret }: Content,
-  id: string,
+  { message_id, endpoint_id, type, data, secret, previous_secret }: Content,
   nowMs: number,
 ): Message | null {
   const current = secretOrNull(keys.decrypt('endpoint.secret', endpoint_id, secret))
   const previous = secretOrNull(keys.decrypt('endpoint.previous_secret', endpoint_id, previous_secret))
   if (data === null || current === null) return null
   const secrets = previous === null ? [current] : [current, previous]
-  return standardMessage({ id, type: type ?? '', data, atMs: nowMs }, secrets, nowMs)
+  return standardMessage({ id: message_id, type: type ?? '', data, atMs: nowMs }, secrets, nowMs)
 }
 
 /**
@@ -123,54 +113,10 @@ export function standardMessage(
   }
 }
 
-/** Returns base64 of HMAC-SHA256 over `id.timestamp.body`. */
 export function signStandard(text: string, secret: Secret): string {
   const key = secret.reveal()
   const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')
   return createHmac('sha256', bytes).update(text).digest('base64')
 }
 
-/** Returns a secret in the format of Standard Webhooks. */
 export const newSecret = (): string => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
-
-/** What an attempt has read. */
-export interface ReadContent {
-  /** The change number that was read last. Null: the delivery has none. */
-  change: bigint | null
-  /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
-  isCurrent: boolean
-  /** Events of the delivery, 1 for a change of a member. Null: the content was not read. */
-  events: number | null
-  /** Time spent on reads from the database. */
-  waitedMs: number
-}
-
-/** Reads the content of an attempt and builds the message. Null: there is nothing to send. */
-export async function openMessage(
-  secretKeys: SecretKeys,
-  contents: Pick<Contents, 'read'>,
-  { endpoint, delivery, isProven }: { endpoint: EndpointRow; delivery: LeasedDelivery; isProven: boolean },
-  read: ReadContent,
-): Promise<OpenMessage | null> {
-  const startedAtMs = performance.now()
-  const content = await contents.read(delivery, isProven)
-  read.waitedMs += performance.now() - startedAtMs
-  read.isCurrent = content !== undefined && isSame(endpoint, content.row)
-  read.change = content?.row.change ?? null
-  if (content === undefined) return null
-  const { row, release, whenLost } = content
-  read.events = row.event_count ?? 1
-  let message: Message | null = null
-  try {
-    if (read.isCurrent) message = writeMessage(secretKeys, row, messageIdOf(row), Date.now())
-  } finally {
-    // Also if the message cannot be built: erasures would wait until the session ends.
-    if (message === null) release()
-  }
-  return message && { message, release, whenLost }
-}
-
-const isSame = (endpoint: EndpointRow, now: ContentRow): boolean =>
-  now.status === 'active' &&
-  now.url === endpoint.url &&
-  now.allow_private_network === endpoint.allow_private_network

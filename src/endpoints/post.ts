@@ -16,17 +16,22 @@ import {
   type IncomingMessage,
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { LookupFunction, Socket } from 'node:net'
-import { isPublicAddress, RefusedUrl } from './address.ts'
-import { UnresolvedName } from './resolver.ts'
+import type { Socket } from 'node:net'
+import {
+  isPublicAddress,
+  type Receiver,
+  type ReceiverChecks,
+  RefusedUrl,
+  readTarget,
+  type Target,
+} from './address.ts'
+import { type Share, UnresolvedName } from './resolver.ts'
 import { limitResponse } from './response.ts'
 
 /** Includes connecting. */
 const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
-/** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
-const INFORMATIONAL_MAX = 8
 /** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
@@ -38,26 +43,15 @@ const TLS = { secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 const publicAgent = new HttpsAgent({ ...AGENT, ...TLS })
 const privateAgents = { 'https:': new HttpsAgent({ ...AGENT, ...TLS }), 'http:': new HttpAgent(AGENT) }
 
-export interface Target {
-  url: URL
-  allowPrivateNetwork: boolean
-  lookup: LookupFunction
-  /** Sees the response before it is read. */
-  watch?: (response: IncomingMessage) => void
-}
-
 export interface Message {
   headers: Record<string, string>
   body: string
 }
 
-/** A message that may be written until it is released. */
+/** A message, and the function to call when its body is written or will not be written. */
 export interface OpenMessage {
   message: Message
-  /** Call it when the body is written or will not be written. */
   release: () => void
-  /** Calls `stop` if the message may no longer be written. */
-  whenLost: (stop: () => void) => void
 }
 
 export interface EndpointResponse {
@@ -74,24 +68,27 @@ export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a store
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
-/** For metrics. */
 export const outcomeOf = (response: EndpointResponse) =>
   isAccepted(response) ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
 
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
-/** Resolves with null if nothing is left to send. */
-type Open = () => Promise<OpenMessage | null>
+/** Resolves with null if nothing is left to send. @param stop is called if the message may no longer be written */
+type Open = (stop: () => void) => Promise<OpenMessage | null>
+
+/** Sees the response before it is read. */
+type Watch = (response: IncomingMessage) => void
 
 /** Returns null if there was nothing to send. Rejects only if the message cannot be read or built. */
-export async function post(target: Target, open: Open): Promise<EndpointResponse | null> {
+export async function post(target: Target, open: Open, watch?: Watch): Promise<EndpointResponse | null> {
   const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
   for (;;) {
     try {
-      return await send(target, open, deadlineMs)
+      return await send(target, open, deadlineMs, watch)
     } catch (error) {
+      if (error instanceof NotOpened) throw error.cause
       // The server closed an idle connection when it was used again. Its other connections may be closed, too, so this is a loop.
-      if (!(error instanceof StaleConnection)) return failure(error)
+      if (!(error instanceof StaleConnection)) return failure(error as Error)
     }
   }
 }
@@ -102,14 +99,13 @@ class StaleConnection extends Error {}
 class Ended extends Error {}
 
 /** A fault of this process or its database, not of the endpoint. */
-class NotWritten extends Error {}
+class NotOpened extends Error {}
 
 /** Errors whose messages contain no text of the receiver. */
 const OURS = [RefusedUrl, UnresolvedName, Ended]
 
-function failure(error: unknown): EndpointResponse {
-  if (error instanceof NotWritten) throw error.cause
-  const { code = '', cause } = error as Error & { code?: string }
+function failure(error: Error & { code?: string }): EndpointResponse {
+  const { code = '', cause } = error
   const ours = [error, cause].find((fault) => OURS.some((kind) => fault instanceof kind))
   // Only codes of Node.js and OpenSSL.
   const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
@@ -117,41 +113,50 @@ function failure(error: unknown): EndpointResponse {
 }
 
 function send(
-  { url, allowPrivateNetwork, lookup, watch }: Target,
+  { url, allowPrivateNetwork, lookup }: Target,
   open: Open,
   deadlineMs: number,
+  watch?: Watch,
 ): Promise<EndpointResponse | null> {
   return new Promise((resolve, reject) => {
     const isHttp = url.protocol === 'http:'
     const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
     const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
     // An AbortSignal would take 8 µs of the 170 µs per request.
-    const progress = { isReading: false }
+    let isOpening = false
     const fail = (error: Error) => {
       reject(error)
       request.destroy()
     }
     const end = () => {
       const late = new Ended(`no response within ${REQUEST_TIMEOUT_MS / 1000} s`)
-      fail(progress.isReading ? new NotWritten('the message was not read', { cause: late }) : late)
+      fail(isOpening ? new NotOpened('the message was not read', { cause: late }) : late)
     }
     const timer = setTimeout(end, deadlineMs - performance.now())
     request.once('close', () => clearTimeout(timer))
     if (watch) request.on('response', watch)
     readResponse(request, resolve, fail)
-    whenConnected(request, (socket) => {
-      if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? '')) {
+    const start = async (socket: Socket) => {
+      if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? ''))
         return fail(new RefusedUrl('the connection leads to an address that is not public'))
-      }
-      progress.isReading = true
-      write(request, open, progress, fail).then(
-        (isWritten) => {
-          if (isWritten) return
+      try {
+        isOpening = true
+        const opened = await open(() =>
+          fail(new Ended('the database was lost while the request was written')),
+        )
+        isOpening = false
+        if (opened !== null) write(request, opened, fail)
+        else {
           resolve(null)
           request.destroy()
-        },
-        (error) => fail(new NotWritten('the message could not be built', { cause: error })),
-      )
+        }
+      } catch (cause) {
+        fail(new NotOpened('the message could not be built', { cause }))
+      }
+    }
+    request.on('socket', (socket: Socket & { encrypted?: boolean }) => {
+      if (!socket.connecting) void start(socket)
+      else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', () => start(socket))
     })
   })
 }
@@ -164,7 +169,6 @@ function readResponse(
 ): void {
   let response: IncomingMessage | null = null
   let isTooLong = false
-  let informational = 0
   const end = (error: Error & { code?: string }) => {
     const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
     // The status of a response that is too long still counts.
@@ -185,10 +189,6 @@ function readResponse(
     })
     request.once('close', endBudget)
   })
-  request.on('information', () => {
-    informational += 1
-    if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
-  })
   request.on('response', (received) => {
     if (!request.writableEnded) return fail(new Ended('the receiver responded before it was sent anything'))
     response = received
@@ -202,43 +202,26 @@ function readResponse(
   })
 }
 
-/** Returns false if there is nothing to send. */
-async function write(
+function write(
   request: ClientRequest,
-  open: Open,
-  progress: { isReading: boolean },
+  { message, release }: OpenMessage,
   fail: (error: Error) => void,
-): Promise<boolean> {
-  const opened = await open()
-  progress.isReading = false
-  if (opened === null) return false
-  const { message, release, whenLost } = opened
+): void {
   if (request.destroyed) {
     release()
-    return true
+    return
   }
-  const timer = setTimeout(
-    () => fail(new Ended(`the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`)),
-    WRITE_MAX_MS,
-  )
+  const late = () => new Ended(`the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`)
+  const timer = setTimeout(() => fail(late()), WRITE_MAX_MS)
   const end = () => {
     clearTimeout(timer)
     release()
   }
-  whenLost(() => fail(new Ended('the database was lost while the request was written')))
   // On `finish`, the kernel has the last byte. On `close`, no byte follows.
   request.once('finish', end)
   request.once('close', end)
   for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
   request.end(message.body)
-  return true
-}
-
-function whenConnected(request: ClientRequest, ready: (socket: Socket) => void): void {
-  request.on('socket', (socket: Socket & { encrypted?: boolean }) => {
-    if (!socket.connecting) ready(socket)
-    else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', () => ready(socket))
-  })
 }
 
 function endpointResponseOf({ statusCode, headers }: IncomingMessage): EndpointResponse {
@@ -252,4 +235,17 @@ function retryAfterMs(value: string | undefined): number | null {
   if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) return null
   const ms = Date.parse(value) - Date.now()
   return Number.isFinite(ms) ? Math.max(0, ms) : null
+}
+
+export async function sendNow(
+  share: Share,
+  receiver: Receiver,
+  message: Message,
+  checks: ReceiverChecks,
+  watch?: Watch,
+): Promise<EndpointResponse> {
+  const target = readTarget(share, receiver, checks)
+  if (target instanceof RefusedUrl) return notSent(target.message)
+  const response = await post(target, async () => ({ message, release: () => undefined }), watch)
+  return response ?? notSent('nothing was sent')
 }

@@ -14,11 +14,10 @@ const IN_FLIGHT_MAX = 1_024
 const UNPROVEN_IN_FLIGHT_MAX = IN_FLIGHT_MAX / 2
 const SHARE_OF_FREE = 1 / 8
 
-/** A delivery that has begun. */
+/** A delivery that has begun, and whether the endpoint was proven then. */
 export interface Started<Item> {
   state: EndpointState<Item>
   item: Item
-  /** Whether the endpoint was proven at the start. */
   isProven: boolean
 }
 
@@ -41,7 +40,6 @@ export class Queue<Item extends LeasedDelivery> {
     return state
   }
 
-  /** Sets the result of the last attempt of any process. */
   restore(endpointId: bigint, wasAccepted: boolean): void {
     const state = this.stateOf(endpointId)
     state.restore(wasAccepted)
@@ -57,7 +55,6 @@ export class Queue<Item extends LeasedDelivery> {
     return true
   }
 
-  /** Starts the next delivery. Returns null if none may start now. */
   start(): Started<Item> | null {
     const free = IN_FLIGHT_MAX - this.#inFlight
     const unprovenFree = Math.min(free, UNPROVEN_IN_FLIGHT_MAX - this.#unprovenInFlight)
@@ -113,8 +110,6 @@ export class Queue<Item extends LeasedDelivery> {
   }
 }
 
-// The state of an endpoint in one process: its queue in memory and the results of its last attempts.
-
 /** Requests of one process to one endpoint. */
 const ENDPOINT_IN_FLIGHT_MAX = 16
 /** Requests to an endpoint that is new or whose last attempt failed, and deliveries in memory for it. */
@@ -130,6 +125,7 @@ const OUTAGE_FAILURES = 5
 const FIRST_PROBE_MS = 1_000
 const LAST_PROBE_MS = 60_000
 
+/** Of one process: the endpoint's queue in memory, and the results of its last attempts. */
 export class EndpointState<Item> {
   readonly waiting: Item[] = []
   inFlight = 0
@@ -137,9 +133,7 @@ export class EndpointState<Item> {
   #isQuick = false
   #failuresInRow = 0
   #probeAtMs = 0
-  #recoveredAtMs: number | null = null
 
-  /** The last attempt was a quick success. */
   get isProven(): boolean {
     return this.#isQuick
   }
@@ -148,7 +142,6 @@ export class EndpointState<Item> {
     return this.#failuresInRow >= OUTAGE_FAILURES
   }
 
-  /** Maximum number of requests in flight. */
   get inFlightMax(): number {
     if (this.isDown) return 1
     return this.#isUncertain ? UNCERTAIN_MAX : ENDPOINT_IN_FLIGHT_MAX
@@ -183,15 +176,7 @@ export class EndpointState<Item> {
     this.#isQuick = isAccepted && tookMs < QUICK_MS
     this.#failuresInRow = isAccepted ? 0 : this.#failuresInRow + 1
     if (this.isDown) this.#probeAtMs = nowMs + probePauseMs(this.#failuresInRow - OUTAGE_FAILURES)
-    const isRecovered = wasDown && isAccepted
-    if (isRecovered) this.#recoveredAtMs = nowMs
-    return isRecovered
-  }
-
-  /** Milliseconds since the first success after an outage. Null: there was no outage, or it is not over. */
-  recoveredAgoMs(nowMs: number): number | null {
-    if (this.#recoveredAtMs === null || this.#failuresInRow > 0) return null
-    return Math.floor(nowMs - this.#recoveredAtMs)
+    return wasDown && isAccepted
   }
 }
 

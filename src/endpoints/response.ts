@@ -13,8 +13,8 @@ import type { Socket } from 'node:net'
 const RESPONSE_MAX_BYTES = 20 * 1024
 /** Lines of headers, of chunk sizes and of bodies: 256 one-byte chunks take 0.7 ms. */
 const RESPONSE_MAX_LINES = 512
-/** Each 1xx response takes 15 µs. */
-const STATUS_LINES_MAX = 10
+/** Servers send one or two 1xx responses. Each takes 15 µs. */
+const STATUS_LINES_MAX = 8
 const STATUS_LINE_1XX = /^HTTP\/\d\.\d 1/
 /** Session tickets. Servers send two. */
 const TLS_TICKETS_MAX = 8
@@ -63,7 +63,6 @@ function watch(socket: Socket): void {
   })
 }
 
-/** Returns the number of bytes of the chunk that are within the budget. */
 function spend(budget: Budget, chunk: Buffer): number {
   const length = Math.min(chunk.length, budget.bytes)
   budget.bytes -= length

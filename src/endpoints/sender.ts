@@ -6,32 +6,40 @@
  *    that dies end after LEASE_MS.
  * 2. Queued: it waits in the queue of its endpoint, as an id without content. Endpoints take turns. During an outage
  *    of the endpoint, leases are returned, and one delivery at a time is tried (`queue.ts`).
- * 3. Connected: `targets.ts` finds the endpoint's URL, `post.ts` takes or opens a connection.
+ * 3. Connected: `address.ts` checks the endpoint's URL, `post.ts` takes or opens a connection.
  * 4. Read: `contents.ts` reads the current content. Erasures of the account wait from now on.
  * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it within a second. Erasures no longer wait.
  * 6. Responded: `#noteResponse` decides by the status alone.
  * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
-import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type SecretKeys, UnreadableSecret } from '../config/secret-keys.ts'
+import { LRUCache } from 'lru-cache'
+import { UnreadableSecret } from '../config/secret-keys.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import type { Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
-import { RefusedUrl } from './address.ts'
-import { pauseEndpoint } from './backlog.ts'
+import { type EndpointRow, loadEndpoint, type ReceiverChecks, RefusedUrl, targetOf } from './address.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
-import { openMessage, type ReadContent } from './messages.ts'
-import { type EndpointResponse, isAccepted, notSent, outcomeOf, post, UNREADABLE_SECRET } from './post.ts'
+import { pauseGone } from './manage.ts'
+import { writeMessage } from './messages.ts'
+import {
+  type EndpointResponse,
+  isAccepted,
+  type Message,
+  notSent,
+  type OpenMessage,
+  outcomeOf,
+  post,
+  UNREADABLE_SECRET,
+} from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
-import { type AttemptResult, Settlements } from './settlements.ts'
-import { Targets } from './targets.ts'
+import { Settlements } from './settlements.ts'
 
 /** An attempt must begin early enough to end within the lease. */
 const LATEST_START_MS = LEASE_MS - 12_000
@@ -43,6 +51,9 @@ const POLL_MS = 300
 const STARTS_PER_TURN = 8
 /** A shutdown waits this long for requests in flight. Unfinished deliveries are sent again. */
 const STOP_MAX_MS = 4_000
+const ENDPOINTS_MAX = 10_000
+/** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
+const ENDPOINT_MAX_AGE_MS = 5_000
 
 interface Item extends LeasedDelivery {
   leasedAtMs: number
@@ -51,35 +62,43 @@ interface Item extends LeasedDelivery {
   committedAtMs: number
 }
 
-interface Ended extends Pick<AttemptResult, 'response' | 'text' | 'startedAtMs'> {
-  read: ReadContent
+interface Attempt {
+  started: Started<Item>
+  endpoint: EndpointRow
+  startedAtMs: number
+  /** The change number that was read last. Null: the delivery has none. */
+  change: bigint | null
+  /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
+  isCurrent: boolean
+  /** Events of the delivery, 1 for a change of a member. Null: the content was not read. */
+  events: number | null
+  /** Time spent on reads from the database. */
+  readMs: number
 }
 
 export class Sender {
-  readonly #secretKeys: SecretKeys
-  readonly #connection: PinnedConnection
-  readonly #queue = new Queue<Item>()
-  readonly #claims: Claims
   readonly #database: Database
+  readonly #connection: PinnedConnection
+  readonly #checks: ReceiverChecks
+  readonly #queue = new Queue<Item>()
+  readonly #endpoints = new LRUCache<bigint, EndpointRow>({ max: ENDPOINTS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
+  readonly #claims: Claims
   readonly #contents: Contents
   readonly #settlements: Settlements
-  readonly #targets: Targets
   #feeds: Repetition | null = null
   #timer: NodeJS.Timeout | undefined
   #polling: Promise<void> | null = null
+  #starting: NodeJS.Immediate | null = null
   #isStopped = true
-  #hasStartedInTurn = false
-  #mayStartMore = false
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
   constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
-    this.#secretKeys = database.secretKeys
-    this.#connection = database.pin()
-    this.#claims = new Claims(this.#connection, this.#queue)
     this.#database = database
-    this.#settlements = new Settlements(this.#connection)
+    this.#connection = database.pin()
+    this.#checks = { isOwnUrl, resolver }
+    this.#claims = new Claims(this.#connection, this.#queue)
     this.#contents = new Contents(this.#connection)
-    this.#targets = new Targets(this.#connection, { isOwnUrl, resolver })
+    this.#settlements = new Settlements(this.#connection)
   }
 
   start(): void {
@@ -102,27 +121,29 @@ export class Sender {
   /** Sends deliveries that a flush of this process has committed and leased. */
   readonly handOver: HandOver = (deliveries) => {
     const leasedAtMs = performance.now()
-    for (const delivery of deliveries) {
-      this.#enqueue({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })
-    }
-    this.#startNext()
-  }
-
-  #enqueue(item: Item): void {
-    if (!this.#isStopped && this.#queue.add(item, performance.now())) return
-    this.#settlements.release(item)
-    if (!this.#queue.stateOf(item.endpointId).isDown) this.#claims.expect(item.endpointId)
+    this.#enqueue(
+      deliveries.map((delivery) => ({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })),
+    )
   }
 
   /** Call it when deliveries to these endpoints have been queued. Without it, the next polls find them. */
   expect(endpointIds: bigint[]): void {
-    for (const id of endpointIds) if (!this.#queue.stateOf(id).isDown) this.#claims.expect(id)
+    for (const id of endpointIds) this.#claims.expect(id)
     this.#poll()
   }
 
   #poll(): void {
     if (this.#isStopped) return
-    this.#polling ??= this.#claim()
+    this.#polling ??= this.#claims
+      .claim()
+      .then((rows) => {
+        const leasedAtMs = performance.now()
+        this.#enqueue(
+          rows.map(({ id, channel_oa_id: accountId, endpoint_id: endpointId, attempts, age_ms }) => ({
+            ...{ id, accountId, endpointId, attempts, leasedAtMs, committedAtMs: leasedAtMs - age_ms },
+          })),
+        )
+      })
       // The database is down. The next poll tries again.
       .catch(() => undefined)
       .finally(() => {
@@ -130,96 +151,126 @@ export class Sender {
       })
   }
 
-  async #claim(): Promise<void> {
-    const rows = await this.#claims.claim()
-    const leasedAtMs = performance.now()
-    for (const { id, channel_oa_id: accountId, endpoint_id: endpointId, attempts, age_ms } of rows) {
-      this.#enqueue({ id, accountId, endpointId, leasedAtMs, attempts, committedAtMs: leasedAtMs - age_ms })
+  #enqueue(items: Item[]): void {
+    const nowMs = performance.now()
+    for (const item of items) {
+      if (!this.#isStopped && this.#queue.add(item, nowMs)) continue
+      this.#settlements.release(item)
+      this.#claims.expect(item.endpointId)
     }
-    this.#startNext()
+    this.#startSoon()
   }
 
-  /** Starts at most one burst per turn of the event loop, because incoming requests wait for it. */
-  #startNext(): void {
-    this.#mayStartMore = true
-    if (this.#hasStartedInTurn) return
-    this.#hasStartedInTurn = true
-    this.#mayStartMore = this.#startBurst()
-    setImmediate(() => {
-      this.#hasStartedInTurn = false
-      if (this.#mayStartMore) this.#startNext()
+  /** Starts a few attempts per turn of the event loop, because incoming requests wait for it. */
+  #startSoon(): void {
+    this.#starting ??= setImmediate(() => {
+      this.#starting = null
+      for (let count = 0; count < STARTS_PER_TURN; count += 1) {
+        const next = this.#queue.start()
+        if (next === null) return
+        void this.#attempt(next)
+      }
+      this.#startSoon()
     })
-  }
-
-  /** Returns whether more may be able to start. */
-  #startBurst(): boolean {
-    for (let started = 0; started < STARTS_PER_TURN; started += 1) {
-      const next = this.#queue.start()
-      if (next === null) return false
-      void this.#attempt(next)
-    }
-    return true
   }
 
   async #attempt(started: Started<Item>): Promise<void> {
     const { item } = started
     try {
-      if (performance.now() - item.leasedAtMs > LATEST_START_MS) this.#settlements.release(item)
-      else await this.#send(started)
+      const isLate = performance.now() - item.leasedAtMs > LATEST_START_MS
+      const endpoint = isLate ? undefined : await this.#endpointOf(item.endpointId)
+      // A trigger deletes the deliveries of an endpoint that was removed.
+      if (endpoint?.status === 'active') await this.#send(started, endpoint)
+      else this.#settlements.release(item)
     } catch {
       // A fault of the database does not count as a failure of the endpoint.
       this.#settlements.release(item)
     } finally {
       this.#queue.end(started)
-      this.#startNext()
+      this.#startSoon()
       if (this.#claims.isRunningOut(item.endpointId)) this.#poll()
     }
   }
 
-  async #send(started: Started<Item>): Promise<void> {
-    const { item, isProven } = started
-    const endpoint = await this.#targets.find(item.endpointId)
-    // A trigger deletes the deliveries of an endpoint that was removed.
-    if (endpoint === undefined) return
-    const { row, target } = endpoint
-    if (row.status !== 'active') return this.#settlements.release(item)
-    const read: ReadContent = { change: null, isCurrent: false, events: null, waitedMs: 0 }
-    const attempt = { endpoint: row, delivery: item, isProven }
-    const open = () => openMessage(this.#secretKeys, this.#contents, attempt, read)
+  async #endpointOf(id: bigint): Promise<EndpointRow | undefined> {
+    const cached = this.#endpoints.get(id)
+    if (cached !== undefined) return cached
+    const [rows] = await this.#connection.pipelineIdempotent([{ statement: loadEndpoint, values: [id] }])
+    const [endpoint] = rows as EndpointRow[]
+    // An operator may be about to correct what prevents sending.
+    if (endpoint?.status === 'active' && endpoint.can_sign) this.#endpoints.set(id, endpoint)
+    return endpoint
+  }
+
+  async #send(started: Started<Item>, endpoint: EndpointRow): Promise<void> {
+    const { item } = started
     const startedAtMs = performance.now()
-    const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
-    const watch = (received: IncomingMessage) => {
-      if (!isAccepted({ status: received.statusCode ?? null })) seen.watch(received)
+    const attempt: Attempt = {
+      ...{ started, endpoint, startedAtMs },
+      ...{ change: null, isCurrent: false, events: null, readMs: 0 },
     }
-    const response =
-      target instanceof RefusedUrl
-        ? notSent(target.message)
-        : await post({ ...target, watch }, open).catch(unreadableResponse)
+    const target = targetOf(endpoint, this.#checks)
+    if (target instanceof RefusedUrl) {
+      this.#endpoints.delete(endpoint.id)
+      return this.#noteResponse(attempt, notSent(target.message), null)
+    }
+    const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
+    const open = (stop: () => void) => this.#open(attempt, stop)
+    const response = await post(target, open, (received) => {
+      if (!isAccepted({ status: received.statusCode ?? null })) seen.watch(received)
+    }).catch(unreadableResponse)
     if (response !== null) {
-      const hasText = !(target instanceof RefusedUrl || isAccepted(response))
-      const text = hasText ? storedText(seen.body, target.url) : null
-      this.#noteResponse(started, { response, text, read, startedAtMs })
-    } else if (read.isCurrent) this.#settlements.complete(item, read.change)
+      const text = isAccepted(response) ? null : storedText(seen.body, target.url)
+      this.#noteResponse(attempt, response, text)
+    } else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
-      this.#targets.forget(item.endpointId)
+      this.#endpoints.delete(endpoint.id)
       this.#settlements.release(item)
     }
   }
 
-  #noteResponse({ state, item }: Started<Item>, { response, text, read, startedAtMs }: Ended): void {
+  /** Reads the content of an attempt and builds the message. Null: there is nothing to send. */
+  async #open(attempt: Attempt, stop: () => void): Promise<OpenMessage | null> {
+    const { started, endpoint } = attempt
+    const startedAtMs = performance.now()
+    const content = await this.#contents.read(started.item, started.isProven, stop)
+    attempt.readMs += performance.now() - startedAtMs
+    attempt.isCurrent =
+      content?.row.status === 'active' &&
+      content.row.url === endpoint.url &&
+      content.row.allow_private_network === endpoint.allow_private_network
+    attempt.change = content?.row.change ?? null
+    if (content === undefined) return null
+    const { row, release } = content
+    attempt.events = row.event_count ?? 1
+    let message: Message | null = null
+    try {
+      if (attempt.isCurrent) message = writeMessage(this.#database.secretKeys, row, Date.now())
+    } finally {
+      // Also if the message cannot be built: erasures would wait until the session ends.
+      if (message === null) release()
+    }
+    return message && { message, release }
+  }
+
+  #noteResponse(attempt: Attempt, response: EndpointResponse, text: string | null): void {
+    const { started, startedAtMs, events, change, readMs } = attempt
+    const { state, item: delivery } = started
     const nowMs = performance.now()
-    const durationMs = nowMs - startedAtMs - read.waitedMs
-    const wasAccepted = isAccepted(response)
-    const hasRecovered = state.note(wasAccepted, durationMs, nowMs)
-    if (hasRecovered) this.#claims.expect(item.endpointId)
+    const durationMs = nowMs - startedAtMs - readMs
+    const hasRecovered = state.note(isAccepted(response), durationMs, nowMs)
     // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
-    endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - item.committedAtMs })
-    const attempt = { delivery: item, attempt: item.attempts, events: read.events }
-    this.#settlements.note({ ...attempt, response, text, startedAtMs, durationMs }, read.change)
+    endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - delivery.committedAtMs })
+    const result = { delivery, attempt: delivery.attempts, response, text, startedAtMs, durationMs, events }
+    this.#settlements.note(result, change)
+    if (hasRecovered) {
+      this.#settlements.recover(delivery)
+      this.#claims.expect(delivery.endpointId)
+    }
     if (response.status === 410) {
-      void this.#connection
-        .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])
+      this.#connection
+        .pipelineIdempotent([{ statement: pauseGone, values: [delivery.endpointId] }])
         .catch(() => undefined)
     }
   }

@@ -4,7 +4,6 @@ import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type BoundStatement, statement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
-import { completeDeliveries, postponeDeliveries, releaseDeliveries } from './backlog.ts'
 import { type EndpointResponse, isAccepted } from './post.ts'
 
 const SETTLE_MS = 20
@@ -15,7 +14,6 @@ const LAST_RETRY_MS = 2 * 60 * 60 * 1000
 /** After this many hours of failed attempts, a delivery has failed permanently. */
 const RETRY_HOURS = 24
 
-/** Returns the milliseconds until the next attempt, after the given number of attempts. */
 export function retryDelayMs(attempts: number, response: EndpointResponse, random = Math.random()): number {
   const backoffMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, attempts - 1))
   const jittered = Math.min(LAST_RETRY_MS, backoffMs * (1 + random / 2))
@@ -42,13 +40,9 @@ export interface AttemptResult {
 }
 
 /**
- * Stores the latest response of each endpoint, for operators, and refused attempts, each in place of the oldest one of its endpoint. Senders lock the rows of
- * endpoint_answer in the order of their ids. The rows of endpoint_attempt need no order, because the lock of their endpoint comes first.
- * If a lost connection sends the statement twice, the attempts are stored twice: see `selectAttempts`.
- *
- * Endpoints: $1 bigint[]: ids; $2 int[]: status of the last response; $3 text[]: why there was none. Attempts, in the order of their
- * ends: $4 bigint[]: endpoints; $5 bigint[]: accounts; $6 bigint[]: deliveries; $7 int[]: number; $8 int[]: status; $9 text[]: reason;
- * $10 int[]: milliseconds since the beginning; $11 int[]: duration; $12 int[]: events; $13 text[]: text of the response.
+ * Stores the latest response of each endpoint, and refused attempts in the order of their ends, each in place of the oldest one of its
+ * endpoint. Senders lock the rows of endpoint_answer in the order of their ids. The rows of endpoint_attempt need no order, because the
+ * lock of their endpoint comes first. If a lost connection sends the statement twice, the attempts are stored twice.
  */
 const noteAttempts = statement('note-endpoint-attempts')`
     with tried as materialized (
@@ -82,10 +76,55 @@ const noteAttempts = statement('note-endpoint-attempts')`
                status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason,
                response_text = excluded.response_text`
 
-/** What has ended. */
+/** A member that changed during the attempt stays due. `change` is the one that was sent, null for none. */
+const completeDeliveries = statement('complete-deliveries')`
+    with sent as materialized (
+      select * from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as s (channel_oa_id, id, change)
+       order by channel_oa_id, id
+    ), completed as (
+      delete from endpoint_delivery d using sent s
+       where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is not distinct from s.change
+      returning d.channel_oa_id, d.id
+    )
+    update endpoint_delivery d
+       set attempts = 0, first_attempt_at = null, created_at = now(), due_at = now(), leased_until = '-infinity'
+      from sent s
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`
+
+/** After $7 hours of failed attempts, a delivery has failed permanently. */
+const postponeDeliveries = statement('postpone-deliveries')`
+    update endpoint_delivery d
+       set status = s.status, answer = s.answer, leased_until = '-infinity',
+           last_attempt_at = now() - s.took_ms * interval '1 millisecond',
+           first_attempt_at = coalesce(d.first_attempt_at, now() - s.took_ms * interval '1 millisecond'),
+           due_at = now() + s.delay_ms * interval '1 millisecond',
+           failed_at = case when d.first_attempt_at < now() - $7 * interval '1 hour' then now() end
+      from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::int[], $6::int[])
+           as s (channel_oa_id, id, status, answer, delay_ms, took_ms)
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
+
+/** Of deliveries that were not tried. `due_at` stays, because moving it would write the index. */
+const releaseDeliveries = statement('release-deliveries')`
+    update endpoint_delivery d set attempts = greatest(0, attempts - 1), leased_until = '-infinity'
+      from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
+
+/** Retries of an endpoint that a recovery makes due. During an outage, one delivery at a time is tried, so there are few. */
+const RENEWED_MAX = 10_000
+
+/** Makes retries due, because the endpoint accepts deliveries again. $1 bigint: endpoint; $2 int: how many. */
+const renewRetries = statement('renew-retries-of-endpoint')`
+    with postponed as materialized (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is null and due_at > now() and is_due(leased_until, interval '30 seconds')
+       order by due_at limit $2 for update skip locked
+    )
+    update endpoint_delivery d set due_at = now()
+      from postponed p where d.channel_oa_id = p.channel_oa_id and d.id = p.id`
+
 type Settled =
   | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
-  | { kind: 'released'; delivery: LeasedDelivery }
+  | { kind: 'released' | 'recovered'; delivery: LeasedDelivery }
   | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult; delayMs: number; tookMs: number }
 
 export class Settlements {
@@ -102,9 +141,14 @@ export class Settlements {
     this.#settleSoon(SETTLE_MS, { kind: 'completed', delivery, change })
   }
 
-  /** Returns the lease of a delivery that was not tried. */
+  /** The delivery was not tried. */
   release(delivery: LeasedDelivery): void {
     this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
+  }
+
+  /** The endpoint of this delivery accepts deliveries again. */
+  recover(delivery: LeasedDelivery): void {
+    this.#settleSoon(SETTLE_MS, { kind: 'recovered', delivery })
   }
 
   /** Completes the delivery, or postpones it, and stores the result for operators. @param change as above */
@@ -138,7 +182,7 @@ export class Settlements {
   }
 }
 
-/** Results of endpoints are first, because the removal of an endpoint locks them before its deliveries. */
+/** Results are first, because the removal of an endpoint locks them before its deliveries. */
 function statementsFor(ended: Settled[]): BoundStatement[] {
   const tried = ended.filter((one) => one.kind === 'tried')
   const completed = ended.filter((one) => one.kind === 'completed')
@@ -162,6 +206,9 @@ function statementsFor(ended: Settled[]): BoundStatement[] {
     statements.push({ statement: postponeDeliveries, values })
   }
   if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
+  for (const { kind, delivery } of ended)
+    if (kind === 'recovered')
+      statements.push({ statement: renewRetries, values: [delivery.endpointId, RENEWED_MAX] })
   return statements
 }
 

@@ -1,16 +1,13 @@
 /** Sends a test message to an endpoint, apart from the queue and the state of the endpoint: it may be paused. */
-import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { AppError, requireVisible } from '../errors.ts'
 import { Shares } from '../http/shares.ts'
-import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { printableUrl } from './address.ts'
-import type { EndpointRow } from './backlog.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { printableUrl, type Receiver, type ReceiverChecks } from './address.ts'
 import { type Content, writeMessage } from './messages.ts'
-import type { Message } from './post.ts'
+import { type Message, sendNow } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { SeenResponse } from './response.ts'
-import { type ReceiverChecks, sendNow } from './targets.ts'
 
 /** What an operator needs of a response. A receiver chooses its size. */
 const BODY_MAX_BYTES = 4_096
@@ -35,12 +32,13 @@ export interface TestDelivery {
   }
 }
 
-interface TestedRow extends Row, Content, Pick<EndpointRow, 'url' | 'allow_private_network'> {}
+type TestedRow = Content & Receiver
 
 /** Without events, as when LINE verifies a webhook URL. $1 endpoint id bigint */
 const selectTested = statement('select-endpoint-for-test')`
     select p.id as endpoint_id, p.channel_oa_id, p.url, p.allow_private_network, p.format, p.secret, p.previous_secret,
            a.channel_secret, a.bot_user_id as destination, '' as events, true as replies, null as "repliesTo", 1 as attempts,
+           concat('msg_test_', p.id, '_', (extract(epoch from clock_timestamp()) * 1000)::bigint) as message_id,
            'endpoint.test' as type, concat('{"endpointId":"', p.id, '"}') as data
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1`
@@ -55,10 +53,10 @@ export class EndpointTester {
   }
 
   /** Throws NotVisible, `invalid_input` without a secret to sign with, and `rate_limited` or `busy`. */
-  async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery> {
+  async test(database: Queryable, id: bigint): Promise<TestDelivery> {
     const [tested] = await database.query<TestedRow>(selectTested, [id])
     const row = requireVisible(tested, 'endpoint', id)
-    const message = writeMessage(database.secretKeys, row, `msg_test_${id}_${nowMs}`, nowMs)
+    const message = writeMessage(database.secretKeys, row, Date.now())
     if (message === null) throw missingSecret(row)
     return this.#limit.run(id, () => this.#send(row, message))
   }
@@ -66,8 +64,9 @@ export class EndpointTester {
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
     const startedAtMs = performance.now()
     const seen = new SeenResponse(BODY_MAX_BYTES)
-    const watch = (received: IncomingMessage) => seen.watch(received)
-    const { status, reason } = await sendNow(row.channel_oa_id, row, message, { ...this.#checks, watch })
+    const { status, reason } = await sendNow(row.channel_oa_id, row, message, this.#checks, (received) =>
+      seen.watch(received),
+    )
     const durationMs = Math.ceil(performance.now() - startedAtMs)
     return {
       request: { url: printableUrl(row.url), ...message },

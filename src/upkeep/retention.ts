@@ -1,6 +1,6 @@
 /** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. See docs/planner.md. */
 import type { Config } from '../config/config.ts'
-import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
+import { ENDPOINTS_WITH_PENDING } from '../endpoints/claims.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import {
   dropExpiredKeyPartitions,
@@ -77,20 +77,17 @@ const deleteFailedDeliveries = statement('delete-failed-deliveries')`
       returning 1)
     select count(*)::int from deleted`
 
-/** Written by a flush that began before the endpoint was removed. */
+/** Written by a flush that began before the endpoint was removed. They are pending, because nothing sends them. */
 const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
     with removed as (
-      select id from (${ENDPOINTS_WITH_DELIVERIES}) e
+      select id from (${ENDPOINTS_WITH_PENDING}) e
        where not exists (select from endpoint p where p.id = e.id)
     ), deleted as (
       delete from endpoint_delivery
        where ctid = any (array(select d.ctid from removed r
                                 cross join lateral (
-                                  (select ctid, created_at from endpoint_delivery
-                                    where endpoint_id = r.id and failed_at is null)
-                                   union all
-                                  (select ctid, created_at from endpoint_delivery
-                                    where endpoint_id = r.id and failed_at is not null)) d
+                                  select ctid, created_at from endpoint_delivery
+                                   where endpoint_id = r.id and failed_at is null offset 0) d
                                 where d.created_at < now() - $1 * interval '1 day' limit $2))
          and not exists (select from endpoint p where p.id = endpoint_id)
       returning 1)

@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest'
 import { Contents } from '../../src/endpoints/contents.ts'
 import { post } from '../../src/endpoints/post.ts'
+import { retryEvent } from '../../src/intake/retry-events.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
 import { arrivalsOf, OK, type RawConnection, startRawReceiver } from '../support/raw-receiver.ts'
@@ -65,14 +66,16 @@ async function startOther() {
   const erase = () => service.erase(tenant, member?.id).then(({ status }) => status)
   const unsend = { ...lineEvent('unsend', 'Ugone'), unsend: { messageId: message.message.id } }
   const takeBack = () => service.deliver(tenant, [unsend]).then(({ status }) => status)
-  return { ...sending, connection, contents: new Contents(connection), delivery, erase, takeBack }
+  const contents = new Contents(connection)
+  const read = (stop = () => undefined) => contents.read(delivery, true, stop)
+  return { ...sending, connection, read, erase, takeBack }
 }
 
 it.each(['erase', 'takeBack'] as const)(
   '%s is acknowledged only when bodies that were read before are written',
   async (action) => {
     const other = await startOther()
-    const content = await other.contents.read(other.delivery)
+    const content = await other.read()
     expect(content?.row.events).toContain('secret words')
     let isAcknowledged = false
     const acknowledged = other[action]().then((status) => {
@@ -84,32 +87,53 @@ it.each(['erase', 'takeBack'] as const)(
       .toHaveLength(1)
     expect(isAcknowledged).toBe(false)
     // Nothing that is read from now on may keep it waiting.
-    const later = other.contents.read(other.delivery)
+    const later = other.read()
     content?.release()
     expect(await acknowledged).toBe(action === 'erase' ? 204 : 200)
     expect((await later)?.row.events ?? '').not.toContain('secret words')
   },
 )
 
+it('reports a retried unsend as applied only when bodies that were read before are written', async () => {
+  const { read, database, service, tenant } = await startOther()
+  await service.deliver(tenant, [{ ...lineEvent('unsend', 'Ugone'), unsend: { messageId: 'another' } }])
+  const [failed] = await database.query<{ id: bigint }>(
+    `update event u set failure = 'failed in this test', payload = replace(u.payload, 'another', m.message_id)
+       from event m where u.kind = 'unsend' and m.payload like '%secret words%' returning u.id`,
+  )
+  const content = await read()
+  let outcome = ''
+  const retried = retryEvent(database, failed?.id as bigint).then((result) => {
+    outcome = result
+  })
+  await expect
+    .poll(() => database.query(`select from pg_locks where classid = 7302 and not granted`))
+    .toHaveLength(1)
+  expect(outcome).toBe('')
+  content?.release()
+  await retried
+  expect(outcome).toBe('applied')
+})
+
 it('acknowledges an erasure while deliveries of the account are read without a pause', async () => {
-  const { contents, delivery, erase } = await startOther()
+  const { read, erase } = await startOther()
   let isErased = false
-  const read = async () => {
+  const readAgain = async () => {
     while (!isErased) {
-      const content = await contents.read(delivery)
+      const content = await read()
       await new Promise((resolve) => setTimeout(resolve, 20))
       content?.release()
     }
   }
-  const readers = Array.from({ length: 8 }, read)
+  const readers = Array.from({ length: 8 }, readAgain)
   expect(await erase()).toBe(204)
   isErased = true
   await Promise.all(readers)
 })
 
 it('refuses an erasure, and changes nothing, while the process of a sender is frozen', async () => {
-  const { contents, delivery, erase, service, tenant } = await startOther()
-  const content = await contents.read(delivery)
+  const { read, erase, service, tenant } = await startOther()
+  const content = await read()
   expect(await erase()).toBe(500)
   expect(await service.member(tenant, 'Ugone')).toBeDefined()
   content?.release()
@@ -117,14 +141,27 @@ it('refuses an erasure, and changes nothing, while the process of a sender is fr
 })
 
 it('stops writing when its database session ends, because erasures no longer wait', async () => {
-  const { contents, connection, delivery, erase } = await startOther()
-  const content = await contents.read(delivery)
-  const isStopped = new Promise<void>((resolve) => {
-    content?.whenLost(resolve)
+  const { read, connection, erase } = await startOther()
+  let isStopped = false
+  await read(() => {
+    isStopped = true
   })
   connection.reset()
-  await isStopped
+  await expect.poll(() => isStopped).toBe(true)
   expect(await erase()).toBe(204)
+})
+
+it('lets erasures pass when a message cannot be built', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const receiver = await startReceiver()
+  const endpointId = await addEndpoint(receiver.url, { status: 'paused' })
+  await service.deliver(tenant, [textMessage('Ugone', 'hello')])
+  await database.query(`update event set payload = '{'`)
+  await database.query(`update endpoint set status = 'active' where id = $1`, [endpointId])
+  await expect
+    .poll(() => database.query(`select from pg_locks where classid = 7302 and granted`))
+    .not.toEqual([])
+  await service.eraseUser(tenant, 'Ugone')
 })
 
 it('ends an attempt whose receiver does not take the body, and lets erasures pass', async () => {
@@ -138,7 +175,6 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
     release: () => {
       releasedAfterMs ||= performance.now() - startedAtMs
     },
-    whenLost: () => undefined,
   }))
   await expect.poll(() => silent.connections[0]).toSatisfy((connection) => connection !== undefined)
   silent.connections[0]?.socket.pause()

@@ -1,5 +1,4 @@
 /** Endpoints with their backlog and last response. */
-import { endpointState } from '../../src/endpoints/endpoint-state.ts'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
@@ -63,7 +62,7 @@ const TONES: Record<string, string> = { active: 'good', failing: 'bad' }
 
 export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useLocalized()
-  const state = endpointState(endpoint)
+  const { state } = endpoint
   return (
     <span>
       <span class={`tag ${TONES[state] ?? 'warning'}`}>{stateIn(t.endpoints.states, state)}</span>

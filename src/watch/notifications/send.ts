@@ -1,10 +1,10 @@
 /** One attempt to send a notification. Requests obey the rules of endpoints: see endpoints/post.ts and address.ts. */
 import type { Config } from '../../config/config.ts'
 import { secretOrNull } from '../../config/secret.ts'
+import type { ReceiverChecks } from '../../endpoints/address.ts'
 import { JSON_TYPE, standardMessage } from '../../endpoints/messages.ts'
-import { type EndpointResponse, type Message, notSent } from '../../endpoints/post.ts'
+import { type EndpointResponse, type Message, notSent, sendNow } from '../../endpoints/post.ts'
 import { HostResolver } from '../../endpoints/resolver.ts'
-import { type ReceiverChecks, sendNow } from '../../endpoints/targets.ts'
 import { toJson } from '../../http/format.ts'
 import { chatName, oneLine, WORD_JOINER } from '../../http/one-line.ts'
 import { messageId, type Notification, type NotificationTarget, type NotifiedAccount } from './content.ts'
