@@ -1,109 +1,163 @@
 /**
- * The deliveries of replays and resends: jobs that put a bounded number of rows into endpoint_delivery, from where the sender sends
- * them like all others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
+ * Replays and resends: jobs that put a bounded number of rows into endpoint_delivery, from where the sender sends them like all
+ * others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
  * Planner idioms: docs/planner.md.
  */
-import type { AccountId } from '../accounts/account.ts'
-import { int8Array } from '../postgres/binary-array.ts'
-import { pipelineIn, type Queryable, type Row, statement } from '../postgres/statement.ts'
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { AppError, requireVisible } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
+import { readTime } from '../http/read-time.ts'
+import { refuseInput } from '../http/validate.ts'
+import type { OrganizationIds } from '../operators/actor.ts'
+import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
+import type { EndpointFormat } from './settings.ts'
 
-/** A receiver that refuses a request five times probably never accepts it, and what follows must not wait for it forever. */
-const REFUSALS_MAX = 5
+/** Events or members per second. A receiver that handles live traffic handles this in addition: 10 requests of 5 events. */
+export const RATE_DEFAULT = 50
+/** 10 requests per second of 100 events, which one request in flight reaches if it is answered within 50 ms. */
+export const RATE_MAX = 1_000
+
+/** Counting more takes long and does not change what an operator decides. */
+const COUNTED_EVENTS_MAX = 1_000_000
+/** Events of one statement: some 3 ms, or 1 s if each is a random read of 0.5 ms on a cold disk. A statement may take 5 s. */
+const COUNTED_PER_STATEMENT = 2_000
+/**
+ * Events of a flush have the time of its beginning, and its statements take 5 s at most. So all events of an earlier range are visible.
+ */
+const FLUSH_MAX_SECONDS = 10
+/** Less than a proxy in front of the console waits. */
+const COUNT_MAX_MS = 5_000
+
+export interface ReplayRequest {
+  /** ISO 8601 in UTC; the range includes `from` and excludes `to` */
+  from: string
+  to: string
+  /** kinds; null: all that the endpoint receives */
+  events: string[] | null
+  /** events per second */
+  rate: number
+}
+
+export interface AskedReplay {
+  from: string
+  to: string
+  events?: string[] | null | undefined
+  rate?: number | undefined
+}
+
+export type ReplayableEndpoint = {
+  id: bigint
+  accountId: AccountId
+  organizationId: OrganizationId
+  format: EndpointFormat
+  events: string[] | null
+  /** events that were received before can be replayed */
+  until: string
+}
+
+const selectEndpoint = statement('select-replayable-endpoint')`
+    select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format, p.events,
+           iso(now() - $3 * interval '1 second') as until
+      from endpoint p join official_account a on a.id = p.channel_oa_id
+     where p.id = $1 and visible(a.organization_id, $2)`
+
+/** Throws NotVisible, and `invalid_input`. */
+export async function findReplayable(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+  wanted: EndpointFormat,
+): Promise<ReplayableEndpoint> {
+  const values = [id, organizationIds, FLUSH_MAX_SECONDS]
+  const [row] = await database.query<ReplayableEndpoint>(selectEndpoint, values)
+  const endpoint = requireVisible(row, 'endpoint', id)
+  if (endpoint.format === wanted) return endpoint
+  const message =
+    wanted === 'members'
+      ? `endpoint ${id} has the format line, which receives events. Use "oa-audience endpoints replay ${id}" instead.`
+      : `endpoint ${id} has the format members, which receives the state of members. Use "oa-audience endpoints resend ${id}" instead.`
+  throw new AppError('invalid_input', { message })
+}
+
+/** Throws NotVisible, and `invalid_input`. */
+export async function planReplay(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+  { from, to, events = null, rate = RATE_DEFAULT }: AskedReplay,
+): Promise<{ endpoint: ReplayableEndpoint; request: ReplayRequest }> {
+  const endpoint = await findReplayable(database, organizationIds, id, 'line')
+  if (events?.length === 0) refuseInput('events', 'is empty. Omit it to send all events.')
+  const begin = isoTime('from', from)
+  const end = [isoTime('to', to), endpoint.until].sort()[0] as string
+  if (begin >= end)
+    refuseInput('from', `must be earlier than \`to\`, and ${FLUSH_MAX_SECONDS} seconds before now`)
+  return { endpoint, request: { from: begin, to: end, events, rate } }
+}
+
+const isoTime = (field: 'from' | 'to', text: string): string => new Date(readTime(field, text)).toISOString()
+
+/** In microseconds. Before all events that were received at this time. */
+export const beforeEventsAt = (receivedAt: string) => ({ receivedAt, id: String(INT64_MIN) })
 
 /**
- * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. Responses 408, 410
- * and 429 refuse no content. The index of due deliveries has the condition "failed_at is null", which must not lead to it.
+ * The next events of a range. Those of one account are almost in the order of the table, so reading them costs little more than
+ * reading the index.
  *
- * $1 job id bigint, $2 maximum number of refusals int
+ * $1 account id bigint; $2 timestamptz and $3 bigint: after this event; $4 end of the range timestamptz; $5 kinds text[], null: all;
+ * $6 kinds of the endpoint text[], null: all; $7 events examined int
  */
-const leaveRefused = statement('leave-refused-deliveries')`
-    with refused as (
-      update endpoint_delivery set failed_at = now(), job_id = null
-       where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and is_due(leased_until, interval '30 seconds') and attempts > $2
-         and status between 400 and 499 and status <> all ('{408,410,429}')
-      returning coalesce(cardinality(event_ids), 1) as items
-    )
-    select coalesce(sum(items), 0)::int as refused from refused`
+const EXAMINED = `examined as materialized (
+      select id, received_at, octet_length(payload) as bytes,
+             source = 'line' and payload is not null and ($5::text[] is null or kind = any ($5))
+               and ($6::text[] is null or kind = any ($6)) as is_replayed
+        from event
+       where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
+       order by received_at, id limit $7
+    )`
+const POSITION = `to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "receivedAt", id::text`
 
-const selectState = statement('select-replay-state')`
-    select p.status, p.events, d.waiting, d."hasFailed", d."isRetrying", d."ageMs", d."dueInMs",
-           (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"
-      from endpoint p
-     cross join lateral (
-       select count(*) filter (where failed_at is null)::int as waiting,
-              coalesce(bool_or(failed_at is not null), false) as "hasFailed",
-              coalesce(bool_or(answer is not null), false) as "isRetrying",
-              coalesce(extract(epoch from clock_timestamp() - min(created_at)) * 1000, 0)::float8 as "ageMs",
-              coalesce(extract(epoch from min(due_at) - clock_timestamp()) * 1000, 0)::float8 as "dueInMs"
-         from endpoint_delivery where job_id = $1) d
-     where p.id = $2`
+const countEvents = statement('count-replayed-events')`
+    with ${EXAMINED}
+    select counted.*, last.*
+      from (select count(*)::int as examined, (count(*) filter (where is_replayed))::int as count from examined) counted
+      left join (select ${POSITION} from examined order by received_at desc, examined.id desc limit 1) last on true`
 
-export interface ReplayState extends Row {
-  /** of the endpoint */
-  status: string
-  /** the endpoint's own filter */
-  events: string[] | null
-  waiting: number
-  /** A delivery has failed permanently. */
-  hasFailed: boolean
-  /** An unsent delivery was refused, or got no response. */
-  isRetrying: boolean
-  /** of the oldest unsent delivery; 0 without any */
-  ageMs: number
-  dueInMs: number
-  /** by the clock of the database */
-  nowMs: number
-  /** events or members that the receiver has refused since the last look */
-  refused: number
+type Counted = { examined: number; count: number; receivedAt: string; id: string }
+
+/** @returns `isMore`: there are more, because the count stops at COUNTED_EVENTS_MAX, and after COUNT_MAX_MS */
+export async function countReplay(
+  database: Queryable,
+  { accountId, events: endpointKinds }: Pick<ReplayableEndpoint, 'accountId' | 'events'>,
+  { from, to, events }: ReplayRequest,
+  { maxMs = COUNT_MAX_MS, perStatement = COUNTED_PER_STATEMENT } = {},
+): Promise<{ events: number; isMore: boolean }> {
+  const deadline = performance.now() + maxMs
+  let after = beforeEventsAt(from)
+  for (let total = 0; ; ) {
+    const values: unknown[] = [accountId, after.receivedAt, after.id, to, events, endpointKinds, perStatement]
+    const [row] = (await database.query<Counted>(countEvents, values)) as [Counted]
+    total += row.count
+    if (total > COUNTED_EVENTS_MAX) return { events: COUNTED_EVENTS_MAX, isMore: true }
+    if (row.examined < perStatement) return { events: total, isMore: false }
+    if (performance.now() > deadline) return { events: total, isMore: true }
+    after = { receivedAt: row.receivedAt, id: row.id }
+  }
 }
 
-export async function examineReplay(
-  transaction: Queryable,
-  jobId: bigint,
-  endpointId: bigint,
-): Promise<ReplayState | null> {
-  const [[left], [state]] = (await pipelineIn(transaction)([
-    { statement: leaveRefused, values: [jobId, REFUSALS_MAX] },
-    { statement: selectState, values: [jobId, endpointId] },
-  ])) as [Row[], Row[]]
-  return state === undefined ? null : ({ ...state, refused: left?.refused ?? 0 } as ReplayState)
-}
-
-interface EventPosition {
-  /** in microseconds */
-  receivedAt: string
-  id: string
-}
-
-/** Before all events that were received at this time. */
-export const beforeEventsAt = (receivedAt: string): EventPosition => ({
-  receivedAt,
-  id: '-9223372036854775808',
-})
-
-/** $5 and $6: the kinds of the replay and of the endpoint. */
-export const IS_REPLAYED = `source = 'line' and payload is not null
-                  and ($5::text[] is null or kind = any ($5)) and ($6::text[] is null or kind = any ($6))`
+/** How long a replay takes at its rate, if the receiver is fast enough. */
+export const secondsOf = (items: number, rate: number): number => Math.ceil(items / rate)
 
 /**
  * Queues the next events of a replay as one delivery. Only as many events are examined as probably fit, so the last examined event
- * may be far from the end.
- *
- * $1 account id bigint; $2 timestamptz and $3 bigint: after this event; $4 end of the range timestamptz; $5 kinds text[], null: all;
- * $6 kinds of the endpoint text[], null: all; $7 maximum number of events int; $8 maximum bytes int; $9 events examined int;
- * $10 job id bigint; $11 endpoint id bigint
+ * may be far from the end. $8 maximum number of events int; $9 maximum bytes int; $10 job id bigint; $11 endpoint id bigint
  */
-const queueEvents = statement('queue-replayed-events')`
-    with examined as materialized (
-      select id, received_at, octet_length(payload) as bytes, ${IS_REPLAYED} as is_replayed
-        from event
-       where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
-       order by received_at, id limit $9
-    ), counted as (
+export const queueEvents = statement('queue-replayed-events')`
+    with ${EXAMINED}, counted as (
       select *, count(*) filter (where is_replayed) over earlier as number, sum(bytes) filter (where is_replayed) over earlier as total
         from examined window earlier as (order by received_at, id rows unbounded preceding)
     ), taken as materialized (
-      select * from counted where number <= 1 or (number <= $7 and total <= $8)
+      select * from counted where number <= 1 or (number <= $8 and total <= $9)
     ), delivery as (
       select array_agg(id order by received_at, id) as ids, min(received_at) as first_at, max(received_at) as last_at
         from taken where is_replayed
@@ -112,55 +166,9 @@ const queueEvents = statement('queue-replayed-events')`
       select $1, $11, $10, ids, first_at, last_at, false, 1 from delivery where ids is not null
     )
     select coalesce(cardinality((select ids from delivery)), 0) as queued,
-           (select count(*) from examined) < $9 and (select count(*) from taken) = (select count(*) from examined) as "isLast",
-           to_char(last.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "receivedAt", last.id::text as id
+           (select count(*) from examined) < $7 and (select count(*) from taken) = (select count(*) from examined) as "isLast", last.*
       from (select) always
-      left join (select received_at, id from taken order by received_at desc, id desc limit 1) last on true`
-
-interface EventRange {
-  accountId: AccountId
-  endpointId: bigint
-  jobId: bigint
-  after: EventPosition
-  until: string
-  kinds: string[] | null
-  endpointKinds: string[] | null
-}
-
-interface QueuedEvents {
-  /** events of the delivery; 0: there is none */
-  queued: number
-  next: EventPosition
-  /** The range has no more events. */
-  isLast: boolean
-}
-
-export async function queueReplayedEvents(
-  transaction: Queryable,
-  { accountId, endpointId, jobId, after, until, kinds, endpointKinds }: EventRange,
-  { maxEvents, maxBytes, examined }: { maxEvents: number; maxBytes: number; examined: number },
-): Promise<QueuedEvents> {
-  const [row] = await transaction.query<Row>(queueEvents, [
-    accountId,
-    after.receivedAt,
-    after.id,
-    until,
-    kinds,
-    endpointKinds,
-    maxEvents,
-    maxBytes,
-    examined,
-    jobId,
-    endpointId,
-  ])
-  const { queued, isLast, receivedAt, id } = row as {
-    queued: number
-    isLast: boolean
-    receivedAt: string | null
-    id: string | null
-  }
-  return { queued, isLast, next: receivedAt === null || id === null ? after : { receivedAt, id } }
-}
+      left join (select ${POSITION} from taken order by received_at desc, taken.id desc limit 1) last on true`
 
 /**
  * Queues the present state of members. If an earlier change of a member is not sent yet, that delivery has the present state already.
@@ -168,7 +176,7 @@ export async function queueReplayedEvents(
  *
  * $1 account id bigint, $2 endpoint id bigint, $3 job id bigint, $4 member ids bigint[]
  */
-const queueMembers = statement('queue-resent-members')`
+export const queueMembers = statement('queue-resent-members')`
     insert into endpoint_delivery as d (channel_oa_id, endpoint_id, job_id, type, member_id, change, attempts)
     select m.channel_oa_id, $2, $3, 'member.updated', m.id, m.change, 1
       from unnest($4::bigint[]) as u (id)
@@ -179,14 +187,6 @@ const queueMembers = statement('queue-resent-members')`
            set type = excluded.type, change = excluded.change, attempts = excluded.attempts, failed_at = null, first_attempt_at = null,
                due_at = now(), leased_until = '-infinity'
          where d.failed_at is not null`
-
-export async function queueResentMembers(
-  transaction: Queryable,
-  { accountId, endpointId, jobId }: Pick<EventRange, 'accountId' | 'endpointId' | 'jobId'>,
-  memberIds: bigint[],
-): Promise<void> {
-  await transaction.query(queueMembers, [accountId, endpointId, jobId, int8Array(memberIds)])
-}
 
 /**
  * Locks rows in the order in which the sender settles them. `+ 0` prevents the use of the primary key for that order, which would read

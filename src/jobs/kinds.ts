@@ -1,14 +1,12 @@
 /** The step of each kind of job. A kind without one does not compile. */
 import { changeAccounts } from './change-accounts.ts'
-import { retryEndpoint } from './endpoint-backlog.ts'
 import { eraseMatching, eraseMemberships } from './erase-members.ts'
 import { importMembers } from './import-members.ts'
 import { type JobKind, REPLAY_KINDS } from './job.ts'
 import { importFollowersOf, onboardAccounts } from './onboard-accounts.ts'
 import { removeAccountRows } from './remove-account.ts'
-import { replayEvents } from './replay-events.ts'
-import { resendMembers } from './resend-members.ts'
 import { retryFailedEvents, setFailedEventsAside } from './retry-events.ts'
+import { replayEvents, resendMembers, retryEndpoint } from './send-again.ts'
 import type { RunStep } from './step.ts'
 import { tagMembers } from './tag-members.ts'
 

@@ -1,13 +1,18 @@
 /** Sends the stored events of a time range, or the present state of members, to an endpoint again. */
 import { filterParameters, readFilters } from '../audience/filters.ts'
 import { countMatching } from '../audience/select-list.ts'
-import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/start-replay.ts'
+import {
+  countReplay,
+  findReplayable,
+  planReplay,
+  RATE_DEFAULT,
+  RATE_MAX,
+  secondsOf,
+} from '../endpoints/replays.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { startReplay } from '../jobs/replay-events.ts'
-import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
-import { startResend } from '../jobs/resend-members.ts'
 import { scopeOfJob } from '../jobs/selection.ts'
+import { startReplay, startResend } from '../jobs/send-again.ts'
 import { ENDPOINT } from './endpoints.ts'
 import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
 
@@ -80,7 +85,7 @@ export const REPLAYS = {
     records: 'endpoint.resent',
     input: { filters: FilterSchema, rate: RATE },
     run: async ({ database, actor, target, services, input: { rate, ...given } }) => {
-      const endpoint = await findResendable(database, actor.organizationIds, target.id)
+      const endpoint = await findReplayable(database, actor.organizationIds, target.id, 'members')
       const matching = await readFilters(database, endpoint.accountId, given.filters)
       const count = await services.counted(actor, () =>
         countMatching(database, scopeOfJob(endpoint), matching),

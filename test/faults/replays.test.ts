@@ -1,7 +1,7 @@
 /** A time range again: what a receiver gets that was broken, misconfigured or added today. */
 import { describe, expect, it } from 'vitest'
 import { listDeliveries, previewDelivery } from '../../src/endpoints/endpoints.ts'
-import { countReplay, planReplay } from '../../src/endpoints/start-replay.ts'
+import { countReplay, planReplay } from '../../src/endpoints/replays.ts'
 import { NotVisible } from '../../src/errors.ts'
 import { cancelJob } from '../../src/jobs/job.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'

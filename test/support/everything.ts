@@ -25,12 +25,11 @@ import { findMember, type Membership, memberTimeline, selectMemberships } from '
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { countMatching, readIds } from '../../src/audience/select-list.ts'
 import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
+import { countReplay, findReplayable, planReplay } from '../../src/endpoints/replays.ts'
 import { rehearse } from '../../src/endpoints/repliers.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import { countReplay, findResendable, planReplay } from '../../src/endpoints/start-replay.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
-import { startReplay } from '../../src/jobs/replay-events.ts'
-import { startResend } from '../../src/jobs/resend-members.ts'
+import { startReplay, startResend } from '../../src/jobs/send-again.ts'
 import { startTagging } from '../../src/jobs/tag-members.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import { LineApi } from '../../src/line-api/client.ts'
@@ -232,7 +231,7 @@ async function sendAgain(
     rate: 1_000,
   }
   const plan = await planReplay(database, ALL_ORGANIZATIONS, line, asked)
-  const resent = await findResendable(database, ALL_ORGANIZATIONS, members)
+  const resent = await findReplayable(database, ALL_ORGANIZATIONS, members, 'members')
   // It would end 10 s before now.
   const request = { ...plan.request, to: asked.to }
   const { events } = await countReplay(database, plan.endpoint, request)

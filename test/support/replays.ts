@@ -1,14 +1,8 @@
 /** Replays and resends on a service with a sender and a runner of jobs, as an instance has them. */
 import type { Filters } from '../../src/audience/filters.ts'
-import {
-  type AskedReplay,
-  countReplay,
-  findResendable,
-  planReplay,
-} from '../../src/endpoints/start-replay.ts'
+import { type AskedReplay, countReplay, findReplayable, planReplay } from '../../src/endpoints/replays.ts'
 import { findJob, type JobSummary } from '../../src/jobs/job.ts'
-import { startReplay } from '../../src/jobs/replay-events.ts'
-import { startResend } from '../../src/jobs/resend-members.ts'
+import { startReplay, startResend } from '../../src/jobs/send-again.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { type Receiver, startReceiver, startSending } from './endpoints.ts'
@@ -54,7 +48,7 @@ export async function startReplaying(withRunner = true) {
       )
     },
     resend: async (endpointId: bigint, filters: Filters = {}, rate = 1_000) => {
-      const endpoint = await findResendable(database, null, endpointId)
+      const endpoint = await findReplayable(database, null, endpointId, 'members')
       return started(
         await database.transaction((transaction) =>
           startResend(transaction, commandActor(), endpoint, { filters, rate }, 0),
