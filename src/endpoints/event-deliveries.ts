@@ -3,7 +3,6 @@ import type { AccountId } from '../accounts/account.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
 import { COUNTED_MAX, type DeliveryStatus } from './endpoints.ts'
-import type { EndpointFormat } from './settings.ts'
 
 /**
  * - `pending`, `sending`, `failed`: the delivery with the event is stored.
@@ -43,27 +42,21 @@ const selectDeliveries = statement('select-deliveries-of-event')`
     ), examined as materialized (
       select * from endpoint_delivery where channel_oa_id = $1 order by id desc limit $3
     )
-    select p.id as "endpointId", p.name, p.url, p.format, e.source, d.id as "deliveryId", d.job_id is not null as "isReplay",
-           case when d.failed_at is not null then 'failed' when not is_due(d.leased_until, interval '30 seconds') then 'sending'
-                when d.id is not null then 'pending' end as status,
-           d.attempts, iso(d.last_attempt_at) as "lastAttemptAt", d.status as "lastStatus",
-           p.created_at > e.received_at or not e.is_forwarded as "isLater", e.kind <> all (p.events) as "isOtherType",
-           e.payload is null or (select count(*) from examined) = $3 as "isUnknown"
+    select p.id as "endpointId", p.name, p.url, d.id as "deliveryId", d.job_id is not null as "isReplay",
+           case when d.failed_at is not null then 'failed'
+                when not is_due(d.leased_until, interval '30 seconds') then 'sending'
+                when d.id is not null then 'pending'
+                when p.format = 'members' then 'members'
+                when e.source is distinct from 'line' then 'other_source'
+                when p.created_at > e.received_at or not e.is_forwarded then 'added_later'
+                when e.kind <> all (p.events) then 'other_type'
+                when e.payload is null or (select count(*) from examined) = $3 then 'unknown'
+                else 'accepted' end as outcome,
+           d.attempts, iso(d.last_attempt_at) as "lastAttemptAt", d.status as "lastStatus"
       from (select * from endpoint where channel_oa_id = $1 offset 0) p
       left join sent e on true
       left join examined d on d.endpoint_id = p.id and (d.event_keys @> array[e.key] or d.event_ids @> array[$2::bigint])
      order by p.id, d.id`
-
-type Row = Omit<EventDelivery, 'outcome'> & {
-  format: EndpointFormat
-  /** null: a tracking event */
-  source: string | null
-  status: DeliveryStatus | null
-  isLater: boolean
-  /** null: the endpoint receives all types */
-  isOtherType: boolean | null
-  isUnknown: boolean
-}
 
 /** A row for each endpoint, and for each delivery of an endpoint: a replay sends an event again. */
 export async function listEventDeliveries(
@@ -71,18 +64,6 @@ export async function listEventDeliveries(
   accountId: AccountId,
   eventId: bigint,
 ): Promise<EventDelivery[]> {
-  const rows = await database.query<Row>(selectDeliveries, [accountId, eventId, COUNTED_MAX])
-  return rows.map((row) => {
-    const { format, source, status, isLater, isOtherType, isUnknown, ...delivery } = row
-    return { ...delivery, url: printableUrl(delivery.url), outcome: outcomeOf(row) }
-  })
-}
-
-function outcomeOf({ format, source, status, isLater, isOtherType, isUnknown }: Row): EventOutcome {
-  if (status !== null) return status
-  if (format === 'members') return 'members'
-  if (source !== 'line') return 'other_source'
-  if (isLater) return 'added_later'
-  if (isOtherType) return 'other_type'
-  return isUnknown ? 'unknown' : 'accepted'
+  const rows = await database.query<EventDelivery>(selectDeliveries, [accountId, eventId, COUNTED_MAX])
+  return rows.map((row) => ({ ...row, url: printableUrl(row.url) }))
 }

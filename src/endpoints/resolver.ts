@@ -6,6 +6,7 @@
  */
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 
 /** Less than the 10 s of a request, which has to connect afterwards. */
@@ -38,8 +39,6 @@ export class UnresolvedName extends Error {
   override readonly name = 'UnresolvedName'
 }
 
-class NoPlace extends UnresolvedName {}
-
 /** Whose lookups are counted together: the id of an account, or a text for what belongs to no account. */
 export type Share = bigint | string
 
@@ -62,42 +61,41 @@ export class HostResolver {
   }
 
   /** Returns the addresses of a name, at least one. Rejects with UnresolvedName, also if the name server does not respond. */
-  async resolve(name: string, share: Share): Promise<Address[]> {
-    const family = isIP(name)
-    if (family !== 0) return [{ address: name, family: family as 4 | 6 }]
-    const key = name.toLowerCase()
-    if (key === 'localhost') return LOOPBACK
-    const cached = this.#cached(key)
+  async resolve(text: string, share: Share): Promise<Address[]> {
+    const family = isIP(text)
+    if (family !== 0) return [{ address: text, family: family as 4 | 6 }]
+    const name = text.toLowerCase()
+    if (name === 'localhost') return LOOPBACK
+    const cached = this.#cached(name)
     if (cached !== undefined) return cached
     // Per account, so that an account waits only for its own lookups.
-    const place = `${share} ${key}`
-    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, share)
+    const place = `${share} ${name}`
+    const running =
+      this.#running.get(place) ??
+      this.#resolveNow(name, share).finally(() => {
+        this.#running.delete(place)
+      })
     this.#running.set(place, running)
     return running
   }
 
-  async #resolveNow(place: string, key: string, name: string, share: Share): Promise<Address[]> {
+  async #resolveNow(name: string, share: Share): Promise<Address[]> {
+    await this.#takePlace(share)
     try {
-      await this.#takePlace(share)
-      try {
-        // Another account may have resolved it in the meantime.
-        const cached = this.#cached(key)
-        if (cached !== undefined) return cached
-        const { addresses, ttlMs } = await this.#query(name)
-        this.#cache.set(key, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
-        return addresses
-      } finally {
-        this.#count(share, -1)
-        this.#startWaiting()
-      }
+      // Another account may have resolved it in the meantime.
+      const cached = this.#cached(name)
+      if (cached !== undefined) return cached
+      const { addresses, ttlMs } = await this.#query(name)
+      this.#cache.set(name, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
+      return addresses
     } catch (error) {
       const failure =
         error instanceof UnresolvedName ? error : new UnresolvedName(`${name} cannot be resolved`)
-      // NoPlace is not a failure of the name.
-      if (!(failure instanceof NoPlace)) this.#cache.set(key, failure, { ttl: FAILURE_CACHED_MS })
+      this.#cache.set(name, failure, { ttl: FAILURE_CACHED_MS })
       throw failure
     } finally {
-      this.#running.delete(place)
+      this.#count(share, -1)
+      this.#startWaiting()
     }
   }
 
@@ -105,26 +103,22 @@ export class HostResolver {
     // A separate resolver, because cancel() ends all queries of a resolver.
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES })
     if (this.#servers !== null) resolver.setServers(this.#servers)
-    let isLate = false
+    let fault = `${name} has no address, or its name servers fail`
     const timer = setTimeout(() => {
-      isLate = true
+      fault = `the name servers of ${name} do not respond`
       resolver.cancel()
     }, LOOKUP_MAX_MS)
     try {
       const found = await queryBothFamilies(resolver, name)
-      if (found !== null) return found
+      if (found === null) throw new UnresolvedName(fault)
+      return found
     } finally {
       clearTimeout(timer)
       resolver.cancel()
     }
-    throw new UnresolvedName(
-      isLate
-        ? `the name servers of ${name} do not respond`
-        : `${name} has no address, or its name servers fail`,
-    )
   }
 
-  /** Waits up to LOOKUP_MAX_MS for one of LOOKUPS_MAX places. Rejects with NoPlace. */
+  /** Waits up to LOOKUP_MAX_MS for one of LOOKUPS_MAX places. */
   #takePlace(share: Share): Promise<void> {
     return new Promise((resolve, reject) => {
       const waiting = {
@@ -136,7 +130,7 @@ export class HostResolver {
       }
       const timer = setTimeout(() => {
         this.#waiting = this.#waiting.filter((one) => one !== waiting)
-        reject(new NoPlace('too many names are being resolved'))
+        reject(new UnresolvedName('too many names are being resolved'))
       }, LOOKUP_MAX_MS)
       this.#waiting.push(waiting)
       this.#startWaiting()
@@ -183,14 +177,13 @@ async function queryBothFamilies(resolver: Resolver, name: string): Promise<Foun
     return records.filter(({ address }) => isIP(address) === family).map((record) => ({ ...record, family }))
   }
   const queries = [query(4), query(6)]
+  const both = Promise.all(queries).then((found) => found.flat())
   const first = await Promise.race(queries)
-  const records = await Promise.race([
-    Promise.all(queries).then((both) => both.flat()),
-    // If the first family has no address, only the other one can have one.
-    ...(first.length > 0
-      ? [new Promise<typeof first>((resolve) => setTimeout(resolve, OTHER_FAMILY_MS, first))]
-      : []),
-  ])
+  // If the first family has no address, only the other one can have one.
+  const records =
+    first.length === 0
+      ? await both
+      : await Promise.race([both, sleep(OTHER_FAMILY_MS, first, { ref: false })])
   if (records.length === 0) return null
   return {
     addresses: records.map(({ address, family }) => ({ address, family })),

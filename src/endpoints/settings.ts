@@ -32,11 +32,8 @@ export interface NewEndpoint extends EndpointSettings {
   format: EndpointFormat
 }
 
-interface AddedEndpoint {
-  id: bigint
-  /** null for `line`: deliveries are signed with the channel secret */
-  secret: string | null
-}
+/** The secret is null for `line`: deliveries are signed with the channel secret. */
+type AddedEndpoint = { id: bigint; secret: string | null }
 
 /**
  * Returns no row if the account does not exist.
@@ -61,21 +58,10 @@ export async function addEndpoint(
   const { accountId, name, format, events, replies, allowPrivateNetwork, priority } = endpoint
   const { url, condition } = checkEndpoint(endpoint, own)
   const secret = format === 'line' ? null : newSecret()
-  const values = [
-    accountId,
-    name,
-    url,
-    format,
-    events,
-    replies,
-    allowPrivateNetwork,
-    jsonOf(condition),
-    priority,
-  ]
+  const values = [accountId, name, url, format, events, replies, allowPrivateNetwork]
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, (id) => [
     ...values,
-    database.secretKeys.encrypt('endpoint.secret', id, secret),
-    id,
+    ...[jsonOf(condition), priority, database.secretKeys.encrypt('endpoint.secret', id, secret), id],
   ])
   if (added === undefined) throw new NotVisible('account', accountId)
   return { id: added.id, secret }
@@ -123,7 +109,7 @@ const jsonOf = (condition: Condition | null) => condition && toJson(condition)
 
 /** Another change of the endpoint waits until the transaction ends. */
 const lockEndpoint = statement('lock-endpoint')`
-    select channel_oa_id as "accountId", format, url, name, events, condition, replies, priority,
+    select format, url, name, events, condition, replies, priority,
            allow_private_network as "allowPrivateNetwork"
       from endpoint where id = $1 for no key update`
 
@@ -136,12 +122,6 @@ const updateSettings = statement('update-endpoint')`
        set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6, condition = $7, priority = $8
      where id = $1`
 
-interface UpdatedEndpoint {
-  accountId: AccountId
-  before: EndpointSettings
-  after: EndpointSettings
-}
-
 /**
  * Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one. Changed events, conditions and
  * priorities do not concern deliveries that are queued already. The format cannot be changed, because these have content of one format.
@@ -153,9 +133,9 @@ export async function updateEndpoint(
   id: bigint,
   changes: Partial<EndpointSettings>,
   own: URL[],
-): Promise<UpdatedEndpoint> {
+): Promise<{ before: EndpointSettings; after: EndpointSettings }> {
   const [stored] = await transaction.query<NewEndpoint & Record<string, unknown>>(lockEndpoint, [id])
-  const { accountId, format, ...before } = requireVisible(stored, 'endpoint', id)
+  const { format, ...before } = requireVisible(stored, 'endpoint', id)
   const after: EndpointSettings = { ...before, ...changes }
   // Other programs may have stored what would be refused here, which must not prevent a change of another setting.
   if (changes.url !== undefined || changes.allowPrivateNetwork !== undefined)
@@ -168,7 +148,7 @@ export async function updateEndpoint(
   await transaction.query(updateSettings, [...values, jsonOf(after.condition), after.priority])
   const hasMoved = after.url !== before.url || after.allowPrivateNetwork !== before.allowPrivateNetwork
   if (hasMoved) await renewBacklog(transaction, id)
-  return { accountId, before, after }
+  return { before, after }
 }
 
 function checkUrl(
