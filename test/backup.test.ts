@@ -6,8 +6,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { findBinaries } from '../src/postgres/embedded/cluster.ts'
-import { checksumOf } from '../src/upkeep/backup/files.ts'
-import { createBackupDirectory, dataOf, type Manifest, writeManifest } from '../src/upkeep/backup/manifest.ts'
+import {
+  checksumOf,
+  createBackupDirectory,
+  dataOf,
+  type Manifest,
+  writeManifest,
+} from '../src/upkeep/backup/files.ts'
 import { runCommand } from './support/command.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
@@ -16,9 +21,7 @@ import { runProgramAsync, temporaryDirectory } from './support/process.ts'
 const MINIMAL: Manifest = {
   kind: 'base',
   version: '0.2.0',
-  schemaVersion: 12,
   postgresMajor: Number(findBinaries().major),
-  systemIdentifier: '1',
   backupAt: '2026-01-01T00:00:00.000000Z',
   changeLimit: '3',
   directories: [],

@@ -9,18 +9,14 @@ import { FatalError } from '../errors.ts'
 import { commandActor } from '../operators/actor.ts'
 import { requireDatabase, withDatabase } from '../postgres/pool/open.ts'
 import { examineSecrets } from '../secrets/stored-secrets.ts'
-import { backUpServer } from '../upkeep/backup/base-backup.ts'
 import { backUpByDump, restoreDump } from '../upkeep/backup/dump.ts'
-import type { OnBytes } from '../upkeep/backup/files.ts'
-import { bytesOf, type Manifest, readManifest, verifyFiles } from '../upkeep/backup/manifest.ts'
-import { type Restored, requireLaterClock } from '../upkeep/backup/record-restore.ts'
-import { requireRestorable, restoreServer } from '../upkeep/backup/restore-server.ts'
+import { backUpServer, requireRestorable, restoreServer } from '../upkeep/backup/embedded.ts'
+import { bytesOf, type Manifest, readManifest, verifyFiles } from '../upkeep/backup/files.ts'
+import { type Restored, requireLaterClock } from '../upkeep/backup/revived.ts'
 import { rotateSecrets } from '../upkeep/secrets.ts'
 import { type CliCommand, parsePath } from './command.ts'
 import { io, print, printError, printMany, printOne } from './io.ts'
 import { withProgress } from './progress.ts'
-
-const MIB = 1024 * 1024
 
 export function backupCommand(program: CliCommand): void {
   program
@@ -80,13 +76,10 @@ async function restore(
   requireKind(choice.kind, manifest)
   if (choice.kind === 'embedded') requireRestorable(choice, manifest)
   if (erasureLedger !== null) await requireLedger(erasureLedger)
-  const total = bytesOf(manifest)
-  await withBytes('MiB verified', total, (onBytes) => verifyFiles(directory, manifest, onBytes))
+  await verifyFiles(directory, manifest)
   if (choice.kind === 'url') return restoreDump(choice, directory, manifest, erasureLedger)
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
-  return withBytes('MiB copied', total, (onBytes) =>
-    restoreServer(choice, directory, manifest, erasureLedger, onBytes),
-  )
+  return restoreServer(choice, directory, manifest, erasureLedger)
 }
 
 function requireKind(target: Config['database']['kind'], { kind }: Manifest): void {
@@ -128,20 +121,6 @@ function printRevived({ revived, unreadable }: Pick<Restored, 'revived' | 'unrea
   if (revived.length === 0) print('   (ERASURE_LEDGER has none)')
   if (unreadable > 0)
     print(`   ${unreadable} lines of ERASURE_LEDGER could not be read, so the list may not be complete.`)
-}
-
-function withBytes<T>(
-  unit: string,
-  total: number | null,
-  work: (onBytes: OnBytes) => Promise<T>,
-): Promise<T> {
-  let bytes = 0
-  return withProgress(unit, total && Math.ceil(total / MIB), (show) =>
-    work((added) => {
-      bytes += added
-      show(Math.floor(bytes / MIB))
-    }),
-  )
 }
 
 const secondsSince = (startedMs: number) => Number(((performance.now() - startedMs) / 1000).toFixed(1))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
-import { recordRestore } from '../../src/upkeep/backup/record-restore.ts'
+import { recordRestore } from '../../src/upkeep/backup/revived.ts'
 import { runCommand } from '../support/command.ts'
 import { addSignedIn, startConsole } from '../support/console.ts'
 import { copyDatabase } from '../support/copies.ts'
@@ -13,7 +13,7 @@ import { load } from '../support/load.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
 const MANIFEST = {
-  ...{ kind: 'dump' as const, version: '0.2.0', schemaVersion: 13, postgresMajor: 18, systemIdentifier: '1' },
+  ...{ kind: 'dump' as const, version: '0.2.0', postgresMajor: 18 },
   ...{ changeLimit: '3', directories: [], files: [] },
 }
 

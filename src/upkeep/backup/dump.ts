@@ -13,16 +13,20 @@ import type { Database } from '../../postgres/database.ts'
 import { withOpened } from '../../postgres/pool/open.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import { checksumOf, listTree, OWNER_ONLY, syncDirectory, withFile } from './files.ts'
 import {
   type BackupFile,
+  checksumOf,
   createBackupDirectory,
   dataOf,
+  listTree,
   type Manifest,
+  OWNER_ONLY,
   readMoment,
+  syncDirectory,
+  withFile,
   writeManifest,
-} from './manifest.ts'
-import { type Restored, recordRestore } from './record-restore.ts'
+} from './files.ts'
+import { type Restored, recordRestore } from './revived.ts'
 
 /** Indexes are built in parallel. Each job has a connection. */
 const RESTORE_JOBS = Math.min(4, availableParallelism())
@@ -58,7 +62,6 @@ const selectContents = statement('select-contents-of-database')`
 /** A service refuses to start while the table exists (refuseUnfinishedRestore). */
 const createMarker = statement('create-restore-marker')`create table unfinished_restore ()`
 
-/** Throws a FatalError if the programs are missing or the database is not empty. */
 export function restoreDump(
   choice: Extract<DatabaseChoice, { kind: 'url' }>,
   directory: string,
