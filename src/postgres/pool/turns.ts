@@ -16,7 +16,6 @@ const ACCOUNT_MAX = 2
 interface Waiting {
   claimant: Claimant
   start: () => void
-  refuse: (error: Error) => void
 }
 
 /**
@@ -28,8 +27,8 @@ export class Turns {
   readonly #pool: string
   readonly #size: number
   readonly #isDivided: boolean
-  /** Waiting requests by account. The account whose last turn is longest ago comes first. */
-  readonly #waiting = new Map<bigint | null, Set<Waiting>>()
+  /** Requests of the account whose last turn is longest ago come first. */
+  #waiting: Waiting[] = []
   readonly #running: Claimant[] = []
 
   constructor(pool: string, size: number, isDivided: boolean) {
@@ -39,7 +38,7 @@ export class Turns {
   }
 
   get waitingCount(): number {
-    return [...this.#waiting.values()].reduce((sum, { size }) => sum + size, 0)
+    return this.#waiting.length
   }
 
   /** Resolves with a function that ends the turn. Throws DatabaseBusy after WAIT_MAX_MS. */
@@ -53,14 +52,12 @@ export class Turns {
           clearTimeout(timer)
           resolve(this.#start(claimant))
         },
-        refuse: (error: Error) => {
-          clearTimeout(timer)
-          this.#remove(waiting)
-          reject(error)
-        },
       }
-      const timer = setTimeout(() => waiting.refuse(this.#refusal(claimant)), WAIT_MAX_MS)
-      this.#add(waiting)
+      const timer = setTimeout(() => {
+        this.#waiting.splice(this.#waiting.indexOf(waiting), 1)
+        reject(this.#refusal(claimant))
+      }, WAIT_MAX_MS)
+      this.#waiting.push(waiting)
     })
   }
 
@@ -85,7 +82,10 @@ export class Turns {
 
   #startWaiting(): void {
     for (let next = this.#next(); next !== null; next = this.#next()) {
-      this.#remove(next)
+      const { accountId } = next.claimant
+      const others = this.#waiting.filter((waiting) => waiting !== next)
+      const isOfAccount = ({ claimant }: Waiting) => claimant.accountId === accountId
+      this.#waiting = [...others.filter((waiting) => !isOfAccount(waiting)), ...others.filter(isOfAccount)]
       next.start()
     }
   }
@@ -93,29 +93,13 @@ export class Turns {
   #next(): Waiting | null {
     let best: Waiting | null = null
     let fewest = Number.POSITIVE_INFINITY
-    for (const [first] of this.#waiting.values()) {
-      if (first === undefined || !this.#mayStart(first.claimant)) continue
-      const { claimant } = first
+    for (const waiting of this.#waiting) {
+      const { claimant } = waiting
+      if (!this.#mayStart(claimant)) continue
       const turns = this.#turnsOf(claimant, 'accountId') + this.#turnsOf(claimant, 'organizationId')
-      if (turns < fewest) [best, fewest] = [first, turns]
+      if (turns < fewest) [best, fewest] = [waiting, turns]
     }
     return best
-  }
-
-  #add(waiting: Waiting): void {
-    const { accountId } = waiting.claimant
-    const others = this.#waiting.get(accountId)
-    if (others === undefined) this.#waiting.set(accountId, new Set([waiting]))
-    else others.add(waiting)
-  }
-
-  #remove(waiting: Waiting): void {
-    const { accountId } = waiting.claimant
-    const others = this.#waiting.get(accountId)
-    others?.delete(waiting)
-    // Adding the account again moves it to the end of the queue.
-    this.#waiting.delete(accountId)
-    if (others !== undefined && others.size > 0) this.#waiting.set(accountId, others)
   }
 
   #refusal(claimant: Claimant): DatabaseBusy {
