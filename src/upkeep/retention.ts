@@ -31,7 +31,7 @@ export type Retention = Pick<
   'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays' | 'auditRetentionDays'
 >
 
-/** Drops the partitions beyond their retention, and deletes what DELETIONS lists. RETENTION_DAYS 0 keeps events, edits and failures. */
+/** RETENTION_DAYS 0 keeps events, edits and failures. */
 export async function deleteExpired(session: Queryable, retention: Retention): Promise<void> {
   const { retentionDays, trackingRetentionDays, deduplicationDays } = retention
   if (retentionDays > 0) await dropExpiredPartitions(session, EVENTS, retentionDays)
@@ -50,32 +50,19 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
   }
 }
 
-// Parameters of all statements: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads only what it deletes.
-// `order by` makes the planner use the index before statistics exist. A BRIN index would not help: after vacuum has freed space, new
-// rows are stored between old ones, and after some months each page has rows of every age.
-// The time is checked again in the delete, because the row may have changed since it was found.
+// Parameters of all statements: $1 int: days; $2 int: rows. Each finds its rows by a B-tree. `order by` makes the planner use the index
+// before statistics exist. The time is checked again in the delete, because the row may have changed since it was found.
 
-function deleteOlder(name: string, table: string, time: string): Statement {
+function deleteOlder(name: string, table: string, time: string, condition = 'true'): Statement {
   return statement(name)`
     with deleted as (
       delete from ${table}
        where ctid = any (array(select ctid from ${table}
-                                where ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
-         and ${time} < now() - $1 * interval '1 day'
+                                where ${condition} and ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
+         and ${condition} and ${time} < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`
 }
-
-/** Counted from when the delivery was received, like its events. */
-const deleteFailedDeliveries = statement('delete-failed-deliveries')`
-    with deleted as (
-      delete from endpoint_delivery
-       where ctid = any (array(select ctid from endpoint_delivery
-                                where failed_at is not null and created_at < now() - $1 * interval '1 day'
-                                order by created_at limit $2))
-         and failed_at is not null and created_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`
 
 /** Written by a flush that began before the endpoint was removed. They are pending, because nothing sends them. */
 const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
@@ -93,10 +80,7 @@ const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoin
       returning 1)
     select count(*)::int from deleted`
 
-/**
- * Deletes the activity of people who are not members. The activity of members stays and is dated to this month, so that not every run
- * finds it. Returns the count of both.
- */
+/** Deletes the activity of people who are not members. That of members is dated to this month, so that not every run finds it. */
 const reviewTrackedActivity = statement('review-tracked-activity')`
     with reviewed as materialized (
       select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
@@ -131,7 +115,11 @@ const deleteJobAccounts = statement('delete-job-accounts')`
 const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> = [
   ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
   ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
-  ['retentionDays', deleteFailedDeliveries],
+  // Counted from when the delivery was received, like its events.
+  [
+    'retentionDays',
+    deleteOlder('delete-failed-deliveries', 'endpoint_delivery', 'created_at', 'failed_at is not null'),
+  ],
   [0, deleteOrphanedDeliveries],
   [
     'trackingRetentionDays',
