@@ -14,21 +14,20 @@ import type { Queryable, Row, Statement, Transactions } from './statement.ts'
  */
 export type DatabaseState = 'up' | 'read-only' | 'failing' | 'down' | 'none'
 
-/** Each kind of lookup has a separate connection, so that a lock on one table does not delay the others. */
+/** Each kind has a connection, so that a lock on one table does not delay the others. */
 export type LookupKind = 'caller' | 'account'
 
 /** The methods of Transactions are for the service's own work and commands, which share the pool of clients. */
 export interface Database extends Transactions {
-  readonly kind: 'postgres' | 'none'
   /** Throws `unavailable` if the service was started without a database. */
   requireConfigured(): void
-  /** Never throws, and is not delayed by load. */
+  /** Never throws. */
   state(): Promise<DatabaseState>
-  /** Call it for each delivery, with null if it was stored. `state` depends on the last one. */
+  /** For each delivery, with null if it was stored. `state` depends on the last one. */
   noteDelivery(error: unknown): void
   /** Result of the last check of the standbys. Null if no standby is expected, or before the first check. */
   readonly replication: ReplicationState | null
-  /** For a client's reads and writes of an account. A query throws DatabaseBusy if it waits too long for a connection. */
+  /** For a client's reads and writes. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant): Transactions
   readonly intake: Transactions
   /** Pins a connection for frequent pipelines of incoming or outgoing deliveries. */
@@ -47,7 +46,6 @@ const RETRY_AFTER_SECONDS = 60
 
 /** For a service that was started with DATABASE_URL=none. Every use fails, so no delivery is acknowledged. */
 export class NoDatabase implements Database {
-  readonly kind = 'none'
   readonly replication = null
   readonly secretKeys = SecretKeys.NONE
   readonly requireConfigured = fail

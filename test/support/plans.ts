@@ -1,7 +1,7 @@
 /** The plans with which PostgreSQL runs statements of the service, those inside functions and triggers included. */
 import pg from 'pg'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
-import { connectionSettings } from '../../src/postgres/pool/connection-settings.ts'
+import { REQUEST_SETTINGS } from '../../src/postgres/pool/connection-settings.ts'
 import type { BoundStatement } from '../../src/postgres/statement.ts'
 
 /** A node of a plan, as EXPLAIN (ANALYZE, FORMAT JSON) writes it. */
@@ -64,7 +64,7 @@ export async function openPlanner(connection: Connection) {
     if (plan !== null) plans.push(plan)
   })
   await client.connect()
-  await client.query(connectionSettings('request'))
+  await client.query(REQUEST_SETTINGS)
   await client.query("load 'auto_explain'; set statement_timeout = 0")
   for (const [name, value] of EXPLAIN) await client.query(`set ${name} = '${value}'`)
   /** Executes a statement on a session like those of requests, rolls it back, and returns the steps of all its plans. */

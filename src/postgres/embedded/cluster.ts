@@ -21,26 +21,20 @@ export const EMBEDDED_DATABASE = 'oa_audience'
 export const SUPERUSER = 'postgres'
 const isRoot = process.getuid?.() === 0
 
-/**
- * PostgreSQL refuses to run as root. If DATA_DIR belongs to root, the server runs with this user id, which needs no entry in
- * /etc/passwd. Unlike the id of nobody, no other program is likely to use it, so only root and the server can read the data.
- */
+/** PostgreSQL refuses to run as root. If DATA_DIR belongs to root, the server has this user id, which no other program uses. */
 const SERVER_UID = 55_432
 
 /** sun_path has 104 bytes on macOS and 108 on Linux. "/postgres/.s.PGSQL.5432" and the terminating zero take 24. */
 const DATA_DIR_MAX_BYTES = 80
 
-/** Environment of PostgreSQL's programs. It also keeps their messages in English. */
+/** Keeps the messages of PostgreSQL's programs in English. */
 export const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 export function hasCluster(dataDir: string): boolean {
   return existsSync(join(dataDir, 'postgres', 'PG_VERSION'))
 }
 
-/**
- * Creates DATA_DIR/postgres unless it exists, and returns its path. Throws a FatalError if it cannot, or if another major
- * version of PostgreSQL created it.
- */
+/** Creates DATA_DIR/postgres unless it exists, and returns its path. */
 export function makeCluster(dataDir: string, binaries: Binaries): string {
   const directory = join(dataDir, 'postgres')
   try {
@@ -81,7 +75,7 @@ function createCluster(dataDir: string, directory: string, binaries: Binaries): 
   }
 }
 
-/** If this process runs as root, gives the files in a directory to the user who runs the server of DATA_DIR. */
+/** As root, gives a directory to the user who runs the server of DATA_DIR. */
 export function giveToServer(dataDir: string, directory: string): void {
   const { uid, gid } = statSync(dataDir)
   const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`
@@ -112,18 +106,12 @@ export function ownerOf(directory: string): { uid?: number; gid?: number } {
   return isRoot ? { uid, gid } : {}
 }
 
-/**
- * Path of the data directory for a program that has it as its working directory. Root's DATA_DIR may be below a directory that the
- * server's user cannot enter, such as /root. On Linux, this path avoids that directory.
- */
+/** For a program in that directory. Root's DATA_DIR may be below one that the server's user cannot enter, such as /root. */
 export function pathFor(directory: string): string {
   return isRoot && existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }
 
-/**
- * Returns a path of the socket's directory that is short enough. On Linux, an open descriptor shortens a long path, also for the
- * workers of this process. Throws a FatalError on macOS.
- */
+/** On Linux, an open descriptor shortens a long path, also for the workers of this process. */
 export function socketDirectory(dataDir: string): string {
   const directory = join(dataDir, 'postgres')
   if (Buffer.byteLength(dataDir) <= DATA_DIR_MAX_BYTES) return directory
@@ -139,10 +127,8 @@ export interface Binaries {
   major: string
 }
 
-/** Holds copies of the programs if root starts them as a user who cannot enter the directory of the package. */
 const COPIES = '/var/cache/oa-audience'
 
-/** Throws a FatalError if the package is not installed for this platform. */
 export function findBinaries(): Binaries {
   const directory = packageDirectory()
   linkLibraries(directory)
@@ -160,8 +146,8 @@ function canEveryoneEnter(directory: string): boolean {
 }
 
 /**
- * Root's checkout is often below /root, and PostgreSQL resolves the real path of its programs. The copy takes 61 MiB, and is renamed
- * when it is complete. If the copy fails, the error of explainSpawn says what to do.
+ * Root's checkout is often below /root, and PostgreSQL resolves the real path of its programs. The copy takes 61 MiB. If it fails,
+ * explainSpawn says what to do.
  */
 function copyOnce(native: string, copy: string): string {
   if (existsSync(copy)) return copy

@@ -24,7 +24,6 @@ export const SETTINGS = {
   log_statement: 'none',
 }
 
-/** Starts a server as the owner of its data directory. Throws a FatalError if its log cannot be written. */
 export function startPostmaster({ programs }: Binaries, directory: string, settings: object): ChildProcess {
   removeStaleLockFile(directory)
   const owner = ownerOf(directory)
@@ -90,8 +89,8 @@ export async function waitUntilStopped(directory: string): Promise<void> {
 }
 
 /**
- * PostgreSQL does not start while any process has the id in its lock file. After a restart of the container, the id may belong to
- * another program. After a kill, it belongs to a zombie until pid 1 reaps it.
+ * PostgreSQL does not start while a process has the id in its lock file: after a restart of the container any program, after a kill a
+ * zombie until pid 1 reaps it.
  */
 function removeStaleLockFile(directory: string): void {
   const pid = recordedProcess(directory)
@@ -109,7 +108,7 @@ function recordedProcess(directory: string): number | null {
   }
 }
 
-/** Returns false for a zombie, which has no command line, and true if unknown, because a running server must keep its lock file. */
+/** False for a zombie, which has no command line. True if unknown: a running server must keep its lock file. */
 function isPostgres(pid: number): boolean {
   try {
     const command = existsSync('/proc/self/cmdline')

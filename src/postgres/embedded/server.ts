@@ -1,6 +1,5 @@
 /**
- * The embedded PostgreSQL server, which the service runs when DATABASE_URL is unset. Its data is in DATA_DIR/postgres. It
- * listens on a unix socket there and on no TCP port, and syncs every commit to disk.
+ * The embedded PostgreSQL server, which the service runs when DATABASE_URL is unset. It listens on a unix socket in DATA_DIR/postgres.
  *
  * 1. A service starts the server and holds SERVICE_LOCK on it, an advisory lock that ends with the service's connection.
  * 2. If SERVICE_LOCK is held, another service refuses to start. If it is free, the server's service was killed (kill -9), and the
@@ -28,11 +27,8 @@ import { findServer, lastLogLine, SETTINGS, startPostmaster } from './postmaster
 const START_TIMEOUT_MS = 30_000
 /** A shutdown normally takes less than 1 s. This process does not wait for a slower one. */
 const STOP_TIMEOUT_MS = 7_000
-/** Time between two attempts to connect to a starting server, and between two checks of a stopping one. */
 const POLL_MS = 20
 const RESTART_DELAY_MS = 1_000
-/** How long stop() waits for a restart in progress, so that it can stop the new server. */
-const RESTART_WAIT_MAX_MS = 1_000
 
 export interface Connection {
   host: string
@@ -56,11 +52,10 @@ export class EmbeddedServer {
   #child: ChildProcess | null = null
   #spawnError: FatalError | null = null
   #stopped = false
-  #restarting: Promise<void> = Promise.resolve()
 
   /**
-   * Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if that fails.
-   * @param settings WEB_CONCURRENCY raises max_connections. Tests switch fsync off, because their data need not survive a power failure.
+   * Creates DATA_DIR/postgres on first use.
+   * @param settings WEB_CONCURRENCY raises max_connections. Tests switch fsync off.
    */
   constructor(dataDir: string, settings = SETTINGS) {
     this.#settings = settings
@@ -70,10 +65,7 @@ export class EmbeddedServer {
     this.connection = { host, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE }
   }
 
-  /**
-   * For a service: starts the server, takes its lock, and restarts the server after a crash. Throws a FatalError if another
-   * service owns the directory. Returns false if a command has started the server.
-   */
+  /** For a service: starts the server, and restarts it after a crash. Returns false if a command has started it. */
   async own(onLost: (error: Error) => void): Promise<boolean> {
     let client = await this.#connectAsService()
     // The server of a killed service may have other settings and binaries. A server that commands use is kept.
@@ -86,14 +78,14 @@ export class EmbeddedServer {
       this.#client = null
       if (this.#stopped) return
       onLost(new Error('the embedded PostgreSQL stopped'))
-      this.#restarting = this.#restart(onLost)
+      void this.#restart(onLost)
     })
     return this.#child !== null
   }
 
   /** For a command. Starts the server unless it runs, and prevents other commands from stopping it. */
-  async use(startTimeoutMs = START_TIMEOUT_MS): Promise<void> {
-    this.#client = await this.#connectOrStart(startTimeoutMs)
+  async use(): Promise<void> {
+    this.#client = await this.#connectOrStart()
   }
 
   /** For a finished command. Stops the server unless a service or another command uses it. */
@@ -114,7 +106,6 @@ export class EmbeddedServer {
   /** Shuts the server down cleanly, unless another process owns it by now. */
   async stop(): Promise<void> {
     this.#stopped = true
-    await Promise.race([this.#restarting, sleep(RESTART_WAIT_MAX_MS, undefined, { ref: false })])
     // The locks are held until the server is signalled, so that no other service takes it over in between.
     if (this.#client !== null || this.#child !== null) await this.#shutDown()
     await this.#client?.end().catch(() => undefined)
@@ -125,7 +116,7 @@ export class EmbeddedServer {
     return findServer(this.#directory) ?? this.#child?.pid ?? null
   }
 
-  /** A fast shutdown, which ends every session and writes a checkpoint. The server removes its lock file last. */
+  /** Ends every session and writes a checkpoint. The server removes its lock file last. */
   async #shutDown(): Promise<void> {
     const pid = this.#pid()
     if (pid === null) return
@@ -159,11 +150,8 @@ export class EmbeddedServer {
     )
   }
 
-  /** Connects, and starts the server if it does not run. Retries until the time limit. */
-  async #connectOrStart(timeoutMs = START_TIMEOUT_MS): Promise<pg.Client> {
-    const deadline = Date.now() + timeoutMs
-    // A server that ends in a longer recovery, such as on a full disk, would end again.
-    const lastStart = Date.now() + START_TIMEOUT_MS
+  async #connectOrStart(): Promise<pg.Client> {
+    const deadline = Date.now() + START_TIMEOUT_MS
     for (;;) {
       try {
         return await this.#connect()
@@ -171,18 +159,17 @@ export class EmbeddedServer {
         if (this.#spawnError !== null) throw this.#spawnError
         // Any other error comes from a running server that is starting, stopping or busy.
         const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
-        const mustStart = isDown && this.#child === null
-        if (this.#stopped || Date.now() > (mustStart ? lastStart : deadline)) {
+        if (this.#stopped || Date.now() > deadline) {
           const reason = lastLogLine(this.#directory) ?? (error as Error).message
           throw new FatalError(`the embedded PostgreSQL in ${this.#directory} did not start: ${reason}`)
         }
-        if (mustStart) this.#start()
+        if (isDown && this.#child === null) this.#start()
         await sleep(POLL_MS)
       }
     }
   }
 
-  /** Opens a session with the shared lock. While it lasts, no command stops the server. */
+  /** While the session with the shared lock lasts, no command stops the server. */
   async #connect(): Promise<pg.Client> {
     const client = new pg.Client({
       ...this.connection,

@@ -3,46 +3,24 @@ import type pg from 'pg'
 
 /** A hundred times what a statement of a request should take, and short enough that accepted work ends before a shutdown does. */
 export const STATEMENT_TIMEOUT_MS = 5_000
-/**
- * A request that waits longer for a row lock is refused, so that it cannot stall others. A delivery in the same flush waits for
- * three times 600 ms = 1.8 s at worst, and LINE disconnects after 2 s.
- */
+/** A delivery waits for three locks at worst: 3 × 600 ms = 1.8 s. LINE disconnects after 2 s. */
 const LOCK_TIMEOUT_MS = 600
 
-/**
- * `request` sets time limits and generic plans. `session` sets neither. The settings are statements, because PgBouncer refuses such
- * parameters in the start-up message.
- */
-export type Purpose = 'request' | 'session'
-
-export const connectionSettings = (purpose: Purpose): string =>
-  purpose === 'request' ? `${COMMON}; ${GENERIC_PLANS}; ${REQUEST_LIMITS}` : `${COMMON}; ${NO_LIMITS}`
-
-/** Sets a value that not every build of the server supports. A server that refuses it keeps its default. */
+/** Not every build of the server supports the value. */
 const setWherePossible = (name: string, value: string) => `do $$ begin
     perform set_config('${name}', '${value}', false);
   exception when others then null;
   end $$`
 
-/**
- * Ends a statement within a second after its client has closed the connection, such as a killed process. Servers that refuse the
- * setting finish the statement first.
- */
+/** Ends a statement of a killed process. */
 const CONNECTION_CHECK = setWherePossible('client_connection_check_interval', '1s')
 
-/**
- * lz4 compresses a 3.2 KB payload of a support chat in 8 µs, and pglz in 19 µs to the same size. Incompressible text costs pglz
- * 170 µs per 9 KB. Servers built without lz4, such as the embedded one, keep pglz.
- */
+/** lz4 compresses a 3.2 KB payload of a support chat in 8 µs, and pglz in 19 µs to the same size. */
 const COMPRESSION = setWherePossible('default_toast_compression', 'lz4')
 
-/** How values are written and read. Each changes what our statements mean or return. */
 const TEXTS = `set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
-/**
- * Erasures and flushes need each statement to see what was committed before it. A response may only be sent once the commit is on
- * disk. Times are written in the session's time zone. Temporary tables must not shadow ours.
- */
+/** Erasures and flushes need each statement to see what was committed before it. Temporary tables must not shadow ours. */
 const COMMON = `${TEXTS}; set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
@@ -53,33 +31,30 @@ const COMMON = `${TEXTS}; set standard_conforming_strings = on; set timezone = '
   ${CONNECTION_CHECK}`
 
 /**
- * Planning a statement costs more than running it, so one generic plan serves all values. A plan may be made while a table is empty
- * and kept while it grows by thousands of rows a second, so it must use the indexes from the beginning. Without statistics, or with
- * filters that are usually null, the planner expects few rows and would sort a whole account instead of reading an index in order.
- * Sorts remain where no index has the order. No statement is large enough for parallel workers or JIT compilation.
+ * Planning a statement costs more than running it, so one generic plan serves all values. It may be made while a table is empty and
+ * kept while it grows by thousands of rows a second. See docs/planner.md.
  */
 const GENERIC_PLANS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_sort = off;
   set max_parallel_workers_per_gather = 0; set jit = off`
 
-const REQUEST_LIMITS = `set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set lock_timeout = ${LOCK_TIMEOUT_MS};
+// Statements, because PgBouncer refuses such parameters in the start-up message.
+
+export const REQUEST_SETTINGS = `${COMMON}; ${GENERIC_PLANS};
+  set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set lock_timeout = ${LOCK_TIMEOUT_MS};
   set idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}; set idle_session_timeout = 0`
 
-/** Selected from pg_settings, because PostgreSQL before 17 does not have all of them. */
-const NO_LIMITS = `select set_config(name, '0', false) from pg_settings where name in
+/** No time limits. PostgreSQL before 17 does not have all of them. */
+export const SESSION_SETTINGS = `${COMMON};
+  select set_config(name, '0', false) from pg_settings where name in
   ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
 
-/**
- * Every connection runs this before it writes (see migrations/functions/restores.sql). A replica and a database without a schema
- * skip it. A role that may only write rows skips it too, because the next migration by the owner of the tables does the same.
- */
+/** See migrations/functions/restores.sql. A role that may only write rows skips it: the next migration does the same. */
 export const PREPARE_WRITES = `do $$ begin
     if to_regprocedure('prepare_writes()') is not null then perform prepare_writes(); end if;
   exception when insufficient_privilege then null;
   end $$`
 
-// The parts of pg's clients that its documentation and its types lack, as pg 8.23.1 has them. Nothing else uses them. Compare them
-// after an update of pg: tests of takeovers, synchronous standbys and poolers fail if they changed.
-
+/** Parts of pg 8.23.1 without documentation: tests of takeovers, synchronous standbys and poolers fail if they change. */
 interface Internals {
   processID: number | null
   connection: { emit(event: 'error', error: Error): void; stream: { destroy(error?: Error): void } }
@@ -87,7 +62,7 @@ interface Internals {
 
 const internalsOf = (client: pg.ClientBase) => client as unknown as Internals
 
-/** The id of the process that serves the connection, as the server or a pooler sent it. */
+/** As the server or a pooler sent it. */
 export const processIdOf = (client: pg.ClientBase): number | null => internalsOf(client).processID
 
 /** Closes the connection without waiting for the server. Every query on it fails with the error. */
@@ -95,13 +70,12 @@ export function abandon(client: pg.ClientBase, error: Error): void {
   internalsOf(client).connection.stream.destroy(error)
 }
 
-/** The function of PostgreSQL that warns about the end of the wait. The message itself may be translated. */
+/** The function of PostgreSQL that sends the warning, whose text may be translated. */
 const WAIT_ROUTINE = 'SyncRepWaitForLSN'
 
 /**
- * Prepares a new client. If an administrator cancels a commit that waits for a standby (pg_cancel_backend), PostgreSQL does not roll it
- * back. It sends a warning and reports success, although the transaction is only on the primary's disk. The warning arrives first, so
- * this fails the connection and the transaction counts as not acknowledged.
+ * If an administrator cancels a commit that waits for a standby (pg_cancel_backend), PostgreSQL sends a warning and then reports success,
+ * although the transaction is only on the primary's disk. The warning fails the connection, so the commit is not acknowledged.
  */
 export function listenTo(client: pg.ClientBase): void {
   // Without a listener, a connection that the server closes would end the process.

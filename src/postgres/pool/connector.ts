@@ -5,7 +5,7 @@ import { type DatabaseServer, parseDatabaseUrl } from '../../config/database-url
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
 import { statement, unnamed } from '../statement.ts'
-import { abandon, connectionSettings, listenTo, type Purpose } from './connection-settings.ts'
+import { abandon, listenTo, SESSION_SETTINGS } from './connection-settings.ts'
 import { send } from './pool.ts'
 
 /** The platforms disconnect after 2 s. */
@@ -28,7 +28,7 @@ const types = {
 
 export class Connector {
   readonly #settings: pg.ClientConfig
-  /** Null if there is one server, which is used without a check. */
+  /** Null: the only server is used without a check. */
   readonly #primary: Primary | null
   readonly #hosts: number
 
@@ -58,7 +58,6 @@ export class Connector {
     await this.#primary?.find()
   }
 
-  /** For a pg.Pool, which passes these settings to the constructor of each new client. */
   poolConfig(): pg.PoolConfig {
     const primary = this.#primary
     if (primary === null) return this.#settings
@@ -70,8 +69,8 @@ export class Connector {
     } as unknown as pg.PoolConfig
   }
 
-  /** Opens a connection outside of the pools, which the caller ends. Throws DatabaseUnavailable. */
-  async open(purpose: Purpose): Promise<pg.Client> {
+  /** The caller ends the connection. Throws DatabaseUnavailable. */
+  async openSession(): Promise<pg.Client> {
     await this.locate()
     const primary = this.#primary
     const client =
@@ -84,7 +83,7 @@ export class Connector {
       client.end().catch(() => undefined)
       throw new DatabaseUnavailable(error)
     }
-    await send(client, unnamed(connectionSettings(purpose)))
+    await send(client, unnamed(SESSION_SETTINGS))
     return client
   }
 
@@ -95,13 +94,10 @@ export class Connector {
 
 /** A takeover is noticed within this and one response time. It may take 5 s, of which this is a tenth. */
 const WATCH_INTERVAL_MS = 500
-/** A response takes a millisecond. A server that needs this long is stopped, or its packets are dropped. */
+/** A response takes a millisecond. */
 const RESPONSE_TIMEOUT_MS = 2_000
 
-/**
- * Returns no row where writes are refused, as on a standby. The name of a WAL file begins with the timeline in 8 hexadecimal digits.
- * Each promotion of a standby begins a greater one.
- */
+/** Returns no row where writes are refused. The name of a WAL file begins with the timeline, which each promotion increases. */
 const selectTimeline = {
   ...statement('writable-timeline')`
     select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
@@ -109,7 +105,6 @@ const selectTimeline = {
   query_timeout: RESPONSE_TIMEOUT_MS,
 }
 
-/** Returns null if the server refuses writes. Throws pg's errors, within RESPONSE_TIMEOUT_MS. */
 async function readTimeline(client: pg.ClientBase | pg.Pool): Promise<string | null> {
   const { rows } = await client.query<{ timeline: string }>(selectTimeline)
   return rows[0]?.timeline ?? null
@@ -124,8 +119,8 @@ interface WatchedServer extends DatabaseServer {
 }
 
 /**
- * The primary is the server that accepts writes on the latest timeline that any server has reported. A former primary that comes
- * back stays on its earlier timeline, so it is never used again, even if it still accepts writes.
+ * The server that accepts writes on the latest timeline that any server has reported. A former primary that comes back stays on its
+ * earlier timeline, so it is never used again, even if it still accepts writes.
  */
 class Primary {
   readonly #servers: WatchedServer[]
@@ -157,7 +152,7 @@ class Primary {
     void this.server
   }
 
-  /** Records the server of a client, so that a takeover ends the connection. */
+  /** A takeover ends the connection. */
   track(client: pg.Client, server: WatchedServer): void {
     this.#clients.set(client, server)
     client.once('end', () => this.#clients.delete(client))
@@ -213,7 +208,6 @@ class Primary {
   }
 }
 
-/** Connects to the server that is the primary when the client is made. */
 class PrimaryClient extends pg.Client {
   constructor({ primary, ...settings }: pg.ClientConfig & { primary: Primary }) {
     const { server } = primary

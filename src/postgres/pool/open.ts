@@ -24,8 +24,7 @@ export interface Notices {
 const RETRY_MS = 1_000
 
 /**
- * For the service. Starts the embedded server. A DATABASE_URL that does not respond is retried forever, while the service already
- * responds to health checks.
+ * For the service, which responds to health checks while a DATABASE_URL that does not respond is retried.
  * @param prepareSchema runs before any other query and returns the names of what it applied; repeated if the database becomes
  * unavailable meanwhile
  */
@@ -69,10 +68,7 @@ function createDatabase(
   return new PostgresDatabase(target, onLost, servers, choice.secretKeys)
 }
 
-/**
- * For a command. Opens the database, runs `work` and closes it. Throws a FatalError if DATA_DIR has no database, or if the schema
- * is not up to date.
- */
+/** For a command. Throws a FatalError if DATA_DIR has no database, or if the schema is not up to date. */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
   work: (database: PostgresDatabase) => Promise<T>,
@@ -95,7 +91,7 @@ export function requireDatabase(choice: DatabaseChoice): void {
   )
 }
 
-/** For `setup`. Creates the embedded database if DATA_DIR has none. Returns the directory if it created one, or null. */
+/** For `setup`. Returns the directory of the embedded database if it created one. */
 export async function makeMissingDatabase(choice: DatabaseChoice): Promise<string | null> {
   if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return null
   await migrateDatabase(choice)
@@ -113,19 +109,17 @@ export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
 /**
  * For commands that change the schema.
  * @param prepare checks or changes the schema before any other query runs
- * @param startTimeoutMs for an embedded server that has to recover
  */
 export async function withOpened<P, T>(
   choice: DatabaseChoice,
   prepare: (database: PostgresDatabase) => Promise<P>,
   work: (database: PostgresDatabase, prepared: P) => Promise<T>,
-  startTimeoutMs?: number,
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   const ignoreInterrupts = server && exitOnInterrupt()
   try {
-    await server?.use(startTimeoutMs)
+    await server?.use()
     const database = createDatabase(choice, server, () => undefined)
     try {
       await database.requireSessions()

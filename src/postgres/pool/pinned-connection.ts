@@ -3,21 +3,12 @@ import { endsConnection, isLostConnection, isUnprepared } from '../faults.ts'
 import type { BoundStatement, Row, SendPipeline } from '../statement.ts'
 import { type Lease, sendTransaction } from './pool.ts'
 
-/**
- * A connection that died while idle fails the next pipeline within milliseconds: the server restarted, another server took over, or
- * a middlebox dropped the connection. A slower failure is a fault of the database.
- */
+/** A connection that died while idle fails the next pipeline within milliseconds. A slower failure is a fault of the database. */
 const LOST_WITHIN_MS = 500
-/**
- * If the server closes all connections, the pool may hand out several that are about to be closed. If statements fail before they are
- * prepared, each attempt prepares one of the statements behind them.
- */
+/** The pool may hand out several connections that are about to be closed. Each attempt prepares one more of failed statements. */
 const ATTEMPTS_MAX = 10
 
-/**
- * A pool hands out a connection one turn of the event loop later. A pinned connection sends immediately, behind the pipelines that
- * are already in flight.
- */
+/** Sends immediately, behind the pipelines in flight. A pool hands out a connection one turn of the event loop later. */
 export class PinnedConnection {
   readonly #connect: () => Promise<Lease>
   #connection: Promise<Lease> | null = null
@@ -30,8 +21,8 @@ export class PinnedConnection {
   }
 
   /**
-   * Use only for idempotent transactions. If the connection is lost, the transaction may already have committed, and it is sent
-   * again. Reads are idempotent, and so are flushes: the deliveries of a flush that is sent twice count as duplicates.
+   * If the connection is lost, the transaction may already have committed, and it is sent again. Reads are idempotent, and so are
+   * flushes: the deliveries of a flush that is sent twice count as duplicates.
    */
   readonly pipelineIdempotent: SendPipeline = async (statements) => {
     const startedAtMs = performance.now()
@@ -59,9 +50,7 @@ export class PinnedConnection {
 
   release(): void {
     this.#isReleased = true
-    const connection = this.#connection
-    if (this.#inFlight > 0) return
-    connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
+    if (this.#inFlight === 0) this.reset()
   }
 
   /** Sends a transaction once. For work that depends on the session, such as its advisory locks. */

@@ -16,10 +16,10 @@ import {
   unnamed,
 } from '../statement.ts'
 import {
-  connectionSettings,
   listenTo,
   PREPARE_WRITES,
   processIdOf,
+  REQUEST_SETTINGS,
   STATEMENT_TIMEOUT_MS,
 } from './connection-settings.ts'
 import { type Claimant, Turns } from './turns.ts'
@@ -27,10 +27,7 @@ import { type Claimant, Turns } from './turns.ts'
 /** The connection is closed if the server cannot even cancel the statement, as when the network is down. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
-/**
- * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
- * table. New sessions plan again, even if autovacuum is off or late.
- */
+/** A session keeps the plans that it made while a table was empty, until PostgreSQL analyzes the table. New sessions plan again. */
 const CONNECTION_MAX_SECONDS = 300
 
 export interface Lease {
@@ -61,14 +58,14 @@ export class ConnectionPool {
       onConnect: async (client: pg.ClientBase) => {
         listenTo(client)
         await target.onConnect?.(client)
-        await client.query(`${connectionSettings('request')}; ${PREPARE_WRITES}`)
+        await client.query(`${REQUEST_SETTINGS}; ${PREPARE_WRITES}`)
       },
     } as unknown as pg.PoolConfig)
     // Without listeners, a connection that the server closes would end the process.
     this.#pool.on('error', onConnectionLost)
   }
 
-  /** Waits for a turn. Each turn has a connection of the pg.Pool. Throws DatabaseBusy or DatabaseUnavailable. */
+  /** Waits for a turn, which has a connection of the pg.Pool. Throws DatabaseBusy or DatabaseUnavailable. */
   async lease(claimant: Claimant = OWN_WORK): Promise<Lease> {
     const endTurn = await this.#turns.take(claimant)
     try {
@@ -118,10 +115,7 @@ export async function withLease<T>(
   }
 }
 
-/**
- * `begin` is sent with the first statement, and `commit` with a last one that `work` does not wait for. If either fails, the `commit`
- * acts as a rollback, and the transaction fails.
- */
+/** `begin` is sent with the first statement. After a failed statement, `commit` acts as a rollback. */
 async function runTransaction<T>(
   client: pg.ClientBase,
   secretKeys: SecretKeys,
@@ -162,10 +156,7 @@ export async function send<R extends Row>(
   }
 }
 
-/**
- * Sends the statements as one transaction and resolves with the rows of each. pg sends all of them before the first response,
- * so this is one round trip. A single statement is a transaction by itself.
- */
+/** pg sends all statements before the first response. A single statement is a transaction by itself. */
 export async function sendTransaction(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
   const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
   const sent = queries.length === 1 ? queries : [begin, ...queries, commit]
@@ -182,8 +173,6 @@ function rowsOfAll(results: Array<PromiseSettledResult<pg.QueryResult<Row>>>): R
   })
 }
 
-// Refuses a connection pooler that spreads the transactions of one connection over several sessions.
-
 /** If other clients use the pooler too, a connection may get the same session several times by chance. */
 const ROUNDS = 5
 
@@ -191,9 +180,8 @@ const ROUNDS = 5
  * Settings, prepared statements and advisory locks belong to a session. PgBouncer keeps a session for a connection only if
  * `pool_mode` is `session`. Otherwise requests fail at random, so this throws a FatalError.
  *
- * When a connection opens, PostgreSQL sends the id of the process that serves it. A pooler sends an id that does not exist. Only
- * then do two connections run statements alternately. In transaction mode, one of them gets the process that has just served the
- * other, or finds its own process taken.
+ * PostgreSQL sends each connection the id of the process that serves it, and a pooler sends an id that does not exist. Then two
+ * connections run statements alternately: in transaction mode, one of them gets the process of the other.
  */
 export async function requireSessions(lease: () => Promise<Lease>): Promise<void> {
   await withLease(lease, async ({ client: one }) => {
@@ -212,7 +200,6 @@ export async function requireSessions(lease: () => Promise<Lease>): Promise<void
   })
 }
 
-/** A prepared statement would fail in a pooler that does not keep sessions. */
 const selectProcess = unnamed('select pg_backend_pid() as process')
 
 async function processOf(client: pg.ClientBase): Promise<number | undefined> {

@@ -25,8 +25,8 @@ import type { Claimant } from './turns.ts'
  * - `lookups`: one for callers and one for accounts, each pipelined.
  * - `intake`: for batches that are split.
  * - `clients`: reads and writes of clients and the service's own work. One organization leaves at least one to all others.
- * - `streams`: one for each stream that may be open. They close after 10 s without use.
- * - `console`: one for all pages, so that an operator's search delays only other operators. It closes after 10 s without use.
+ * - `streams`: one for each stream that may be open.
+ * - `console`: one for all pages, so that an operator's search delays only other operators.
  *
  * Four pinned connections are for flushes and one is for endpoints, so an instance without a console has
  * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time uses a connection for maintenance. Five instances, one of which serves the
@@ -38,7 +38,6 @@ const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, 
 const STATE_TIMEOUT_MS = 1_500
 
 export class PostgresDatabase implements Database {
-  readonly kind = 'postgres'
   readonly secretKeys: SecretKeys
   readonly #connector: Connector
   readonly #pools: Record<keyof typeof CONNECTIONS, ConnectionPool>
@@ -57,9 +56,9 @@ export class PostgresDatabase implements Database {
   #replication: Replication | null = null
 
   /**
-   * @param target a postgres:// address or the embedded server; nothing connects before the first query
+   * Nothing connects before the first query.
+   * @param target a postgres:// address or the embedded server
    * @param onConnectionLost called when the server closes an idle connection
-   * @param replicas may serve reads; nothing connects to them before the first read
    */
   constructor(
     target: string | Connection,
@@ -159,15 +158,13 @@ export class PostgresDatabase implements Database {
     return this.#pinOn(pool)
   }
 
-  requireSessions(): Promise<void> {
-    return requireSessions(async () => {
-      const client = await this.#connector.open('request')
-      return { client, release: () => void client.end().catch(() => undefined) }
-    })
+  async requireSessions(): Promise<void> {
+    await this.#connector.locate()
+    await requireSessions(() => this.#pools.clients.lease())
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
-    const client = await this.#connector.open('session')
+    const client = await this.#connector.openSession()
     try {
       return await work({
         secretKeys: this.secretKeys,
@@ -186,7 +183,6 @@ export class PostgresDatabase implements Database {
     this.#connector.close()
   }
 
-  /** Uses the connection for lookups of callers, whose queries take microseconds, so it does not wait behind clients. */
   readonly #queryPrimary: QueryPrimary = (statement) => this.lookup('caller', statement, [])
 
   #requireReady(): void {
@@ -207,7 +203,7 @@ export class PostgresDatabase implements Database {
 
   async #probeState(): Promise<'up' | 'read-only'> {
     const { client, release } = await this.#lease(this.#pools.health)
-    // A connection stays on its server after another one has taken over, so it is kept only if it can write.
+    // After a takeover, a connection stays on its server.
     let canWrite = false
     try {
       const [row] = await send<{ can_write: boolean }>(client, selectCanWrite)
