@@ -1,15 +1,8 @@
-/**
- * Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. Their functions are in
- * migrations/functions/locks.sql.
- */
+/** Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. See functions/locks.sql. */
 import type { Database } from './database.ts'
-import type { Claimant } from './pool/turns.ts'
 import { type Queryable, type Row, statement } from './statement.ts'
 
-/**
- * $1 bigint: the account. Waits for bodies that are being written to its endpoints and may contain the person. No other body can be
- * read until this transaction ends. Then does the same for flushes.
- */
+/** $1 bigint: the account. Waits for bodies that are being written, then for flushes. None begins until this transaction ends. */
 export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes')`
     select lock_out_sending($1), lock_out_flushes($1)`
 
@@ -21,11 +14,10 @@ const areSendersQuiet = statement('are-senders-quiet')`
     select case when exists (select from endpoint where channel_oa_id = $1) then is_sending_quiet($1) else true end
            as is_quiet`
 
-/** Waits for the senders of an account after a committed transaction has erased content, as for an unsend. */
 export class SendersBarrier {
   readonly #database: Database
   /** Each account has one wait at a time. Callers during that wait share the next one, which begins after their commits. */
-  readonly #running = new Map<bigint, Promise<void>>()
+  readonly #running = new Map<bigint, Promise<unknown>>()
   readonly #next = new Map<bigint, Promise<void>>()
 
   constructor(database: Database) {
@@ -33,37 +25,28 @@ export class SendersBarrier {
   }
 
   /**
-   * Resolves when bodies that were read before are no longer being written to endpoints of the account. Rejects if the process of a
-   * sender is frozen. The wait occupies one connection of the account, so other accounts are not delayed.
+   * After an unsend: resolves when bodies that were read before are written. Rejects if the process of a sender is frozen. The wait
+   * occupies one connection of the account.
    */
   async pass(accountId: bigint): Promise<void> {
     const [row] = await this.#database.lookup<{ is_quiet: boolean }>('account', areSendersQuiet, [accountId])
     if (row?.is_quiet === true) return
-    const running = this.#running.get(accountId)
-    if (running === undefined) return this.#wait(accountId)
-    const next = this.#next.get(accountId) ?? running.catch(() => undefined).then(() => this.#wait(accountId))
+    const running = this.#running.get(accountId)?.catch(() => undefined) ?? Promise.resolve()
+    const next = this.#next.get(accountId) ?? running.then(() => this.#wait(accountId))
     this.#next.set(accountId, next)
     return next
   }
 
-  #wait(accountId: bigint): Promise<void> {
+  async #wait(accountId: bigint): Promise<void> {
     this.#next.delete(accountId)
-    const tenant: Claimant = { accountId, organizationId: null }
-    const wait = this.#database
-      .forTenant(tenant)
-      .query(waitForSenders, [accountId])
-      .then(() => this.#running.delete(accountId))
-      .then(() => undefined)
+    const account = this.#database.forTenant({ accountId, organizationId: null })
+    const wait = account.query(waitForSenders, [accountId])
     this.#running.set(accountId, wait)
-    wait.catch(() => this.#running.delete(accountId))
-    return wait
+    await wait.finally(() => this.#running.delete(accountId))
   }
 }
 
-/**
- * $1 bigint: the account. Erasures wait for this transaction, which sees all committed ones. Send it before any row is locked, to
- * keep the order of locks.
- */
+/** $1 bigint: the account. Erasures wait for this transaction. Send it before any row is locked, to keep the order of locks. */
 export const lockOutErasures = statement('lock-out-erasures')`
     select lock_out_erasures(array[$1::bigint], '{}')`
 
@@ -72,7 +55,6 @@ export const lockOutErasures = statement('lock-out-erasures')`
 /** About 0.1 s, during which flushes of the account wait. */
 export const EVENTS_PER_STATEMENT = 20_000
 
-/** An erasure whose events up to `last_event_id` are not yet scrubbed. */
 export interface PendingErasure extends Row {
   channel_oa_id: bigint
   member_id: bigint
