@@ -5,13 +5,10 @@ export const LOCK_TIMEOUT = '55P03'
 
 export const STATEMENT_TIMEOUT = '57014'
 
-/**
- * The statement is not prepared on this connection, or was prepared twice. If preparing it fails, pg has already pipelined other
- * executions of it, and may prepare it again for each of them.
- */
+/** If preparing a statement fails, pg has already pipelined other executions of it, and may prepare it again for each of them. */
 const UNPREPARED = ['26000', '42P05']
 
-/** The server is starting or shutting down, and refuses every connection. */
+/** The server is starting or shutting down. */
 const CANNOT_CONNECT_NOW = '57P03'
 
 const FOREIGN_KEY_VIOLATION = '23503'
@@ -30,7 +27,7 @@ export class DatabaseUnavailable extends AppError {
   }
 }
 
-/** Converts an error of a query to DatabaseUnavailable, unless the query itself is at fault. */
+/** Returns DatabaseUnavailable unless the query itself is at fault. */
 export function toFault(error: unknown): unknown {
   if (error instanceof AppError) return error
   return isTemporary(error) ? new DatabaseUnavailable(error) : error
@@ -43,10 +40,7 @@ export function endsConnection(error: unknown): boolean {
   return !(cause instanceof pg.DatabaseError) || isFatal(cause) || cause.code === READ_ONLY
 }
 
-/**
- * Whether to retry on another connection. Not while the server recovers from a crash: it starts a process only to refuse each
- * attempt, so immediate retries prolong the recovery.
- */
+/** Whether to retry on another connection. A server that recovers from a crash starts a process to refuse each attempt. */
 export function isLostConnection(error: unknown): boolean {
   return endsConnection(error) && sqlStateOf(error) !== CANNOT_CONNECT_NOW
 }
@@ -58,15 +52,14 @@ export function isUnprepared(error: unknown): boolean {
 /** The server has become a replica. A new connection may reach the server that took over. */
 export const READ_ONLY = '25006'
 
-/** The server closes the connection after such an error: shutdown, a time limit, a crash. */
+/** The server closes the connection after such an error. */
 function isFatal({ severity }: pg.DatabaseError): boolean {
   return severity === 'FATAL' || severity === 'PANIC'
 }
 
 /**
- * Recognizes SQLSTATE classes that do not concern the statement: 08 connection, 40 serialization and deadlock, 53 resources (disk
- * full, too many connections), 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a
- * SQLSTATE come from the socket. 08P01 is in class 08, but PostgreSQL reports a wrong number of parameters with it.
+ * SQLSTATE classes that do not concern the statement: 08 connection (but 08P01 is a wrong number of parameters), 40 serialization and
+ * deadlock, 53 resources, 57 operator intervention, 58 system, XX internal. Errors without a SQLSTATE come from the socket.
  */
 function isTemporary(error: unknown): boolean {
   const code = (error as { code?: string }).code
@@ -83,8 +76,8 @@ function isTemporary(error: unknown): boolean {
 }
 
 /**
- * Whether the database responds, but cannot store: its disk is full, or a column is missing. The other classes concern the connection
- * (08), the data (22, 23, 54), a conflict (40), a lock (55), a time limit or a shutdown (57), or a read-only database.
+ * Whether the database responds, but cannot store: its disk is full, or a column is missing. Excluded are the connection (08), the data
+ * (22, 23, 54), a conflict (40), a lock (55), and a time limit or a shutdown (57).
  */
 export function preventsStoring(error: unknown): boolean {
   const code = sqlStateOf(error)
@@ -101,10 +94,7 @@ export function violatedConstraint(error: unknown): string | null {
   return error.constraint ?? null
 }
 
-/**
- * Returns the values of the violated foreign key, or an empty list. In every language, the error's detail has them in the form
- * `(column, …)=(value, …)`. The value of a unique constraint may be a secret, so it is not returned.
- */
+/** The values of the violated foreign key, which the detail has in every language. A unique value may be a secret. */
 export function violatedKey(error: unknown): string[] {
   if (!(error instanceof pg.DatabaseError) || error.code !== FOREIGN_KEY_VIOLATION) return []
   const [, values] = /\([^)]*\)=\(([^)]*)\)/.exec(error.detail ?? '') ?? []

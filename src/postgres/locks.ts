@@ -1,13 +1,10 @@
 /** The numbers of all advisory locks, arbitrary but fixed. migrations/functions/locks.sql has those that SQL functions take. */
 import { type Queryable, statement } from './statement.ts'
 
-/** The service that runs the embedded server. */
 export const SERVICE_LOCK = 7_301_001
-/** Instances that start at the same time. */
 export const MIGRATION_LOCK = 7_301_002
 /** Shared by the users of the embedded server. */
 export const USER_LOCK = 7_301_003
-/** One instance at a time runs maintenance. */
 export const MAINTENANCE_LOCK = 7_301_004
 /** One transaction at a time announces statuses. A lock of the row of notification_watch would also delay the heartbeat. */
 export const PASS_LOCK = 7_301_008

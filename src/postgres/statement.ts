@@ -5,26 +5,17 @@ export type Row = Record<string, unknown>
 
 declare const isRegistered: unique symbol
 
-/**
- * A SQL text that can be pasted into psql. A statement with a name is prepared once per connection. The symbol, which no object
- * has, allows only `statement` and `unnamed` to create statements.
- */
+/** One with a name is prepared once per connection. The symbol allows only `statement` and `unnamed` to create statements. */
 export interface Statement {
   readonly name: string
   readonly text: string
   readonly [isRegistered]: true
 }
 
-/**
- * Every statement of the loaded modules, by name. It is filled while modules load and never changes after that. Tests check every
- * statement in it.
- */
+/** Every statement of the loaded modules, for tests. */
 export const statements: ReadonlyMap<string, Statement> = new Map<string, Statement>()
 
-/**
- * Creates a constant of a module: statement('name')`text`. Throws if the name is taken, because a connection prepares one text per
- * name.
- */
+/** Creates a constant of a module: statement('name')`text`. A connection prepares one text per name. */
 export function statement(name: string) {
   return (texts: TemplateStringsArray, ...parts: Array<string | number>): Statement => {
     if (statements.has(name)) throw new Error(`two statements have the name ${name}`)
@@ -35,10 +26,7 @@ export function statement(name: string) {
   }
 }
 
-/**
- * Creates a statement that is neither prepared nor registered: migrations, session settings, transaction commands, and partition
- * definitions, whose names contain dates.
- */
+/** Neither prepared nor registered: migrations, settings, transaction commands, and partitions, whose names contain dates. */
 export function unnamed(text: string): Statement {
   return { name: '', text } as Statement
 }
@@ -53,19 +41,16 @@ export interface BoundStatement {
   values: unknown[]
 }
 
-/** The database, or one transaction on it. */
 export interface Queryable {
-  /** Encrypt and decrypt the columns that hold secrets. Nothing else reads or writes these columns. */
+  /** Nothing else reads or writes the columns that hold secrets. */
   readonly secretKeys: SecretKeys
   query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]>
 }
 
-/** Sends statements as one transaction in one round trip and resolves with the rows of each. */
+/** Sends one transaction in one round trip and resolves with the rows of each statement. */
 export type SendPipeline = (statements: BoundStatement[]) => Promise<Row[][]>
 
-/** Runs the statements of a request, a flush or a task on the connections of one pool. */
 export interface Transactions extends Queryable {
-  query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]>
   transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>
   pipeline: SendPipeline
 }

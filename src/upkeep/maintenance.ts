@@ -14,10 +14,7 @@ import { deleteExpired, type Retention } from './retention.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
 
-/**
- * Other sessions queue behind our lock request, so it times out much earlier than a flush, which waits 600 ms. A table that is in
- * use, for example by a dump, is skipped until the next run.
- */
+/** Other sessions queue behind our lock request, and a flush waits 600 ms. A table that a dump reads is skipped until the next run. */
 const LOCK_TIMEOUT_MS = 200
 
 const tryLock = statement('try-lock-maintenance')`select pg_try_advisory_lock($1) as is_ours`
@@ -57,8 +54,6 @@ async function unlessRunning(session: Queryable, work: () => Promise<void>): Pro
   }
 }
 
-// Summarizes the BRIN indexes. Every query reads all page ranges without a summary.
-
 const selectBrinIndexes = statement('select-brin-indexes')`
     select c.oid::bigint as oid
       from pg_class c join pg_am a on a.oid = c.relam
@@ -66,24 +61,21 @@ const selectBrinIndexes = statement('select-brin-indexes')`
        and pg_has_role(c.relowner, 'usage')
      order by c.oid`
 
-/** $1 bigint: oid of a BRIN index. */
 const summarize = statement('summarize-brin-index')`select brin_summarize_new_values($1::bigint::regclass)`
 
 /**
- * Summarizes the pages that were stored since the last run. PostgreSQL itself summarizes new ranges only in a vacuum, which may wait
- * until a fifth of the table is new. `autosummarize` cannot be added to the index of a partitioned table, and drops requests beyond
- * 256. Skips an index whose table a vacuum has locked.
+ * Every query reads all page ranges without a summary. PostgreSQL summarizes new ranges only in a vacuum, which may wait until a fifth
+ * of the table is new. `autosummarize` cannot be added to the index of a partitioned table.
  */
 async function summarizeNewRanges(session: Queryable): Promise<void> {
   const indexes = await session.query<{ oid: bigint }>(selectBrinIndexes)
   for (const { oid } of indexes) await unlessLocked(session.query(summarize, [oid]))
 }
 
-// Counts follows and unfollows by day, to compare them with LINE's statistics. An index on these events would slow every delivery, so
-// this reads the partitions of the last days. A day is counted soon after it has ended, and again a day later, when late deliveries
-// have arrived.
-
-/** Days of LINE that have ended and are due to be counted. They begin at 15:00 UTC. */
+/**
+ * Days of LINE, which begin at 15:00 UTC. Their follows and unfollows are counted when they have ended, and again a day later, when late
+ * deliveries have arrived. An index on these events would slow every delivery.
+ */
 const selectUncountedDays = statement('select-uncounted-days')`
     select ended.day::date::text as day
       from generate_series(${LINE_TODAY} - 2,
@@ -129,8 +121,6 @@ async function countFollows(session: Queryable): Promise<void> {
   for (const { day } of days) await session.query(countFollowsOfDay, [day])
 }
 
-// Opens the database of a service, and checks that the service can work with what it contains.
-
 export async function openDatabase(
   { database, erasureLedger }: Config,
   notices: Notices,
@@ -144,10 +134,7 @@ export async function openDatabase(
   return opened
 }
 
-/**
- * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
- * ledger.
- */
+/** Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the ledger. */
 async function prepare(
   database: PostgresDatabase,
   erasureLedger: string | null,

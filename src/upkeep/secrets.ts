@@ -6,11 +6,7 @@ import type { Actor } from '../operators/actor.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
 import { changeSecrets, examineSecrets, explainUnreadable } from '../secrets/stored-secrets.ts'
 
-/**
- * The service keeps working meanwhile. Throws a FatalError if no key is configured, or if rows stay locked.
- * @param onProgress receives the number of changed values so far
- * @returns the values that were encrypted, and those that no key reads and that stay as they are
- */
+/** Returns the number of values that were encrypted, and of those that no key reads. */
 export async function rotateSecrets(
   database: Transactions,
   actor: Actor,

@@ -10,12 +10,9 @@ import { ConnectionPool, requireSessions, send, withLease } from '../pool/pool.t
 import type { Claimant } from '../pool/turns.ts'
 import { type Queryable, type Row, type Statement, statement } from '../statement.ts'
 
-/**
- * Each result includes every commit that was acknowledged READ_MAX_LAG_MS ago. A caller can require all commits before `sinceMs`
- * (`performance.now()`) as well.
- */
+/** A result includes every commit that was acknowledged READ_MAX_LAG_MS ago or before `sinceMs` (`performance.now()`). */
 export interface Reads {
-  /** For pages whose client accepts older data. A query throws DatabaseBusy if it waits too long for a connection. */
+  /** For pages whose client accepts older data. */
   forTenant(tenant: Claimant, sinceMs: number): Queryable
   /** For the statements of one stream. Results include every commit before this call. */
   streams(): Queryable
@@ -24,19 +21,15 @@ export interface Reads {
 
 export interface ReplicaServers {
   servers: DatabaseServer[]
-  /** A replica that has not replayed a commit of this age is not read. */
   maxLagMs: number
 }
 
 export type QueryPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
 
-/** Minimum time between two reads of the primary's position for pages: a quarter of the smallest age that a client can accept. */
+/** Between two reads of the primary's position for pages: a quarter of the smallest age that a client can accept. */
 const POSITION_INTERVAL_MS = 250
 
-/**
- * Reads the flush position: an acknowledged commit has been flushed, and positions behind it may wait for the next commit. The
- * name of a WAL file begins with the timeline in 8 hexadecimal digits.
- */
+/** The flush position: an acknowledged commit has been flushed. The name of a WAL file begins with the timeline. */
 const selectPrimaryPosition = statement('primary-position')`
     select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
                      left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)) as log,
@@ -44,7 +37,7 @@ const selectPrimaryPosition = statement('primary-position')`
 
 /** A position in a write-ahead log. Positions in different logs cannot be compared. */
 interface LogPosition {
-  /** Database, system identifier and timeline. Each promotion of a standby begins another timeline. */
+  /** Database, system identifier and timeline. */
   log: string
   position: bigint
   takenAtMs: number
@@ -129,7 +122,7 @@ export class ReplicaReads implements Reads {
     }
   }
 
-  /** Returns the oldest stored position that includes every commit before the time, or else reads the current one. */
+  /** The oldest stored position that includes every commit before the time, or else the current one. */
   async #positionSince(sinceMs: number): Promise<LogPosition> {
     const nowMs = performance.now()
     const oldestMs = Math.max(sinceMs, nowMs - this.#maxLagMs)
@@ -152,22 +145,21 @@ export class ReplicaReads implements Reads {
   }
 }
 
-/** The same pools as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
+/** As on the primary. */
 const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
 type ReadKind = keyof typeof CONNECTIONS
 
-/** The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. */
+/** The check takes a millisecond. */
 const RESPONSE_TIMEOUT_MS = 1_000
 /** After a failure, only one read in this interval tries the replica. */
 const RETRY_MS = 5_000
-/** A replica that keeps up replays a position a few milliseconds after the primary had it. */
+/** A replica that keeps up needs a few milliseconds. */
 const REPLAY_MAX_MS = 200
 const REPLAY_STEP_MS = 10
 
 /**
- * Returns no row unless the server is a standby. All copies of a server have its system identifier, and no other server has. A
- * standby that still follows a former primary stays on the former timeline. PostgreSQL exposes only the timeline of a standby's last
- * restartpoint. pg closes the connection after the time limit.
+ * Returns no row unless the server is a standby. One that follows a former primary stays on the former timeline. PostgreSQL exposes only
+ * the timeline of the last restartpoint. pg closes the connection after the time limit.
  */
 const selectReplayed = {
   ...statement('replica-position')`
@@ -182,7 +174,6 @@ const selectReplayed = {
 class Replica {
   readonly name: string
   readonly #pools: Record<ReadKind, ConnectionPool>
-  /** Null before the first check. */
   #sessions: Promise<void> | null = null
   #retryAtMs: number | null = null
 
@@ -199,7 +190,7 @@ class Replica {
     this.#pools = { clients: pool('clients', true), streams: pool('streams'), console: pool('console') }
   }
 
-  /** Whether to read from the replica. After a failure, this is true once per RETRY_MS. */
+  /** After a failure, true once per RETRY_MS. */
   mayTry(): boolean {
     if (this.#retryAtMs === null) return true
     if (performance.now() < this.#retryAtMs) return false
@@ -229,7 +220,6 @@ class Replica {
     })
   }
 
-  /** Bytes of WAL up to the position that the replica has not replayed. Throws if the replica cannot be read. */
   behindBytes(newest: LogPosition): Promise<number> {
     return this.#use('clients', undefined, (client) => behindBytes(client, newest))
   }

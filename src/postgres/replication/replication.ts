@@ -16,17 +16,14 @@ export interface Replication {
   /** Whether commits wait for a standby, connected or not. */
   waits: boolean
   standbys: number
-  /** Bytes of WAL that the most up-to-date standby does not have on disk. */
+  /** WAL that the most up-to-date standby does not have on disk. */
   behindBytes: number
 }
 
 /** One WAL segment. On a sufficient network, a standby is kilobytes behind. */
 export const BEHIND_MAX_BYTES = 16 * 1024 * 1024
 
-/**
- * Without the role pg_monitor, all columns of a standby but its process are null. remote_write and local end the wait before
- * a standby's disk has the commit.
- */
+/** Without the role pg_monitor, `state` is null. remote_write and local do not wait for a standby's disk. */
 const selectReplication = statement('replication')`
     select current_setting('synchronous_standby_names') <> '' as waits,
            current_setting('synchronous_commit') in ('on', 'remote_apply') as waits_for_disk,
@@ -68,8 +65,8 @@ function stateOf(row: StandbyRow): ReplicationState {
 }
 
 /**
- * For a transaction that found its work already done. It wrote nothing, so its commit would not wait, although the transaction that
- * did the work may still be only on the primary's disk. After this message, the commit waits for both.
+ * For a transaction that found its work already done. It wrote nothing, so its commit would not wait, although the work may still be
+ * only on the primary's disk. After this message, the commit waits for both.
  */
 export const waitForStandby = statement('wait-for-standby')`
     select case when current_setting('synchronous_standby_names') <> ''

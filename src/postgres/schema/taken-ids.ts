@@ -1,10 +1,7 @@
 /** Other programs may insert rows with explicit ids, so the next generated id may be taken. */
 import { type Queryable, type Row, type SendPipeline, type Statement, statement } from '../statement.ts'
 
-/**
- * Returns the next id that is free. If the next one is taken, the sequence moves past all stored ids. Ids above 2^62 are ignored,
- * because no sequence counts that far.
- */
+/** If the next id is taken, the sequence moves past all stored ids. No sequence counts beyond 2^62. */
 const nextFreeId = (table: string) => statement(`next-free-id-${table.replace('_', '-')}`)`
     with next as (select nextval(pg_get_serial_sequence('${table}', 'id')) as id)
     select case when exists (select from ${table} where id = next.id)
@@ -36,15 +33,11 @@ export async function insertWithFreeId<R extends Row>(
 /** The constraint that a new member violates if its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
 
-/** Advances generated ids beyond those of the accounts' members. */
 export async function skipTakenMemberIds(send: SendPipeline, accountIds: bigint[]): Promise<void> {
   await send([{ statement: skipTakenMembers, values: [accountIds] }])
 }
 
-/**
- * $1 bigint[]: accounts. Ids are unique per account, so other accounts do not matter. Reads one row of each account. Without
- * statistics, max() over all of them would read every member.
- */
+/** $1 bigint[]: accounts. Reads one row of each. Without statistics, max() over all of them would read every member. */
 const skipTakenMembers = statement('skip-taken-member-ids')`
     select skip_member_ids(max(last.id))
       from unnest($1::bigint[]) as account (id)
