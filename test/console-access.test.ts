@@ -5,7 +5,6 @@ import { INT64_MAX, INT64_MIN } from '../src/http/path-id.ts'
 import { statementsSent } from '../src/observability/facts.ts'
 import { includesRole, ROLES, type Role } from '../src/operators/actor.ts'
 import type { Statement } from '../src/postgres/statement.ts'
-import { lineEvent } from '../tools/simulator/events.ts'
 import { addSignedIn, Operator, startConsole } from './support/console.ts'
 import { type Objects, ROUTES, routesOf } from './support/console-routes.ts'
 import { addTenant, type Tenant } from './support/database.ts'
@@ -209,13 +208,5 @@ describe('an operator of one organization', () => {
       const { status } = await new Operator(url).call(route.split(' ')[0] ?? '', `/api${path}`, body)
       expect([route, status]).toEqual([route, 401])
     }
-  })
-
-  it('lists the events of its own organization alone', async () => {
-    await service.deliver(theirs, [lineEvent('follow', `U-${MARK}-2`)])
-    await service.deliver(ours, [lineEvent('follow', 'U-Friends-2')])
-    const seen = async () => (await operators.viewer.get('/api/events')).text
-    await expect.poll(seen).toContain('U-Friends-2')
-    expect(await seen()).not.toContain(MARK)
   })
 })

@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/line-api/line-signature.ts'
 import { lineBody, lineEvent } from '../tools/simulator/events.ts'
-import { openDatabase } from './support/database.ts'
 import {
   BROKEN_HEADER,
   bodyOf,
@@ -15,7 +14,7 @@ import {
 } from './support/raw.ts'
 import { setUpService, signedDelivery, startApp, startObserved } from './support/service.ts'
 
-const { database, service, tenant, ...created } = await setUpService()
+const { database, service, tenant } = await setUpService()
 
 describe('an error response', () => {
   it('has the status, its name, a message and a request id', async () => {
@@ -63,11 +62,6 @@ describe('an answer to an earlier request on the same connection', () => {
     const answer = await sendRaw(service, `${good}GARBAGE\r\n\r\n`)
     expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+"accepted":1[\s\S]+HTTP\/1.1 400 Bad Request/)
   })
-
-  it('is sent before the answer to an unknown expectation', async () => {
-    const answer = await sendRaw(service, `GET /api HTTP/1.1\r\nHost: x\r\n\r\n${UNKNOWN_EXPECTATION}`)
-    expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+HTTP\/1.1 417 Expectation Failed/)
-  })
 })
 
 describe('the log', () => {
@@ -79,21 +73,6 @@ describe('the log', () => {
     const line = lines.find((text) => text.includes('request failed')) ?? ''
     expect(JSON.parse(line)).toMatchObject({ level: 40, code: 'unavailable' })
     expect(line).not.toContain('stack')
-  })
-
-  it('has the stack of a statement with a wrong number of parameters, which is a bug and not a database that is down', async () => {
-    const wrong = openDatabase(created.connection)
-    const { forTenant } = wrong
-    wrong.forTenant = (claimant) => {
-      const { query, ...tenant } = forTenant.call(wrong, claimant)
-      return { ...tenant, query: (text, values = []) => query(text, values.slice(1)) }
-    }
-    const { seen, noted } = await startObserved(wrong)
-    const answer = await seen.call('GET', '/api/audience', { headers: tenant.headers })
-    expect([answer.status, answer.json.message]).toEqual([500, 'The request could not be completed'])
-    expect(noted()).toContainEqual(
-      expect.objectContaining({ level: 50, code: 'internal', faultCode: '08P01', stack: expect.any(String) }),
-    )
   })
 
   it('has request lines in the format of all other lines, whatever address a proxy sends', async () => {
@@ -163,16 +142,6 @@ describe('the log and the metrics', () => {
       'oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1',
     )
   })
-
-  it('contain a request with a broken body once, under the requestId of its answer', async () => {
-    const observed = await startObserved(database)
-    const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`
-    const { requestId } = bodyOf(await sendRaw(observed.seen, request))
-    await expect
-      .poll(() => requestLines(observed))
-      .toMatchObject([{ requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' }])
-    expect((await observed.counted()).match(/status="\d+"} 1$/gm)).toHaveLength(1)
-  })
 })
 
 const exchange = (bytes: string) => sendRaw(service, bytes)
@@ -193,21 +162,7 @@ const MALFORMED: Array<[string, string]> = [
     'two different content-lengths',
     'POST /api/tracking HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-length: 30\r\n\r\n{}GET /api HTTP/1.1\r\nhost: x\r\n\r\n',
   ],
-  ['a content-length with a sign', 'POST /api/tracking HTTP/1.1\r\nhost: x\r\ncontent-length: +2\r\n\r\n{}'],
-  [
-    'an unknown transfer-encoding',
-    'POST /api/tracking HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n',
-  ],
-  ['a space before the colon', 'GET /api HTTP/1.1\r\nhost : x\r\n\r\n'],
-  ['a folded header', 'GET /api HTTP/1.1\r\nhost: x\r\nx-a: b\r\n c\r\n\r\n'],
   ['a bare line feed', 'GET /api HTTP/1.1\nhost: x\n\n'],
-  ['a NUL character in a header', 'GET /api HTTP/1.1\r\nhost: x\r\nx-a: b\0c\r\n\r\n'],
-  ['a path of 20,000 characters', `GET /api/${'x'.repeat(20_000)} HTTP/1.1\r\nhost: x\r\n\r\n`],
-  [
-    'a chunk size that overflows',
-    'POST /api/tracking HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n',
-  ],
-  ['a TLS handshake', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
 ]
 
 it.each(MALFORMED)('a connection with %s is answered once and closed', async (_what, bytes) => {
@@ -238,18 +193,5 @@ describe('a request', () => {
     expect(statusesIn(await exchange(`${head}${signed}x-line-signature: another\r\n\r\n${body}`))).toEqual([
       403,
     ])
-  })
-
-  it.each(
-    `
-    /api/% /api/audience/%ff /api/line/%c0%80 /api/mbox/callback/%e0%80 /%%% /api?q=%ff
-    /api/audience?q=%E0%A4%A
-  `
-      .trim()
-      .split(/\s+/),
-  )('for %s, whose percent-encoding is broken, is rejected', async (path) => {
-    const answer = await exchange(`GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`)
-    const [status] = statusesIn(answer)
-    expect([400, 404]).toContain(status)
   })
 })

@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest'
 import { removeAccount } from '../tools/remove-account.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { insertRow, load } from './support/load.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
@@ -39,20 +38,6 @@ it.each(COLUMNS)('a replaced $column is refused to other organizations by every 
     expect(stderr).toMatch(used)
   }
   await expect(set(other.accountId, column, value)).rejects.toThrow(/another organization has had/)
-})
-
-it('the console names the field of a replaced tracking key', async () => {
-  const value = await retire('tracking_key')
-  const { url } = await startConsole(database)
-  const organizationIds = [other.organizationId]
-  const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
-  const { status, json } = await manager.post(`/api/accounts/${other.accountId}/update`, {
-    trackingKey: value,
-  })
-  expect([status, json.details]).toEqual([
-    400,
-    [{ path: 'trackingKey', message: expect.stringMatching(/web pages may still have it/) }],
-  ])
 })
 
 it.each(COLUMNS)(

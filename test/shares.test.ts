@@ -2,7 +2,6 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { addAccount } from '../src/accounts/provisioning.ts'
 import { Metrics } from '../src/observability/metrics.ts'
-import { statement } from '../src/postgres/statement.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import {
@@ -159,17 +158,4 @@ it('authenticates callers whose lookup is pipelined behind one that failed befor
   expect((await Promise.any(callers)).status).toBe(500)
   await release()
   expect((await (callers.at(-1) as Promise<Answer>)).status).toBe(200)
-})
-
-it('runs a pipeline behind one that failed before it prepared their common statement', async () => {
-  const { database } = await createTestDatabase()
-  const pinned = database.pin()
-  const common = { statement: statement('test-common')`select $1::int as number`, values: [1] }
-  const faulty = { statement: statement('test-faulty')`select * from missing`, values: [] }
-  const [failed, ...others] = await Promise.allSettled([
-    pinned.pipelineIdempotent([faulty, common]),
-    ...Array.from({ length: 20 }, () => pinned.pipelineIdempotent([common])),
-  ])
-  expect(failed).toMatchObject({ status: 'rejected', reason: { code: '42P01' } })
-  for (const other of others) expect(other).toMatchObject({ status: 'fulfilled', value: [[{ number: 1 }]] })
 })
