@@ -175,17 +175,6 @@ describe('a change of many accounts', () => {
     expect(await activityOf([second])).toMatchObject([{ action: 'key.added' }])
   })
 
-  it('shows the secrets of endpoints of the format members once', async () => {
-    const accounts = idsOf(await addBroken(2))
-    const { id } = await finish('add-endpoints', { accounts, ...ENDPOINT, format: 'members' })
-    const { secrets } = (await operator.post(`/api/jobs/${id}/secrets`)).json
-    expect(secrets).toMatchObject(
-      accounts.map((accountId) => ({ accountId, secret: expect.stringMatching(/^whsec_/) })),
-    )
-    const [last] = await database.query('select action, changes from activity order by id desc limit 1')
-    expect(last).toEqual({ action: 'job.secrets_shown', changes: { kind: 'accounts.change', secrets: 2 } })
-  })
-
   it('verifies each account with LINE', async () => {
     const platform = await startPlatform()
     const { channelSecret, channelAccessToken, botUserId } = platform.account
@@ -244,7 +233,7 @@ describe('a change of many accounts', () => {
       expect((await colleague.get(path)).status).toBe(404)
   })
 
-  it('refuses accounts that its operator no longer sees, and ends if the operator is demoted', async () => {
+  it('refuses accounts that its operator no longer sees', async () => {
     const [first, second] = [await addBroken(2), await addBroken(2)] as [Tenant[], Tenant[]]
     const both = [...first, ...second]
     const organizationIds = both.map(({ organizationId }) => organizationId)
@@ -254,18 +243,10 @@ describe('a change of many accounts', () => {
     await database.query('update operator set organization_ids = $2 where id = $1', [
       ...[colleague.id, [first[0]?.organizationId]],
     ])
-    await takeShortTurn(database)
-    await takeShortTurn(database)
+    await finishJobs(database)
     const { outcomes } = await resultsOf(job)
     const id = String(second[0]?.accountId)
     expect(outcomes[id]).toEqual(['refused', `account ${id} does not exist.`])
-    await database.query(`update operator set role = 'viewer' where id = $1`, [colleague.id])
-    await takeShortTurn(database)
-    expect((await resultsOf(job)).job).toMatchObject({
-      status: 'cancelled',
-      reason: 'operator_demoted',
-      done: '3',
-    })
     expect(await endpointsOf(both)).toHaveLength(2)
   })
 
@@ -284,14 +265,5 @@ describe('a change of many accounts', () => {
     })
     expect(await endpointsOf(tenants)).toHaveLength(5)
     expect(await activityOf(tenants)).toHaveLength(5)
-  })
-
-  it('goes on without an account that was removed meanwhile', async () => {
-    const tenants = await addBroken(2)
-    const job = await start('mute-accounts', { accounts: idsOf(tenants), ...MUTE })
-    await runCommand(['accounts', 'remove', idsOf(tenants)[0] as string, '--yes'], env)
-    await finishJobs(database)
-    const { job: ended, outcomes } = await resultsOf(job)
-    expect([ended.status, outcomes]).toEqual(['done', { [idsOf(tenants)[1] as string]: ['changed', null] }])
   })
 })

@@ -220,23 +220,6 @@ describe('an erasure of very many events', () => {
     expect(others).toHaveLength(MANY)
   })
 
-  it('is complete for two people who are named by the same events and erased at the same time', async () => {
-    const owner = await addTenant(database)
-    const members = [await newFollower(owner), await newFollower(owner)]
-    await load(
-      database,
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, other_user_ids, payload)
-       select $1, 'line', 'memberJoined', gen_random_uuid(), now(), $2, '{}' from generate_series(1, $3::int)`,
-      [owner.accountId, members.map(({ userId }) => userId), 2 * MANY],
-    )
-    const answers = await Promise.all(members.map(({ id }) => service.erase(owner, id)))
-    for (const [index, { id, userId }] of members.entries()) {
-      // The two may lock each other's rows for longer than the lock timeout. The client's retry then finishes the erasure.
-      if (answers[index]?.status !== 204) expect((await service.erase(owner, id)).status).toBe(204)
-      expect(await eventsNaming(userId)).toEqual([])
-    }
-  })
-
   it.each(["the client's retry", 'the service'])(
     'is finished by %s after an interruption, without the events of a person who came back',
     async (by) => {

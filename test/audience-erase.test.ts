@@ -101,17 +101,6 @@ describe('DELETE /api/audience/:id', () => {
     expect(kept).not.toContain('unusable secret words')
   })
 
-  it('leaves the same person at another account untouched', async () => {
-    const other = await addTenant(database)
-    const { id, userId } = await newFollower()
-    await service.deliver(other, [lineEvent('follow', userId, PAST)])
-    await service.erase(tenant, id)
-    const kept = await memberOf(other, userId)
-    expect(kept).toMatchObject({ relationship: 'following', eventCount: 1 })
-    const foreign = await service.erase(tenant, kept.id)
-    expect(foreign.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
-  })
-
   it('answers 500 with its step and changes nothing when the erasure fails', async () => {
     const { id, userId } = await newFollower()
     await load(database, 'alter table erased_person rename to erased_person_away')

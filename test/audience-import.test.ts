@@ -43,44 +43,6 @@ const stored = (tenant: Tenant) =>
     [tenant.accountId],
   )
 
-it('changes all other members of a batch when it refuses entries in the middle', async () => {
-  const tenant = await tenantWithMembers(database, 350)
-  const entries: unknown[] = numbered(350, (no) => ({ externalId: `c-${no}`, tags: [`t-${no}`] }))
-  entries[119] = { userId: 'U404', tags: ['x'] }
-  entries[149] = { userId: 'U150', externalId: 'c-7' }
-  entries[150] = { userId: 'U151', tags: 'x' }
-  entries[199] = { id: '4611686018427387903', tags: ['x'] }
-  const { tally, faults, status } = await importFile(tenant, entries)
-  expect(status).toBe(1)
-  expect(tally).toEqual({ changed: 346, refused: 4 })
-  expect(faults).toEqual([
-    'oa-audience: line 120: No such member in this scope',
-    'oa-audience: line 150: Another member of this scope has this externalId',
-    expect.stringContaining('oa-audience: line 151: tags '),
-    'oa-audience: line 200: No such member in this scope',
-  ])
-  for (const [index, member] of (await stored(tenant)).entries()) {
-    const no = index + 1
-    const isRefused = [120, 150, 151, 200].includes(no)
-    expect(member).toMatchObject({
-      external_id: isRefused ? null : `c-${no}`,
-      tags: isRefused ? [] : [`t-${no}`],
-    })
-  }
-})
-
-it('reports the first twenty refused lines of several batches in the order of the file', async () => {
-  const tenant = await tenantWithMembers(database, 250)
-  const entries = numbered(250, (no) => (no % 10 === 0 ? { externalId: 'taken' } : { tags: ['a'] }))
-  const { tally, faults } = await importFile(tenant, entries)
-  expect(tally).toEqual({ changed: 226, refused: 24 })
-  const taken = 'Another member of this scope has this externalId'
-  expect(faults).toEqual([
-    ...Array.from({ length: 20 }, (_, index) => `oa-audience: line ${20 + 10 * index}: ${taken}`),
-    'oa-audience: 4 more entries were refused',
-  ])
-})
-
 it('changes members with tags and attributes of any content and size', async () => {
   const tenant = await tenantWithMembers(database, 120)
   const tags = ['a "b"', 'c\\d', '{e,f}', 'null', ' ', '名前', '\n']

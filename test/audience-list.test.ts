@@ -44,31 +44,6 @@ describe('GET /api/audience', () => {
     expect((await list(tenant)).json).toEqual({ data: [member], nextCursor: null })
   })
 
-  it('returns members that another program inserted, and applies events to them', async () => {
-    const tenant = await tenantWithMembers(database, 1, {
-      display_name: `'Name 1'`,
-      external_id: `'e1'`,
-      tags: `array['a', 'b']`,
-      attributes: `'{"n": 1}'`,
-    })
-    expect((await list(tenant)).json.data[0]).toMatchObject({
-      userId: 'U1',
-      displayName: 'Name 1',
-      externalId: 'e1',
-      tags: ['a', 'b'],
-      attributes: { n: 1 },
-      relationship: 'unknown',
-      eventCount: 0,
-      firstSeenAt: null,
-    })
-    await service.deliver(tenant, [lineEvent('follow', 'U1')])
-    expect((await list(tenant)).json.data[0]).toMatchObject({
-      externalId: 'e1',
-      relationship: 'following',
-      eventCount: 1,
-    })
-  })
-
   it('returns the member with the smallest id, and none can have an id before it', async () => {
     const smallest = await tenantWithMembers(database, 1, { id: `'-9223372036854775807'::bigint` })
     expect((await list(smallest)).json.data).toMatchObject([{ id: '-9223372036854775807' }])

@@ -105,12 +105,6 @@ describe('GET /api/audience as a stream', () => {
     expect((await stream(tenant, accept)).headers.get('content-type')).toContain(type)
   })
 
-  it('returns null when the key has no scope, as a page does', async () => {
-    const owner = await addTenant(database)
-    await load(database, `update api_key set status = 'revoked' where id = $1`, [owner.keyId])
-    expect((await stream(owner, 'text/csv')).text).toBe('null')
-  })
-
   it('returns 400 over HTTP/1.0, where a client cannot tell the end from an interruption', async () => {
     let text = ''
     for await (const chunk of sendHead(service, tenant, '1.0')) text += chunk

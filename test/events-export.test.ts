@@ -127,8 +127,6 @@ describe('an export of events', () => {
 
   it.each([
     [['--from', 'yesterday'], '--from must be a time'],
-    [['--from', '2026-02-30'], '--from must be a time'],
-    [['--from', '2026-01-01T00:00'], '--from must be a time'],
     [['--from', '2026-01-02', '--to', '2026-01-01'], '--to must not be before the beginning'],
   ])('refuses %j', async (args, message) => {
     const tenant = await addTenant(database)
@@ -159,22 +157,6 @@ describe('an export of events', () => {
       ['memberJoined', kept, false],
       ['message', kept, false],
       ['unsend', kept, true],
-    ])
-  })
-
-  it('is recorded in the activity log with its range', async () => {
-    const tenant = await addTenant(database)
-    await command(tenant, '--from', '2026-01-01', '--to', '2026-01-02T00:00+07:00')
-    const rows = await load(
-      database,
-      'select action, object_kind, changes from activity where channel_oa_id = $1',
-      [tenant.accountId],
-    )
-    expect(rows).toEqual([
-      {
-        ...{ action: 'events.exported', object_kind: 'account' },
-        changes: { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T17:00:00.000Z' },
-      },
     ])
   })
 })

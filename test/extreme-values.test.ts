@@ -53,27 +53,13 @@ describe('a member that another program loaded', () => {
 
   it.each([
     ['event_count', MAX],
-    ['event_count', '-9223372036854775808'],
-    ['version', '-9223372036854775808'],
     ['change', MAX],
-    ['created_change', MAX],
     ['first_seen_at', `'-infinity'::timestamptz`],
-    ['last_seen_at', `'infinity'::timestamptz`],
     ['last_seen_at', `'294276-12-31T00:00:00Z'::timestamptz`],
-    ['first_seen_at', `'4713-01-01 00:00:00+00 BC'::timestamptz`],
-    ['followed_at', `'infinity'::timestamptz`],
     ['relationship_at', `'infinity'::timestamptz`],
-    ['blocked_at', `'-infinity'::timestamptz`],
-    ['conversation_at', `'infinity'::timestamptz`],
-    ['updated_at', `'infinity'::timestamptz`],
-    ['updated_at', `'294276-12-31T00:00:00Z'::timestamptz`],
-    ['created_at', `'-infinity'::timestamptz`],
     ['profile_due_at', `'infinity'::timestamptz`],
-    ['attributes', `'null'::jsonb`],
     ['attributes', `'[1, "x"]'::jsonb`],
-    ['attributes', `'1e400'::jsonb`],
     ['tags', 'array[null, $$a$$, null]::text[]'],
-    ['tags', `'[5:6]={a,b}'::text[]`],
     ['tags', `'{{a},{b}}'::text[]`],
   ])('with %s = %s is listed, changed, counted and erased', async (column, value) => {
     const { tenant, id } = await tenantWith({ [column]: value })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { AppError } from '../src/errors.ts'
 import type { Platform } from '../src/jobs/step.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
-import { signedIn, signedInAs, startConsole } from './support/console.ts'
+import { signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { endJobsAfterEach, endOf, finishJobs, startJobRunner, takeShortTurn } from './support/jobs.ts'
 import { insertRow, loadMembers } from './support/load.ts'
@@ -70,48 +70,6 @@ describe('a bulk change of tags', () => {
     ])
   })
 
-  it('removes the tag that selects the members', async () => {
-    const { tenant, path, tag } = await addAudience(20)
-    await tag({ add: ['old', 'kept'], expectedCount: 20 })
-    await finishJobs(database)
-    await tag({ filters: { tag: 'old' }, add: ['new'], remove: ['old'], expectedCount: 20 })
-    await finishJobs(database)
-    expect((await operator.get(`${path}/count?tag=old`)).json).toEqual({ count: 0 })
-    expect((await service.member(tenant, 'U7'))?.tags).toEqual(['kept', 'new'])
-  })
-
-  it('counts members that it leaves alone', async () => {
-    const { tenant, tag } = await addAudience(3)
-    const full = Array.from({ length: 100 }, (_, index) => `tag ${index}`)
-    const { id } = (await service.member(tenant, 'U1')) as { id: string }
-    await service.put(tenant, id, { tags: full })
-    const second = (await service.member(tenant, 'U2')) as { id: string }
-    await service.put(tenant, second.id, { tags: ['spring'] })
-    const { json } = await tag({ add: ['spring'], expectedCount: 3 })
-    await finishJobs(database)
-    expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job.tally).toEqual({
-      changed: 1,
-      unchanged: 1,
-      refused: 1,
-    })
-    expect((await service.member(tenant, 'U2'))?.version).toBe(2)
-  })
-
-  it('counts the members of each filter', async () => {
-    const { path, tag } = await addAudience(40)
-    await tag({ filters: { q: 'ame 1' }, add: ['ten'], expectedCount: 11 })
-    await finishJobs(database)
-    for (const [query, count] of [
-      ['', 40],
-      ['?q=ame+1', 11],
-      ['?q=1', 13],
-      ['?userId=U3', 1],
-      ['?userId=U41', 0],
-      ['?tag=ten&relationship=blocked', 6],
-    ])
-      expect((await operator.get(`${path}/count${query}`)).json, String(query)).toEqual({ count })
-  })
-
   it('is refused if the number of matching members differs from the confirmed one', async () => {
     const { tag } = await addAudience(200)
     const tags = { filters: following, add: ['x'] }
@@ -122,23 +80,10 @@ describe('a bulk change of tags', () => {
     expect((await tag({ add: ['x'], expectedCount: 202 })).status).toBe(202)
   })
 
-  it('leaves members alone who joined after its start', async () => {
-    const { tenant, tag } = await addAudience(10)
-    await tag({ add: ['early'], expectedCount: 10 })
-    await service.deliver(tenant, [{ ...FOLLOW, source: { type: 'user', userId: 'Ulate' } }])
-    await finishJobs(database)
-    expect((await service.member(tenant, 'Ulate'))?.tags).toEqual([])
-    expect((await service.member(tenant, 'U10'))?.tags).toEqual(['early'])
-  })
-
   it('refuses tags that a PUT would refuse', async () => {
     const { tag } = await addAudience(1)
     for (const body of [
       { add: ['x'.repeat(65)] },
-      { add: [''] },
-      { add: ['a\u0000'] },
-      { add: Array.from({ length: 101 }, (_, index) => `${index}`) },
-      {},
       { add: ['a'], remove: ['a'] },
       { add: ['a'], filters: { updatedSince: '2026-01-01T00:00:00Z' } },
       { add: ['a'], filters: { tag: 7 } },
@@ -148,15 +93,6 @@ describe('a bulk change of tags', () => {
     expect((await tag({ add: ['a'], expectedCount: -1 })).status).toBe(400)
   })
 })
-
-const FOLLOW = {
-  type: 'follow',
-  mode: 'active',
-  timestamp: Date.now(),
-  webhookEventId: '01HZZZZZZZZZZZZZZZZZZZZZZZ',
-  deliveryContext: { isRedelivery: false },
-  replyToken: 'r',
-}
 
 describe('a job', () => {
   it('begins at once in the process of the console', async () => {
@@ -228,17 +164,17 @@ describe('a job', () => {
   })
 
   it('is worked on by two instances without repetition', async () => {
-    const { path, tag } = await addAudience(4_000)
-    const { job } = (await tag({ add: ['a'], expectedCount: 4_000 })).json
+    const { path, tag } = await addAudience(1_500)
+    const { job } = (await tag({ add: ['a'], expectedCount: 1_500 })).json
     await Promise.all([finishJobs(database), finishJobs(database)])
     await eventually(
       async () => (await takeTurn(database)) || (await operator.get(`/api/jobs/${job.id}`)).json.job.status,
       (status) => status === 'done',
     )
     expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
-      ...{ done: '4000', tally: { changed: 4_000, unchanged: 0 } },
+      ...{ done: '1500', tally: { changed: 1_500, unchanged: 0 } },
     })
-    expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 4_000 })
+    expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 1_500 })
   })
 
   it('of a kind that only a newer release knows is left to that release', async () => {
@@ -298,17 +234,6 @@ describe('a job', () => {
       expect(text).not.toMatch(/Name 7|U7/)
     }
   })
-
-  it('ends with the account', async () => {
-    const { tenant, tag } = await addAudience(1)
-    const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
-    await database.query(`update job set channel_oa_id = 0 where id = $1`, [job.id])
-    await takeShortTurn(database)
-    expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
-      ...{ status: 'cancelled', reason: 'account_removed', accountName: null },
-    })
-    expect(tenant.accountId).not.toBe(0n)
-  })
 })
 
 it('an export of members contains all that match, and is recorded before its first byte', async () => {
@@ -336,17 +261,4 @@ it('an export of members contains all that match, and is recorded before its fir
   ])
   for (const query of ['', '?format=xlsx', '?format=csv&limit=1'])
     expect((await operator.get(`${path}/export${query}`)).status).toBe(400)
-})
-
-it('an operator of another organization no longer sees a job of an organization that was taken away', async () => {
-  const { tenant, tag } = await addAudience(1)
-  const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
-  const elsewhere = [(await addTenant(database)).organizationId]
-  const id = await startedBy(job, { email: 'moved@example.com', organization_ids: elsewhere })
-  const moved = await signedInAs(database, url, id)
-  expect((await moved.get('/api/jobs')).json.jobs).toEqual([])
-  expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(404)
-  await database.query(`update job set organization_id = null, channel_oa_id = null where id = $1`, [job.id])
-  expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(200)
-  expect(tenant.accountId).not.toBe(0n)
 })

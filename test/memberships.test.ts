@@ -153,12 +153,4 @@ describe("an export of a person's data of several accounts", () => {
     )
     expect(recorded).toEqual([{ account: ids[1] }, { account: ids[0] }])
   })
-
-  it('of the command is an array with --all-accounts', async () => {
-    const { userId, ids } = await addPerson()
-    const args = ['members', 'export-person', '--account', String(ids[2]), '--user-id', userId]
-    const { stdout } = await runCommand([...args, '--all-accounts'], env)
-    const accounts = JSON.parse(stdout).map(({ account }: { account: { id: string } }) => account.id)
-    expect(accounts).toEqual([ids[2], ids[0], ids[1]])
-  })
 })

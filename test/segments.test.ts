@@ -6,7 +6,7 @@ import { addTenant, type Tenant } from './support/database.ts'
 import { finishJobs } from './support/jobs.ts'
 import { load, tenantWithMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
-import { listPage, pagesOf, walk } from './support/walk.ts'
+import { listPage, walk } from './support/walk.ts'
 
 const { database, env, service } = await setUpService()
 const { url } = await startConsole(database)
@@ -75,14 +75,6 @@ describe('GET /api/audience?segment', () => {
     expect(numbersOf(await walk(service, tenant, feed)).at(-1)).toBe(1)
   })
 
-  it('counts tracked activity, as the member shows it', async () => {
-    const tenant = await tenantWithMembers(database, 3)
-    await add(tenant, 'active', { eventCountMin: 1, lastSeenAfter: '1h' })
-    expect(await walk(service, tenant, 'segment=active')).toEqual([])
-    await service.track(tenant, [{ type: 'page', userId: 'U2', messageId: 'seen' }])
-    expect(numbersOf(await walk(service, tenant, 'segment=active'))).toEqual([2])
-  })
-
   it('refuses an unknown name, also that of a segment of another account', async () => {
     const [tenant, other] = [await tenantWithPeople(), await tenantWithPeople()]
     await add(other, 'theirs', {})
@@ -98,19 +90,6 @@ describe('GET /api/audience?segment', () => {
     expect(numbersOf(await walk(service, other, 'segment=same'))).toEqual(upTo40((no) => no % 5 === 0))
   })
 
-  it('reads a condition of another program with an offset, and refuses what is none', async () => {
-    const tenant = await tenantWithMembers(database, 1)
-    await load(
-      database,
-      `insert into segment (channel_oa_id, name, condition)
-       values ($1, 'offset', '{"lastSeenBefore":"2020-01-01T00:00:00+09:00"}'), ($1, 'none', '{"tagsAll":"vip"}')`,
-      [tenant.accountId],
-    )
-    expect((await listPage(service, tenant, 'segment=offset')).status).toBe(200)
-    const refused = (await listPage(service, tenant, 'segment=none')).json
-    expect(refused).toMatchObject({ statusCode: 400, details: [{ path: 'condition/tagsAll' }] })
-  })
-
   it('refuses a cursor after a change of the segment, and accepts it again after the change is undone', async () => {
     const tenant = await tenantWithPeople()
     const id = await add(tenant, 'vips', FOLLOWING_VIPS)
@@ -122,19 +101,6 @@ describe('GET /api/audience?segment', () => {
     await run('update', id, '--condition', JSON.stringify(FOLLOWING_VIPS))
     expect((await next()).status).toBe(200)
   })
-
-  it('examines at most 2,000 members for a page', async () => {
-    const tenant = await tenantWithMembers(database, 4_100, { language: `case when i > 4090 then 'th' end` })
-    await add(tenant, 'thai', { language: 'th' })
-    const sizes = []
-    for await (const page of pagesOf(service, tenant, 'segment=thai', 200)) sizes.push(page.length)
-    expect(sizes).toEqual([0, 0, 10])
-  })
-})
-
-it('a delta feed with a filter reports only matching members, also as the last candidate of a page', async () => {
-  const tenant = await tenantWithMembers(database, 2_001)
-  expect(await walk(service, tenant, 'externalId=nobody&updatedSince=2020-01-01T00:00:00Z', 200)).toEqual([])
 })
 
 describe('oa-audience segments', () => {
