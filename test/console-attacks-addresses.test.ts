@@ -76,12 +76,9 @@ describe('an address', () => {
 })
 
 it.each([
-  ['a body of 10 MB', 'x'.repeat(10_000_000)],
   ['deeply nested JSON', '['.repeat(100_000)],
   ['a token of another type', '{"token":{"length":24}}'],
-  ['a second token', '{"token":"a","token2":"b"}'],
   ['a prototype', `{"__proto__":{"token":"${CONSOLE_TOKEN}"}}`],
-  ['nothing', ''],
 ])('a sign-in with %s is refused', async (_, body) => {
   const fresh = await startConsole(database)
   const headers = { 'x-console': '1', origin: fresh.url, 'content-type': 'application/json' }

@@ -13,8 +13,6 @@ const tenant = await addTenant(database)
 
 const countClients = async () => (await database.query('select from api_client')).length
 
-const portOf = (address: string) => Number(new URL(address).port)
-
 /** Sends headers that fetch() does not send. */
 function send(
   path: string,
@@ -38,19 +36,14 @@ describe('a forged request with the cookie of the operator changes nothing', () 
   const ours = { 'x-console': '1', origin: url }
   const posts: Array<[name: string, headers: Record<string, string>]> = [
     ['a form', { 'content-type': 'application/x-www-form-urlencoded' }],
-    ['a form with a file', { 'content-type': 'multipart/form-data; boundary=x' }],
     ['JSON as text', { 'content-type': 'text/plain' }],
-    ['no content type', {}],
     ['no header of the console', { origin: url }],
     ['an origin that begins like ours', { ...ours, origin: `${url}.evil.example` }],
-    ['an origin with our port', { ...ours, origin: `http://localhost:${portOf(url)}` }],
-    ['an origin with another port', { ...ours, origin: 'http://127.0.0.1:1' }],
     ['an origin with our address as user', { ...ours, origin: `${url}@evil.example` }],
     ['a null origin', { ...ours, origin: 'null' }],
     ['no origin', { 'x-console': '1' }],
     ['another site', { ...ours, 'sec-fetch-site': 'cross-site' }],
     ['another port of this host', { ...ours, 'sec-fetch-site': 'same-site' }],
-    ['two sites', { ...ours, 'sec-fetch-site': 'same-origin, cross-site' }],
     ['a person who typed the address', { ...ours, 'sec-fetch-site': 'none' }],
   ]
   it.each(posts)('%s', async (_, headers) => {
@@ -66,9 +59,7 @@ describe('a forged request with the cookie of the operator changes nothing', () 
     ['a method in a header', 'GET', '/api/clients', overrides],
     ['a method in the query', 'GET', '/api/clients?_method=POST&name=forged', {}],
     ['GET on an action', 'GET', `/api/keys/${tenant.keyId}/revoke`, ours],
-    ['GET with a body', 'GET', '/sign-out', ours],
     ['PUT', 'PUT', '/api/clients', ours],
-    ['HEAD', 'HEAD', '/api/clients', {}],
   ])('%s', async (_, method, path, headers) => {
     const { cookie } = await signedIn(url)
     const before = await countClients()
@@ -158,28 +149,6 @@ it('a request for another host name, as after DNS rebinding, needs a sign-in, be
 })
 
 describe('a cookie', () => {
-  it('of another token, cut, doubled or signed by the token itself opens nothing', async () => {
-    const operator = await signedIn(url)
-    const other = await startConsole(database, { token: 'another-token-of-the-tests' })
-    const foreign = new Operator(other.url)
-    await foreign.signIn('another-token-of-the-tests')
-    const [name, value = ''] = operator.cookie.split('=')
-    const cookies = [
-      foreign.cookie,
-      ...[1, 5, 20].map((count) => operator.cookie.slice(0, -count)),
-      `${name}=${value}${value}`,
-      `${name}=${CONSOLE_TOKEN}`,
-      `${name}=`,
-      `${name}=${value.toUpperCase()}`,
-      `${name}=1; ${name}=${value}x`,
-    ]
-    for (const cookie of cookies)
-      expect([cookie, await send('/api/fleet', 'GET', { cookie })]).toEqual([cookie, 401])
-    expect(
-      await send(`/api/fleet?${operator.cookie}`, 'GET', { authorization: `Bearer ${CONSOLE_TOKEN}` }),
-    ).toBe(401)
-  })
-
   it('and the token are in no log line and no answer', async () => {
     const lines: string[] = []
     const config = { logLevel: 'info' as const, trustProxy: [], publicUrl: null }

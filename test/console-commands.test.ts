@@ -1,86 +1,39 @@
-/** Everything that a command does with data, the console does. Each command has a page here, or the reason why it has none. */
-import { readFileSync } from 'node:fs'
+/** Everything that a command does with data, the console does. A command that is no operation has a route here, or the reason why it has none. */
 import type { Command } from 'commander'
 import { expect, it } from 'vitest'
 import { createProgram } from '../src/cli/run.ts'
+import { OPERATIONS } from '../src/operations/all.ts'
+import { routeOf } from '../src/operations/operation.ts'
 import { startConsole } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 
-/** Commands without a page. */
-const REASONS: Record<string, string[]> = {
-  'It starts, checks or prepares the service itself, on its machine.': [
-    'serve',
-    'migrate',
-    'health',
-    'doctor',
-  ],
-  'An assistant reads what the pages of the console show.': ['mcp'],
-  'It adds what the forms of organizations, accounts and clients add one by one.': ['setup'],
-  'It uses a database, a platform or accounts of its own.': ['demo', 'simulate', 'prove'],
+const REASONS = {
+  'It starts, checks or prepares the service itself, on its machine.': 'serve, migrate, health, doctor',
+  'An assistant reads what the pages of the console show.': 'mcp',
+  'It adds what the forms of organizations, accounts and clients add one by one.': 'setup',
+  'It uses a database, a platform or accounts of its own.': 'demo, simulate, prove',
   'It needs keys, a ledger or a directory of the machine, and operators run it around a start of the service.':
-    [...['backup', 'restore', 'secrets status', 'secrets rotate', 'erasures status', 'erasures reapply']],
+    'backup, restore, secrets status, secrets rotate, erasures status, erasures reapply',
 }
 
-/** The commands of each page. */
-const PAGES: Record<string, string[]> = {
-  '/': ['fleet', 'accounts list'],
-  '/accounts/new': ['accounts add'],
-  '/accounts/file': ['accounts apply'],
-  '/accounts/:id': [
-    ...['accounts show', 'accounts verify', 'accounts import-followers', 'accounts mute', 'accounts unmute'],
-    ...['accounts remove', 'events export'],
-  ],
-  '/accounts/:id/edit': ['accounts update'],
-  '/accounts/:id/audience': [
-    ...[
-      'segments add',
-      'segments list',
-      'segments show',
-      'segments update',
-      'segments sync',
-      'segments remove',
-    ],
-    ...['audience export', 'audience import'],
-  ],
-  '/accounts/:account/audience/:user': ['members show', 'members export-person', 'members erase'],
-  '/clients': ['clients add', 'clients list'],
-  '/clients/:id': [
-    ...['clients update', 'clients rotate', 'clients revoke', 'clients remove'],
-    ...['keys add', 'keys update', 'keys list', 'keys revoke'],
-  ],
-  '/endpoints': ['endpoints add', 'endpoints list'],
-  '/endpoints/:id': [
-    ...['endpoints update', 'endpoints test', 'endpoints pause', 'endpoints resume', 'endpoints remove'],
-    ...['endpoints rotate', 'endpoints deliveries', 'endpoints replay', 'endpoints resend'],
-    ...['endpoints rehearse', 'endpoints retry'],
-  ],
-  '/events': ['events list', 'events set-aside-all', 'events retry'],
-  '/events/:id': ['events show', 'events set-aside'],
-  '/activity': ['activity list', 'activity export'],
-  '/settings/organizations': [
-    ...['organizations add', 'organizations list', 'organizations rename', 'organizations remove'],
-  ],
-  '/settings/operators': [
-    ...['operators add', 'operators list', 'operators update', 'operators disable', 'operators enable'],
-    'operators invite',
-  ],
-  '/settings/notifications': ['notifications add', 'notifications list'],
-  '/settings/notifications/:id': [
-    ...['notifications show', 'notifications update', 'notifications test', 'notifications pause'],
-    ...['notifications resume', 'notifications remove'],
-  ],
-  '/settings/tasks': ['tasks list'],
-  '/settings/tasks/:id': ['tasks show', 'tasks cancel'],
+const ROUTES: Record<string, string> = {
+  'GET /api/fleet': 'fleet, accounts list',
+  'GET /api/accounts/:id': 'accounts show',
+  'POST /api/accounts/:id/verify': 'accounts verify',
+  'POST /api/accounts/:id/followers': 'accounts import-followers',
+  'POST /api/fleet-file/apply': 'accounts apply',
+  'GET /api/accounts/:account/audience/export': 'audience export',
+  'POST /api/accounts/:account/audience/import': 'audience import',
+  'GET /api/accounts/:account/members/:user': 'members show',
+  'GET /api/accounts/:account/people/export': 'members export-person',
+  'POST /api/accounts/:account/people/erase': 'members erase',
+  'GET /api/accounts/:account/events/export': 'events export',
+  'GET /api/activity': 'activity list',
+  'GET /api/activity/export': 'activity export',
+  'GET /api/jobs': 'tasks list',
+  'GET /api/jobs/:id': 'tasks show',
+  'POST /api/jobs/:id/cancel': 'tasks cancel',
 }
-
-/** Routes of commands that are not operations. The definition of an operation gives its route. */
-const ROUTES = `
-  GET /api/fleet, GET /api/accounts/:id, POST /api/accounts/:id/verify,
-  POST /api/fleet-file/apply, GET /api/accounts/:account/members/:user, GET /api/accounts/:account/people/export,
-  GET /api/accounts/:account/events/export
-`
-
-const program = await createProgram(() => true)
 
 /** The commands that do something, such as `accounts add`. */
 function commandsOf(command: Command, path: string[] = []): string[] {
@@ -88,16 +41,20 @@ function commandsOf(command: Command, path: string[] = []): string[] {
   return command.commands.flatMap((each) => commandsOf(each, [...path, each.name()]))
 }
 
-it('each command has a page of the console, or a reason why it has none', () => {
-  const placed = [...Object.values(PAGES), ...Object.values(REASONS)].flat()
-  expect(commandsOf(program).toSorted()).toEqual(placed.toSorted())
+it('each command is an operation, or has a route of the console, or a reason why it has none', async () => {
+  const operations = OPERATIONS.map(({ name, noun }) => `${noun.plural} ${name.slice(name.indexOf('.') + 1)}`)
+  const others = commandsOf(await createProgram(() => true)).filter((name) => !operations.includes(name))
+  const placed = [...Object.values(REASONS), ...Object.values(ROUTES)].flatMap((names) => names.split(', '))
+  expect(others.toSorted()).toEqual(placed.toSorted())
 })
 
-it('the pages and routes exist', async () => {
-  const pages = readFileSync(new URL('../web/app.tsx', import.meta.url), 'utf8')
-  for (const page of Object.keys(PAGES)) expect(pages).toContain(`'${page}',`)
+it('the routes exist', async () => {
   const { app } = await startConsole((await createTestDatabase()).database)
-  for (const route of ROUTES.trim().split(/,\s+/)) {
+  const routes = [
+    ...Object.keys(ROUTES),
+    ...OPERATIONS.map((each) => `${routeOf(each).method} /api${routeOf(each).path}`),
+  ]
+  for (const route of routes) {
     const [method, url] = route.split(' ') as ['GET' | 'POST', string]
     expect(app.hasRoute({ method, url }), route).toBe(true)
   }

@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest'
 import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { startReceiver } from './support/endpoints.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)
@@ -71,32 +70,6 @@ it('lets only operators of all organizations allow the private network, or move 
   ])
 })
 
-it('changes settings, but not the format', async () => {
-  const { id } = await add({ name: 'Tool' })
-  const update = (changes: unknown) => operator.post(`/api/endpoints/${id}/update`, changes)
-  expect((await update({ events: ['follow'] })).status).toBe(204)
-  expect((await update({ url: 'https://new.example/', replies: true })).status).toBe(204)
-  expect(await read(id)).toMatchObject({
-    url: 'https://new.example/',
-    name: 'Tool',
-    events: ['follow'],
-    replies: true,
-  })
-  expect((await update({ format: 'members' })).status).toBe(400)
-  expect((await operator.post('/api/endpoints/404404/update', { name: 'x' })).status).toBe(404)
-})
-
-it('tests an endpoint once in two seconds', async () => {
-  const receiver = await startReceiver()
-  const { id } = await add({ url: receiver.url, allowPrivateNetwork: true })
-  const { json } = await operator.post(`/api/endpoints/${id}/test`)
-  expect(json).toMatchObject({ request: { url: receiver.url }, response: { status: 200, body: 'ok' } })
-  expect(receiver.received).toHaveLength(1)
-  const second = await operator.post(`/api/endpoints/${id}/test`)
-  expect([second.status, second.headers.get('retry-after')]).toEqual([429, '2'])
-  expect((await operator.post('/api/endpoints/404404/test')).status).toBe(404)
-})
-
 it('removes an endpoint with a large backlog in batches, and none of another endpoint', async () => {
   const [{ id }, other] = [await add(), await add()]
   await database.query(
@@ -111,19 +84,4 @@ it('removes an endpoint with a large backlog in batches, and none of another end
   expect((await operator.post(`/api/endpoints/${id}/remove`)).status).toBe(404)
   const left = await database.query('select distinct endpoint_id from endpoint_delivery')
   expect(left).toEqual([{ endpoint_id: BigInt(other.id) }])
-})
-
-it('shows the last refused attempts', async () => {
-  const { id } = await add()
-  await database.query(
-    `with answer as (insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), ''))
-     insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
-     values ($1, 0, now(), 7, 1, 500, 12, 3, ''), ($1, 1, now() - interval '1 minute', 6, 2, null, 10000, 1, 'no response within 10 s')`,
-    [id],
-  )
-  const { json } = await operator.get(`/api/endpoints/${id}/history`)
-  expect(json.attempts).toMatchObject([
-    { status: 500, durationMs: 12, events: 3, attempt: 1, deliveryId: '7', reason: '' },
-    { status: null, reason: 'no response within 10 s' },
-  ])
 })

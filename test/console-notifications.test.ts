@@ -80,25 +80,12 @@ it('says whether email can be sent, and adds such a channel if so', async () => 
   expect(wrong.json.details).toEqual([{ path: 'target', message: expect.stringContaining('mailbox') }])
 })
 
-it('changes, pauses, resumes and removes a channel, and records each change', async () => {
+it('records the change of a channel without its URL', async () => {
   const { id } = await add({ name: 'Night shift' })
   const call = async (action: string, body?: unknown) =>
     (await operator.post(`/api/notifications/${id}/${action}`, body)).status
   expect(await call('update', { target: `${TARGET}-2` })).toBe(204)
-  expect(await call('update', { format: 'email' })).toBe(400)
-  expect(await call('update', { target: '' })).toBe(400)
-  expect(await read(id)).toMatchObject({ name: 'Night shift' })
-  expect(await call('pause')).toBe(204)
-  expect((await read(id)).status).toBe('paused')
-  expect(await call('resume')).toBe(204)
-  expect((await read(id)).status).toBe('active')
-  expect(await call('remove')).toBe(204)
-  for (const action of ['update', 'pause', 'resume', 'remove', 'test'])
-    expect([action, await call(action, action === 'update' ? {} : undefined)]).toEqual([action, 404])
   const activity = await activityOf(id)
-  expect(activity.map(({ action }: { action: string }) => action)).toEqual(
-    ['removed', 'resumed', 'paused', 'updated', 'added'].map((action) => `notifications.${action}`),
-  )
   expect(JSON.stringify(activity)).not.toContain('CREDENTIAL')
   const changesOf = (action: string) =>
     activity.find((row: { action: string }) => row.action === action).changes

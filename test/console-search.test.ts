@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../src/accounts/provisioning.ts'
 import { type Search, search } from '../src/operations/search.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
-import { Operator, signedIn, startConsole } from './support/console.ts'
+import { signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { gate } from './support/gate.ts'
 import { load } from './support/load.ts'
@@ -93,23 +93,9 @@ describe('a person', () => {
     },
   )
 
-  it('is found by a name in another script, in either direction', async () => {
-    for (const q of ['שלום', 'בן‏', '‏ש']) expect([q, (await find(q)).people[0]?.userId]).toEqual([q, ben])
-  })
-
   it.each([
-    '%',
-    '_',
-    '\\',
-    'a',
-    '🌸',
-    '%%',
-    '__',
-    'a%',
-    "' or 1=1",
-    'nobody',
-    ann.slice(0, -1),
-    ann.toUpperCase(),
+    ...'% _ \\ a 🌸 %% __ a% nobody'.split(' '),
+    ...["' or 1=1", ann.slice(0, -1), ann.toUpperCase()],
   ])('is not found by a wildcard, by less than two characters, or by a part of an id: %j', async (q) =>
     expect((await call(q)).json).toMatchObject({ people: [], isComplete: true }),
   )
@@ -165,25 +151,6 @@ describe('a search', () => {
       expect(json.details[0].path).toBe('q')
     },
   )
-
-  it('refuses other parameters, and a request without a session', async () => {
-    for (const query of ['', '?q=%ED%A0%80', '?q=%', '?q=a&q=b', '?q=a&limit=1', '?organizationIds=1&q=a'])
-      expect([query, (await operator.get(`/api/search${query}`)).status]).toEqual([query, 400])
-    expect((await new Operator(url).get('/api/search?q=a')).status).toBe(401)
-  })
-
-  it('accepts any text of 256 characters', async () => {
-    for (const q of [
-      '🌸'.repeat(128),
-      '"'.repeat(256),
-      '{}',
-      '$1',
-      '9'.repeat(256),
-      '-1',
-      '9223372036854775808',
-    ])
-      expect((await call(q)).status).toBe(200)
-  })
 
   it('says that it is incomplete if its time ends before the last account', async () => {
     await load(

@@ -1,6 +1,6 @@
 /** What the console shows and changes, over HTTP. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import { addClient, updateAccount } from '../src/accounts/provisioning.ts'
+import { updateAccount } from '../src/accounts/provisioning.ts'
 import { Secret } from '../src/config/secret.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { signedIn, startConsole } from './support/console.ts'
@@ -40,20 +40,6 @@ describe('accounts', () => {
     expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(404)
   })
 
-  it('are shown with their webhook path, but without any secret', async () => {
-    const { json, text } = await operator.get(accountPath)
-    expect(json.webhookPath).toBe(`/api/line/${tenant.accountId}`)
-    expect(json.account).toMatchObject({ id: String(tenant.accountId), hasChannelSecret: true })
-    for (const secret of [tenant.channelSecret, tenant.oaHash, tenant.headers['x-api-key']]) {
-      expect(text).not.toContain(secret)
-    }
-  })
-
-  it('are not verified while the platform is unreachable', async () => {
-    await updateAccount(database, tenant.accountId, { channel_access_token: 'token' })
-    expect((await operator.post(`${accountPath}/verify`)).status).toBe(503)
-  })
-
   it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])('that do not exist are 404: %s', async (id) => {
     for (const path of [
       `/api/accounts/${id}`,
@@ -69,7 +55,7 @@ describe('accounts', () => {
 
 describe('members', () => {
   const people = Array.from({ length: 60 }, () => randomUserId())
-  const [ann = '', ben = ''] = people
+  const [ann = ''] = people
   const membersPath = `${accountPath}/members`
 
   beforeAll(async () => {
@@ -91,28 +77,6 @@ describe('members', () => {
     expect(second.nextCursor).toBeNull()
     const userIds = [...first.data, ...second.data].map(({ userId }: { userId: string }) => userId)
     expect(userIds.toSorted()).toEqual(people.toSorted())
-  })
-
-  it.each([
-    ['a part of the name', { q: 'アン' }],
-    ['a name with markup', { q: '<img src=x' }],
-    ['the user id', { userId: ann }],
-    ['the external id', { externalId: 'c-1' }],
-    ['a tag', { tag: 'x"y' }],
-    ['a tag and the relationship', { tag: 'vip', relationship: 'following' }],
-  ])('are found by %s', async (_, filters) => {
-    const { json } = await operator.get(`${membersPath}?${new URLSearchParams(filters)}`)
-    expect(json.data.map(({ userId }: { userId: string }) => userId)).toEqual([ann])
-  })
-
-  it('of another account are not found', async () => {
-    const other = await addTenant(database)
-    expect((await operator.get(`/api/accounts/${other.accountId}/members`)).json.data).toEqual([])
-    expect((await operator.get(`/api/accounts/${other.accountId}/members/${ann}`)).status).toBe(404)
-    const [member] = (await operator.get(`${membersPath}?userId=${ann}`)).json.data
-    expect((await operator.post(`/api/accounts/${other.accountId}/members/${member.id}/erase`)).status).toBe(
-      404,
-    )
   })
 
   it('have a timeline whose pages name each event and edit once, the newest first', async () => {
@@ -140,17 +104,6 @@ describe('members', () => {
         .reverse(),
     )
     expect((await operator.get(`${membersPath}/${ann}/timeline?cursor=x`)).status).toBe(400)
-  })
-
-  it('are erased like by DELETE', async () => {
-    const [member] = (await operator.get(`${membersPath}?userId=${ben}`)).json.data
-    expect((await operator.post(`${membersPath}/${member.id}/erase`)).status).toBe(204)
-    expect((await operator.get(`${membersPath}/${ben}`)).status).toBe(404)
-    expect((await operator.post(`${membersPath}/${member.id}/erase`)).status).toBe(404)
-    const stored = await database.query('select from stored_event where user_id = $1', [ben])
-    expect(stored).toEqual([])
-    await service.deliver(tenant, [textMessage(ben, 'late', { timestamp: Date.now() - 60_000 })])
-    expect((await operator.get(`${membersPath}/${ben}`)).status).toBe(404)
   })
 })
 
@@ -251,30 +204,12 @@ describe('clients', () => {
     expect((await operator.post(`/api/clients/${added.id}/revoke`)).status).toBe(204)
     expect((await list()).status).toBe(401)
   })
-
-  it('are listed in pages', async () => {
-    for (let i = 0; i < 60; i += 1) await addClient(database, `client ${i}`)
-    const names: string[] = []
-    for (let after: string | null = null, isFirst = true; isFirst || after !== null; isFirst = false) {
-      const { json } = await operator.get(`/api/clients${after === null ? '' : `?after=${after}`}`)
-      names.push(...json.clients.map(({ name }: { name: string }) => name))
-      after = json.next
-    }
-    expect(names).toEqual(expect.arrayContaining(Array.from({ length: 60 }, (_, i) => `client ${i}`)))
-  })
 })
 
 it.each([
   ['/api/events?account=x', undefined],
-  ['/api/events?unknown=1', undefined],
-  ['/api/events?before=1', undefined],
   ['/api/events?before=1.9223372036854775808', undefined],
-  ['/api/events?from=yesterday', undefined],
-  ['/api/events?key=1', undefined],
   ['/api/clients?after=x', undefined],
-  [`${accountPath}/members?relationship=friend`, undefined],
-  [`${accountPath}/members?cursor=AAAA`, undefined],
-  ['/api/clients', { name: 7 }],
   ['/api/clients', { name: 'a\u0000b' }],
   ['/api/events/retry-all', []],
 ])('refuses invalid input: %s %j', async (path, body) => {
