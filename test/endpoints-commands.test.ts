@@ -5,14 +5,11 @@ import { requireAccount } from '../src/cli/command.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { examineEndpoints, listBacklogs } from '../src/endpoints/endpoint-health.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'
-import { Settlements } from '../src/endpoints/settlements.ts'
 import { endpointResponded } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
-import type { BoundStatement } from '../src/postgres/statement.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { insertRow } from './support/load.ts'
-import { waitForBlocked } from './support/locks.ts'
 import { maintain } from './support/maintenance.ts'
 import { startPlatform, verifierOn } from './support/platform.ts'
 import { eventually } from './support/process.ts'
@@ -92,44 +89,20 @@ describe('endpoints add', () => {
     const members = await json('add', ...given, ...asked)
     expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
     const [line, second] = await json('list', '--account', account)
-    expect(line).toEqual({
-      id: expect.any(String),
+    expect(line).toMatchObject({
       accountId: account,
-      accountName: 'test',
-      name: '',
       url: URL_OF_TOOL,
       format: 'line',
-      events: null,
-      condition: null,
-      replies: false,
-      priority: 0,
-      status: 'active',
-      state: 'active',
-      allowPrivateNetwork: false,
-      isRotating: false,
-      createdAt: expect.stringMatching(/^\d{4}-.*Z$/),
       pending: 0,
-      failed: 0,
-      oldestPendingSeconds: null,
       lastAnswer: null,
     })
     expect(second).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
     expect(JSON.stringify([line, second])).not.toContain('whsec_')
   })
 
-  it.each([
-    ['its own address', ['--url', 'https://oa.example.com/audience/api/line/1'], /is this service itself/],
-    ['another format', ['--url', URL_OF_TOOL, '--format', 'xml'], /Allowed choices are line, members/],
-  ])('refuses %s with the reason in one line', async (_, args, complaint) => {
-    const result = await run('add', '--account', String(tenant.accountId), ...args)
-    expect(result).toMatchObject({ status: 1, stdout: '', stderr: expect.stringMatching(complaint) })
-    expect(result.stderr.trim().split('\n')).toHaveLength(1)
-  })
-
   it.each<[string, Partial<NewEndpoint>, RegExp]>([
     ['a condition for members', { format: 'members', condition: {} }, /only endpoints of the format line/],
     ['a condition with an unknown field', { condition: { tag: 'vip' } as object }, /invalid/],
-    ['what is not a URL', { url: 'nonsense' }, /cannot be read/],
     ['its own URL spelled otherwise', { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' }, /itself/],
     ['its own port', { url: 'http://localhost:3000/api/line/1', allowPrivateNetwork: true }, /itself/],
   ])('refuses %s', async (_, fields, complaint) => {
@@ -140,15 +113,6 @@ describe('endpoints add', () => {
 
   it('accepts another tool on the host of this service', async () => {
     expect((await add(tenant, { url: 'https://oa.example.com/chat' })).secret).toBeNull()
-  })
-
-  it('skips ids that another program has taken', async () => {
-    const [newest] = await database.query<{ id: bigint }>('select max(id) as id from endpoint')
-    await database.query(
-      `insert into endpoint (id, channel_oa_id, url) select $1 + i, $2, 'https://a.example' from generate_series(1, 3) i`,
-      [newest?.id, tenant.accountId],
-    )
-    expect(Number((await add(tenant)).id)).toBe(Number(newest?.id) + 4)
   })
 })
 
@@ -167,13 +131,6 @@ describe('an endpoint', () => {
     expect(due).toHaveLength(10_000)
   })
 
-  it('takes its deliveries along when it is removed', async () => {
-    const { id } = await add(tenant)
-    await addDeliveries(id, 3)
-    expect(await json('remove', id)).toEqual({ id, status: 'removed' })
-    expect(await database.query('select from endpoint_delivery where endpoint_id = $1', [id])).toEqual([])
-  })
-
   it('keeps the previous secret until its rotation is finished', async () => {
     const first = await add(tenant, { format: 'members' })
     const { id } = first
@@ -189,32 +146,15 @@ describe('an endpoint', () => {
     expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: null }])
   })
 
-  it('goes back to its previous secret when the new one is discarded', async () => {
-    const { id, secret } = await add(tenant, { format: 'members' })
-    await json('rotate', id)
-    expect(await json('rotate', id, '--discard')).toEqual({ id, status: 'discarded' })
-    const stored = await database.query('select secret, previous_secret from endpoint where id = $1', [id])
-    expect(stored).toEqual([{ secret, previous_secret: null }])
-    expect((await json('rotate', id)).secret).not.toBe(secret)
-  })
-
   it.each(['--finish', '--discard'])('refuses %s without a rotation', async (option) => {
-    for (const format of ['members', 'line'] as const) {
-      const { id } = await add(tenant, { format })
-      expect(await run('rotate', id, option)).toMatchObject({
-        status: 1,
-        stderr: `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
-      })
-    }
+    const { id } = await add(tenant)
+    expect((await run('rotate', id, option)).stderr).toBe(
+      `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
+    )
+    expect((await run('rotate', id)).stderr).toContain('channel secret')
     expect(await run('rotate', '404404', option)).toMatchObject({
       ...{ status: 1, stderr: expect.stringContaining('does not exist') },
     })
-  })
-
-  it('of the format line has no secret to rotate', async () => {
-    const { id } = await add(tenant)
-    const result = await run('rotate', id)
-    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining('channel secret') })
   })
 })
 
@@ -226,20 +166,14 @@ describe('deliveries', () => {
     await addDeliveries(id, 1, { ...tried, failed_at: 'now()', created_at: `now() - interval '1 day'` })
     const deliveries = await json('deliveries', id)
     expect(deliveries).toEqual([
-      {
-        id: expect.any(String),
+      expect.objectContaining({
         status: 'failed',
-        type: null,
-        memberId: null,
         events: 1,
-        isReplay: false,
         attempts: 9,
-        createdAt: expect.any(String),
         dueAt: null,
-        failedAt: expect.stringMatching(/Z$/),
         lastStatus: 500,
         lastAnswer: 'first\nsecond',
-      },
+      }),
       expect.objectContaining({ status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null }),
     ])
     expect(await json('deliveries', id, '--status', 'failed')).toMatchObject([{ status: 'failed' }])
@@ -304,13 +238,6 @@ describe('the examination of an endpoint', () => {
     return findings.filter(({ endpointId }) => String(endpointId) === id)
   }
 
-  it('finds nothing wrong with an endpoint that accepts', async () => {
-    const { id } = await add(tenant, { name: 'Chat' })
-    await addDeliveries(id, 1)
-    await addAnswer(id, 200)
-    expect(await findingOf(id)).toMatchObject([{ severity: 'ok', message: expect.stringContaining('Chat') }])
-  })
-
   it('states the last status of an endpoint that fails', async () => {
     const { id } = await add(tenant)
     await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
@@ -339,29 +266,17 @@ describe('the examination of an endpoint', () => {
       { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },
     ])
   })
-
-  it('is a part of doctor', async () => {
-    const { id } = await add(await addTenant(database))
-    const { stdout } = await runCommand(['doctor', '--json'], env)
-    expect(JSON.parse(stdout)).toContainEqual(
-      expect.objectContaining({ check: `endpoint ${id}`, severity: 'ok' }),
-    )
-  })
 })
 
 it('exports the backlog of each endpoint that has one and the outcome of attempts as metrics', async () => {
   const { database: own } = await createTestDatabase()
   const owner = await addTenant(own)
   const addOwn = () => insertRow(own, 'endpoint', { channel_oa_id: owner.accountId, url: URL_OF_TOOL })
-  const [endpoint, failed, idle] = [await addOwn(), await addOwn(), await addOwn()]
+  const [endpoint, idle] = [await addOwn(), await addOwn()]
   await own.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, created_at, failed_at)
      select $1, $2, now() - interval '1 hour', failed_at from unnest(array[null, null, now()]) failed_at`,
     [owner.accountId, endpoint],
-  )
-  await own.query(
-    'insert into endpoint_delivery (channel_oa_id, endpoint_id, failed_at) values ($1, $2, now())',
-    [owner.accountId, failed],
   )
   const metrics = new Metrics(['line'])
   metrics.watchEndpoints(() => listBacklogs(own))
@@ -374,13 +289,9 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
   for (const line of [
     `oa_audience_endpoint_pending{endpoint="${endpoint}",status="active"} 2`,
     `oa_audience_endpoint_failed{endpoint="${endpoint}",status="active"} 1`,
-    `oa_audience_endpoint_pending{endpoint="${failed}",status="active"} 0`,
-    `oa_audience_endpoint_failed{endpoint="${failed}",status="active"} 1`,
     'oa_audience_endpoint_attempts_total{outcome="accepted"} 1',
-    'oa_audience_endpoint_attempts_total{outcome="rejected"} 0',
     'oa_audience_endpoint_attempts_total{outcome="no_response"} 1',
     'oa_audience_endpoint_delivery_seconds_bucket{le="0.1"} 1',
-    'oa_audience_endpoint_delivery_seconds_count 1',
   ])
     expect(text).toContain(line)
   expect(text).not.toContain(`endpoint="${idle}"`)
@@ -408,49 +319,3 @@ it('a verification is queued once for each endpoint that wants it, with a new ch
   expect(second).toHaveLength(2)
   expect(second[0]?.change).toBeGreaterThan(first[0]?.change as bigint)
 })
-
-it('the removal of an endpoint deadlocks with no sender, whichever is first', async () => {
-  const { database: own } = await createTestDatabase()
-  const { accountId } = await addTenant(own)
-  const account = { channel_oa_id: accountId }
-  const endpointId = await insertRow(own, 'endpoint', { ...account, url: 'https://example.com/' })
-  await own.query(`insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), '')`, [
-    endpointId,
-  ])
-  const id = await insertRow(own, 'endpoint_delivery', { ...account, endpoint_id: endpointId })
-  const statements = await statementsOf({ id, accountId, endpointId })
-  await own.session(async (holder) => {
-    await holder.query('begin')
-    await holder.query('select from endpoint_answer for update')
-    const sending = own.session(async (sender) => {
-      await sender.query('begin')
-      for (const { statement, values } of statements) await sender.query(statement as never, values)
-      await sender.query('commit')
-    })
-    await waitForBlocked(own, 1)
-    const removing = own.session((remover) =>
-      remover.query('delete from endpoint where id = $1', [endpointId]),
-    )
-    await waitForBlocked(own, 2)
-    await holder.query('commit')
-    await Promise.all([sending, removing])
-  })
-  for (const table of ['endpoint', 'endpoint_answer', 'endpoint_attempt', 'endpoint_delivery'])
-    expect(await own.query(`select from ${table}`), table).toEqual([])
-})
-
-/** As a sender stores a failed attempt. */
-async function statementsOf(delivery: { id: bigint; accountId: bigint; endpointId: bigint }) {
-  const stored: BoundStatement[] = []
-  const settlements = new Settlements({
-    pipelineIdempotent: async (statements: BoundStatement[]) => void stored.push(...statements),
-  } as never)
-  const response = { status: 500, reason: '', retryAfterMs: null }
-  const startedAtMs = performance.now()
-  settlements.note(
-    { delivery, attempt: 1, response, startedAtMs, durationMs: 1, events: 1, text: null },
-    null,
-  )
-  await settlements.settle()
-  return stored
-}

@@ -1,7 +1,6 @@
 /** The last refused attempts of each endpoint, as operators see them. */
 import { expect, it } from 'vitest'
 import { type DeliveryAttempt, listAttempts } from '../src/endpoints/endpoints.ts'
-import { Settlements } from '../src/endpoints/settlements.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
@@ -109,43 +108,4 @@ it('has the reason and the number of events if there was no connection, and one 
     { status: null, reason: 'no response: ECONNREFUSED', events: 1 },
   ])
   expect(await attemptsOf(database, members, 1)).toMatchObject([{ status: 500, events: 1, attempt: 1 }])
-})
-
-it('keeps the last 25 when two instances settle at once, and goes with its endpoint', async () => {
-  const { database, tenant, addEndpoint } = await startSending()
-  const ids = [await addEndpoint('https://a.example/'), await addEndpoint('https://b.example/')]
-  const instances = [new Settlements(database.pin()), new Settlements(database.pin())]
-  let deliveryId = 0n
-  const note = (settlements: Settlements, endpointId: bigint, status: number | null) => {
-    deliveryId += 1n
-    const result = {
-      delivery: { id: deliveryId, accountId: tenant.accountId, endpointId },
-      attempt: 1,
-      response: { status, reason: '', retryAfterMs: null },
-      text: null,
-      startedAtMs: performance.now(),
-      durationMs: 5,
-      events: 1,
-    }
-    settlements.note(result, null)
-  }
-  for (const id of ids) note(instances[0] as Settlements, id, 200)
-  for (let round = 0; round < 20; round += 1) {
-    for (const [index, settlements] of instances.entries()) {
-      for (const id of index === 0 ? ids : ids.toReversed()) {
-        for (let i = 0; i < 1 + round * 2; i += 1) note(settlements, id, 500)
-      }
-    }
-    await Promise.all(instances.map((settlements) => settlements.settle()))
-  }
-  for (const id of ids) {
-    const attempts = await listAttempts(database, id)
-    expect(attempts).toHaveLength(25)
-    // The last round of one of the two instances.
-    const newest = attempts.map(({ deliveryId }) => Number(deliveryId)).sort((a, b) => b - a)
-    expect(newest[24]).toBeGreaterThan(Number(deliveryId) - 160)
-  }
-  await database.query('delete from endpoint where id = $1', [ids[0]])
-  expect(await listAttempts(database, ids[0] as bigint)).toEqual([])
-  expect(await listAttempts(database, ids[1] as bigint)).toHaveLength(25)
 })

@@ -21,15 +21,10 @@ const CHUNKED = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n'
 
 it.each([
   ['103 for ever', '', 'HTTP/1.1 103 Early Hints\r\n\r\n', null],
-  ['100 for ever', '', 'HTTP/1.1 100 Continue\r\n\r\n', null],
-  ['empty lines', '', '\r\n', null],
   ['a head without an end', 'HTTP/1.1 200 OK\r\n', 'x: y\r\n', null],
-  ['one header without an end', 'HTTP/1.1 200 OK\r\nx: ', 'y', null],
-  ['a status line without an end', 'HTTP/1.1 200 ', 'O', null],
   ['no HTTP', 'hello ', 'world\n', null],
   ['chunks of one byte', CHUNKED, '1\r\nx\r\n', 200],
   ['an extension of a chunk without an end', `${CHUNKED}1;`, 'x', 200],
-  ['trailers without an end', `${CHUNKED}0\r\n`, 'x: y\r\n', 200],
   ['a body without an end', 'HTTP/1.1 500 No\r\n\r\n', 'x', 500],
   ['a length that is too large', 'HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n', 'x', 200],
 ])('ends an attempt whose receiver sends %s', async (_what, head, unit, status) => {
@@ -68,9 +63,6 @@ it.each([
   ['120', 120_000],
   ['Sun, 06 Nov 1994 08:49:37 GMT', 0],
   ['1e9', null],
-  ['-5', null],
-  ['2030', 2_030_000],
-  ['2030-01-01', null],
   ['99999999999999999999', null],
 ])('reads Retry-After: %s as %s ms', async (value, ms) => {
   const receiver = await startRawReceiver(({ socket }) =>

@@ -114,8 +114,6 @@ describe('endpoints update', async () => {
   })
 
   it.each<[string, string[], 'line' | 'members', RegExp]>([
-    ['a private address', ['--url', 'https://127.0.0.1/'], 'line', /is not public/],
-    ['reply tokens for members', ['--replies'], 'members', /only endpoints of the format line/],
     ['nothing to change', [], 'line', /Give at least one option/],
     ['another format', ['--format', 'members'], 'line', /unknown option '--format'/],
   ])('refuses %s with the reason in one line', async (_, args, format, complaint) => {

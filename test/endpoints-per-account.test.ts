@@ -1,11 +1,9 @@
 /** An account has at most 20 endpoints. The database enforces this for every program that adds them. */
 import { expect, it } from 'vitest'
-import { textMessage } from '../tools/simulator/events.ts'
 import type { TextQueryable } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { startReceiver, startSending } from './support/endpoints.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
 
 const MAX = 20
@@ -19,23 +17,6 @@ const addEndpoints = (database: TextQueryable, { accountId }: Tenant, count: num
 
 const countEndpoints = async (database: TextQueryable, { accountId }: Tenant) =>
   (await database.query('select from endpoint where channel_oa_id = $1', [accountId])).length
-
-it('sends a delivery to each of 20 endpoints once, with the event types and reply tokens of each', async () => {
-  const sending = await startSending()
-  const { url, received } = await startReceiver()
-  for (let no = 1; no < MAX; no += 1) await sending.addEndpoint(`${url}/${no}`, { replies: no === 10 })
-  await sending.addEndpoint(`${url}/follows`, { events: ['follow'] })
-  const event = { ...textMessage('Umany', 'hello'), replyToken: 'token' }
-  expect((await sending.service.deliver(sending.tenant, [event])).status).toBe(200)
-  await sending.becomesQuiet()
-  const sent = received.map(({ path, body }) => [path, JSON.parse(body).events[0].replyToken])
-  const expected = Array.from({ length: MAX - 1 }, (_, i) => [
-    `/webhook/${i + 1}`,
-    i === 9 ? 'token' : undefined,
-  ])
-  expect(sent.sort()).toEqual(expected.sort())
-  expect(await sending.database.query('select from endpoint_delivery')).toEqual([])
-})
 
 it('refuses one endpoint more from a command, the console and another program, with one sentence', async () => {
   const { database, env } = await createTestDatabase()
@@ -55,22 +36,6 @@ it('refuses one endpoint more from a command, the console and another program, w
   expect(response.status).toBe(400)
   expect(response.json.details).toEqual([{ path: '', message: REFUSAL }])
   expect(await countEndpoints(database, tenant)).toBe(MAX)
-})
-
-it('refuses to move an endpoint to an account that has 20, and adds one again after a removal', async () => {
-  const { database } = await createTestDatabase()
-  const [full, other] = [await addTenant(database), await addTenant(database)]
-  await addEndpoints(database, full, MAX)
-  await addEndpoints(database, other, 1)
-  const move = () =>
-    database.query('update endpoint set channel_oa_id = $1 where channel_oa_id = $2', [
-      full.accountId,
-      other.accountId,
-    ])
-  await expect(move()).rejects.toThrow(/has 20 endpoints already/)
-  await database.query('delete from endpoint where id = (select min(id) from endpoint)')
-  await move()
-  expect(await countEndpoints(database, full)).toBe(MAX)
 })
 
 it('counts the endpoint of a transaction that has not committed yet', async () => {

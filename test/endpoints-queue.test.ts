@@ -28,11 +28,6 @@ function failing(failures: number): EndpointState<Item> {
 }
 
 describe('an endpoint', () => {
-  it('has no outage after four failures in a row', () => {
-    expect(failing(4).isDown).toBe(false)
-    expect(failing(4).room(0)).toBe(4)
-  })
-
   it('is probed with one delivery at a time during an outage, after pauses that double up to a minute', () => {
     const pauses = Array.from({ length: 9 }, (_, probes) => {
       const state = failing(5 + probes)
@@ -55,26 +50,6 @@ describe('an endpoint', () => {
     state.note(true, 10, 500)
     expect(state.room(700)).toBe(1_024)
   })
-
-  it('begins as its last attempt of any process ended, until this process has tried it', () => {
-    const [accepted, failed, tried] = [new EndpointState(), new EndpointState(), new EndpointState()]
-    accepted.restore(true)
-    expect(accepted.isProven).toBe(true)
-    failed.restore(false)
-    expect(failed.room(0)).toBe(1)
-    tried.note(true, 10, 0)
-    tried.restore(false)
-    expect(tried.isProven).toBe(true)
-  })
-
-  it('that takes 200 ms or more is not proven', () => {
-    const state = new EndpointState()
-    state.note(true, 199, 0)
-    expect(state.isProven).toBe(true)
-    state.note(true, 200, 0)
-    expect(state.isProven).toBe(false)
-    expect(state.room(0)).toBe(16)
-  })
 })
 
 describe('the queue', () => {
@@ -87,14 +62,6 @@ describe('the queue', () => {
       for (let id = 0; id < 4; id += 1) queue.add(itemOf(no, id), 0)
     }
     expect(startAll(queue)).toHaveLength(400)
-  })
-
-  it('starts a waiting delivery of an endpoint that turns out to be proven', () => {
-    const queue = new Queue<Item>()
-    for (let no = 1; no <= 600; no += 1) queue.add(itemOf(no), 0)
-    startAll(queue)
-    queue.restore(600n, true)
-    expect(startAll(queue).map(({ item }) => item.endpointId)).toEqual([600n])
   })
 
   it('gives one endpoint 16 requests, and each of many one in turn', () => {

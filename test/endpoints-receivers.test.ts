@@ -1,14 +1,9 @@
 /** Existing tools work unchanged behind this service. */
-import { text } from 'node:stream/consumers'
-import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { startSending } from './support/endpoints.ts'
-import { serveForTest } from './support/http-server.ts'
 import { startChatwoot, startLineBot } from './support/receivers.ts'
-
-const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
 
 const length = <T>(list: T[], wanted: number) =>
   expect.poll(() => list).toSatisfy(({ length: found }) => found >= wanted)
@@ -69,36 +64,4 @@ it("Chatwoot's LINE inbox receives the messages of people, without reply tokens 
     content: 'ขอเมนูหน่อย',
   })
   expect(chatwoot.droppedBodies()).toBe(0)
-})
-
-/** A B2B client as the documentation of Standard Webhooks writes it. */
-async function startCrm() {
-  const messages: Array<{ id: string; type: string; data: Record<string, unknown> }> = []
-  const crm = { secret: '', messages, failures: [] as Error[], url: '' }
-  crm.url = await serveForTest(async (request, response) => {
-    const body = await text(request)
-    try {
-      const headers = request.headers as Record<string, string>
-      const message = new Webhook(crm.secret).verify(body, headers) as (typeof messages)[number]
-      messages.push({ ...message, id: headers['webhook-id'] as string })
-      response.writeHead(204).end()
-    } catch (error) {
-      crm.failures.push(error as Error)
-      response.writeHead(400).end()
-    }
-  })
-  return crm
-}
-
-it('receivers with the previous secret and with the new one verify messages while a secret is rotated', async () => {
-  const { service, tenant, addEndpoint } = await startSending()
-  const [before, after] = [await startCrm(), await startCrm()]
-  const fresh = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
-  Object.assign(before, { secret: SECRET })
-  Object.assign(after, { secret: fresh })
-  for (const { url } of [before, after])
-    await addEndpoint(url, { format: 'members', secret: fresh, previous_secret: SECRET })
-  await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
-  await Promise.all([length(before.messages, 1), length(after.messages, 1)])
-  expect([...before.failures, ...after.failures]).toEqual([])
 })

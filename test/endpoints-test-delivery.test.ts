@@ -31,24 +31,9 @@ it('sends a paused endpoint of the format line an empty list of events, signed, 
   expect(path).toBe('/webhook?token=hidden')
   expect(body).toBe(`{"destination":"${tenant.botUserId}","events":[]}`)
   expect(headers['x-line-signature']).toBe(signLine(body, new Secret(tenant.channelSecret)))
-  expect(result).toEqual({
-    request: {
-      url: `${receiver.url}?…`,
-      headers: {
-        'content-type': 'application/json; charset=utf-8',
-        'user-agent': 'LineBotWebhook/2.0',
-        'x-line-signature': headers['x-line-signature'],
-      },
-      body,
-    },
-    response: {
-      status: 500,
-      reason: '',
-      durationMs: expect.any(Number),
-      headers: expect.arrayContaining([['connection', 'keep-alive']]),
-      body: 'the channel secret is wrong',
-      isCut: false,
-    },
+  expect(result).toMatchObject({
+    request: { url: `${receiver.url}?…`, headers: { 'user-agent': 'LineBotWebhook/2.0' }, body },
+    response: { status: 500, body: 'the channel secret is wrong', isCut: false },
   })
   expect(await database.query('select status from endpoint where id = $1', [id])).toEqual([
     { status: 'paused' },

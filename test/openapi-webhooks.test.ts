@@ -13,7 +13,10 @@ import { faultsOf, openapi } from './support/openapi.ts'
 import { startPlatform } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 
-const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
+const [SECRET, PREVIOUS] = [1, 2].map((byte) => `whsec_${Buffer.alloc(32, byte).toString('base64')}`) as [
+  string,
+  string,
+]
 
 const LINE = 'line.delivery'
 const typeOf = ({ body }: Received): string => JSON.parse(body).type ?? LINE
@@ -56,7 +59,7 @@ it('sends endpoints of the format members what the document publishes', async ()
     platform.account.channelAccessToken,
   ])
   const { url, received } = await startReceiver()
-  const id = await addEndpoint(url, { format: 'members', secret: SECRET, previous_secret: SECRET })
+  const id = await addEndpoint(url, { format: 'members', secret: SECRET, previous_secret: PREVIOUS })
   const userId = randomUserId()
   await service.deliver(tenant, [textMessage(userId, 'hello')])
   await untilReceived(received, 1)
@@ -74,7 +77,9 @@ it('sends endpoints of the format members what the document publishes', async ()
   expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(4)
   await new EndpointTester(() => false).test(database, id)
   for (const each of received) {
-    new Webhook(SECRET).verify(each.body, each.headers as Record<string, string>)
+    // Both secrets are valid while one is replaced by the other.
+    for (const secret of [SECRET, PREVIOUS])
+      new Webhook(secret).verify(each.body, each.headers as Record<string, string>)
     expectPublished(each, typeOf(each))
   }
   expect(received.map(typeOf)).toEqual([

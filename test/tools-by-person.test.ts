@@ -87,20 +87,18 @@ describe('an endpoint with a condition', () => {
     expect(seenBy(receiver)).toEqual([['first'], ['first']])
   })
 
-  it.each([
-    ['an unknown field', { tag: 'vip' }],
-    ['no time', { followedAfter: 'yesterday' }],
-    ['no number', { eventCountMin: 'many' }],
-    ['no object', ['vip']],
-  ])(
-    'is refused by the database if it has %s, because a flush could not evaluate it',
-    async (_, condition) => {
-      const { addEndpoint } = await startTools()
+  it('is refused by the database if a flush could not evaluate its condition', async () => {
+    const { addEndpoint } = await startTools()
+    for (const condition of [
+      { tag: 'vip' },
+      { followedAfter: 'yesterday' },
+      { eventCountMin: 'many' },
+      ['vip'],
+    ])
       await expect(
         addEndpoint('https://a.example', { condition: JSON.stringify(condition) }),
       ).rejects.toThrow(/endpoint_condition_check/)
-    },
-  )
+  })
 })
 
 describe('of several endpoints that may reply', () => {
@@ -121,20 +119,6 @@ describe('of several endpoints that may reply', () => {
     await addEndpoint(second.url, { replies: true })
     await deliver(message('Uany', 'hello'))
     expect([seenBy(first), seenBy(second)]).toEqual([[], [['hello']]])
-  })
-
-  it('an unsent message is missing, and the tokens of the others stay with theirs', async () => {
-    const { message, deliver, makeDue, becomesQuiet, all } = await startTwoTools()
-    all.answer = { status: 500 }
-    const unsent = message('Uother', 'gone') as { message?: { id: string } }
-    await deliver(message('Uvip', 'one'), unsent, message('Uother', 'two'))
-    all.received.length = 0
-    const unsend = { ...lineEvent('unsend', 'Uother'), unsend: { messageId: unsent.message?.id } }
-    await deliver(unsend)
-    all.answer = { status: 200 }
-    await makeDue()
-    await becomesQuiet()
-    expect(seenBy(all)).toEqual([['(one)', 'two']])
   })
 })
 
