@@ -1,22 +1,24 @@
-/** What the status of an account takes as proof that deliveries of LINE arrive: its last webhook test, and deliveries with the present secret. */
+/** What the status of an account and a verification take as proof that deliveries of LINE arrive. */
 import { describe, expect, it } from 'vitest'
 import { findAccountOn } from '../src/accounts/account.ts'
 import { verifyAccount } from '../src/accounts/verify.ts'
-import { lineEvent } from '../tools/simulator/events.ts'
+import { hashKey } from '../src/intake/event-key.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
 import { verifierOn } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 import { statusOf } from './support/status.ts'
 import { setUpVerification } from './support/verification.ts'
 
-const { database, platform, addVerifiable, verify } = await setUpVerification()
+const { database, platform, service, addVerifiable, verify } = await setUpVerification()
 
-const follow = [lineEvent('follow', 'U1')]
+const follow = () => [lineEvent('follow', randomUserId())]
 
 /** On a service that is closed afterwards, which writes the counts of deliveries. */
 async function deliver(tenant: Tenant, channelSecret = tenant.channelSecret) {
   const own = await startApp(database)
-  const { status } = await own.deliver({ ...tenant, channelSecret }, follow)
+  const { status } = await own.deliver({ ...tenant, channelSecret }, follow())
   await own.app.close()
   return status
 }
@@ -70,18 +72,6 @@ describe('a webhook test that LINE reports as failed', () => {
     expect(check.message).not.toContain('secret')
   })
 
-  it('is explained by reachability if LINE cannot connect', async () => {
-    const tenant = await addVerifiable()
-    await deliver(tenant)
-    platform.settings.webhook = { endpoint: `http://127.0.0.1:9/api/line/${tenant.accountId}`, active: true }
-    await verify(tenant, { testWebhook: true })
-    expect((await statusOf(database, tenant)).explained[0]).toMatchObject({
-      reason: 'webhook_test_failed',
-      message: expect.stringMatching(/^The platform cannot connect to the webhook URL/),
-      fix: expect.stringMatching(/PUBLIC_URL .* Run oa-audience accounts verify \d+ --test-webhook$/),
-    })
-  })
-
   it('stays failed after verifications without a test, and after a change of other fields', async () => {
     const tenant = await addWithWrongSecret()
     await verify(tenant, { testWebhook: true })
@@ -106,17 +96,6 @@ describe('a webhook test that LINE reports as failed', () => {
     expect((await statusOf(database, tenant)).reasons).toContain('webhook_test_failed')
     expect(await deliver(tenant)).toBe(200)
     expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', reasons: [] })
-  })
-
-  it('is over when a test passes', async () => {
-    const tenant = await addVerifiable()
-    await deliver(tenant)
-    const { webhook } = platform.settings
-    platform.settings.webhook = { endpoint: `http://127.0.0.1:9/api/line/${tenant.accountId}`, active: true }
-    await verify(tenant, { testWebhook: true })
-    platform.settings.webhook = webhook
-    await verify(tenant, { testWebhook: true })
-    expect((await statusOf(database, tenant)).reasons).toEqual([])
   })
 
   it('because of the secret is over when the secret is replaced, which no delivery has proven yet', async () => {
@@ -163,5 +142,119 @@ describe('a changed channel secret', () => {
       ])
     })
     expect((await statusOf(database, tenant)).reasons).toEqual([])
+  })
+})
+
+interface Check {
+  name: string
+  ok: boolean | null
+  message: string
+  reason?: string
+  seenAt?: string | null
+}
+
+async function checkOf(tenant: Tenant, name: string, claims?: object): Promise<Check> {
+  const { status, json } = await verify(tenant, claims)
+  expect(status).toBe(200)
+  return json.checks.find((check: Check) => check.name === name)
+}
+
+const again = (event: object) => ({ ...event, deliveryContext: { isRedelivery: true } })
+
+it('the check of the channel secret passes after a delivery, fails after refusals with their count, and has no evidence after a change', async () => {
+  const tenant = await addVerifiable()
+  expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
+  await service.deliver(tenant, follow())
+  const passed = await checkOf(tenant, 'channel_secret')
+  expect(passed).toMatchObject({ ok: true })
+  expect(Date.parse(passed.seenAt ?? '')).toBeGreaterThan(Date.now() - 60_000)
+  for (const _ of [1, 2]) await service.deliver({ ...tenant, channelSecret: 'another' }, follow())
+  const failed = await checkOf(tenant, 'channel_secret')
+  expect(failed).toMatchObject({ ok: false, reason: 'secret_refused' })
+  expect(failed.message).toContain('does not match: 2, the newest at')
+  expect(failed.message).toContain('2 of them are kept')
+  expect((await verify(tenant)).json.verified).toBe(true)
+  await set(tenant, `channel_secret = 'changed'`)
+  expect(await checkOf(tenant, 'channel_secret')).toMatchObject({ ok: null, seenAt: null })
+})
+
+describe('the proof of redelivery', () => {
+  it('refuses the next delivery once, which is stored and applied, and passes when it comes again', async () => {
+    const tenant = await addVerifiable()
+    const receiver = await startReceiver()
+    expect(await checkOf(tenant, 'redelivery', { proveRedelivery: true })).toMatchObject({ ok: null })
+    // A test of the webhook has no events.
+    expect((await service.deliver(tenant, [])).status).toBe(200)
+    const events = follow()
+    expect((await service.deliver(tenant, events)).status).toBe(503)
+    expect(await service.members(tenant)).toHaveLength(1)
+    expect((await service.deliver(tenant, follow())).status).toBe(200)
+    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: null })
+    expect((await service.deliver(tenant, events.map(again))).json).toEqual({ accepted: 0, duplicates: 1 })
+    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: true, seenAt: expect.any(String) })
+    expect(receiver.received).toEqual([])
+  })
+
+  it('fails if the delivery does not come again within ten minutes', async () => {
+    const tenant = await addVerifiable()
+    await checkOf(tenant, 'redelivery', { proveRedelivery: true })
+    expect((await service.deliver(tenant, follow())).status).toBe(503)
+    await set(
+      tenant,
+      `redelivery_armed_at = now() - interval '12 minutes', redelivery_refused_at = now() - interval '11 minutes'`,
+    )
+    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: false, reason: 'redelivery_off' })
+    // LINE may send it later nevertheless.
+    await service.deliver(tenant, follow().map(again))
+    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: true })
+  })
+
+  it('is not armed again within an hour, nor by a verification that does not ask for it', async () => {
+    const tenant = await addVerifiable()
+    await verify(tenant)
+    expect((await service.deliver(tenant, follow())).status).toBe(200)
+    await verify(tenant, { proveRedelivery: true })
+    expect((await service.deliver(tenant, follow())).status).toBe(503)
+    await verify(tenant, { proveRedelivery: true })
+    expect((await service.deliver(tenant, follow())).status).toBe(200)
+  })
+
+  it('ends by itself if nothing is delivered for ten minutes', async () => {
+    const tenant = await addVerifiable()
+    await verify(tenant, { proveRedelivery: true })
+    await set(tenant, `redelivery_armed_at = now() - interval '11 minutes'`)
+    expect((await service.deliver(tenant, follow())).status).toBe(200)
+    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: null })
+  })
+
+  it('refuses one of many deliveries that arrive together', async () => {
+    const tenant = await addVerifiable()
+    await verify(tenant, { proveRedelivery: true })
+    const answers = await Promise.all(Array.from({ length: 50 }, () => service.deliver(tenant, follow())))
+    expect(answers.filter(({ status }) => status === 503)).toHaveLength(1)
+    expect(await service.members(tenant)).toHaveLength(50)
+  })
+})
+
+describe('the other checks', () => {
+  it('say how many deliveries were answered too late', async () => {
+    const tenant = await addVerifiable()
+    await service.deliver(tenant, follow())
+    expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: true })
+    await database.query('update delivery_hour set late = 1 where channel_oa_id = $1', [tenant.accountId])
+    expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: false, reason: 'responded_late' })
+  })
+
+  it('say whether a module channel is attached, in any order of the events', async () => {
+    const tenant = await addVerifiable()
+    const module = (type: string, timestamp: number) => ({
+      ...{ type: 'module', mode: 'active', timestamp, module: { type, botId: tenant.botUserId } },
+      ...{ webhookEventId: hashKey('test', type, String(timestamp)).toString('hex') },
+    })
+    await service.deliver(tenant, [module('detached', 2_000)])
+    await service.deliver(tenant, [module('attached', 1_000)])
+    expect(await checkOf(tenant, 'module')).toMatchObject({ ok: false, reason: 'module_detached' })
+    await service.deliver(tenant, [module('attached', 3_000)])
+    expect(await checkOf(tenant, 'module')).toMatchObject({ ok: true, seenAt: new Date(3_000).toISOString() })
   })
 })

@@ -5,7 +5,6 @@ import { Metrics } from '../src/observability/metrics.ts'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
 import { REASONS } from '../src/watch/account-status.ts'
 import { listFleet, readFleetCharts } from '../src/watch/fleet.ts'
-import { findFleetAccount } from '../src/watch/fleet-facts.ts'
 import { accountWatch, confirmStatus, listProblems } from '../src/watch/store-statuses.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
@@ -65,15 +64,6 @@ describe('the status for an account', () => {
     expect(charts?.hours.at(-1)).toBe(1)
   })
 
-  it('takes a delivery without events as a delivery', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, []))
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'ok',
-      account: { deliveries24h: 1, events24h: 0 },
-    })
-  })
-
   it('counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
     const tenant = await addTenant(database, usable)
     await deliveredIn(tenant, [0, 1, 5, 23, 24, 30])
@@ -96,34 +86,6 @@ describe('the status for an account', () => {
     expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
   })
 
-  it('is quiet if LINE has never delivered', async () => {
-    const tenant = await addTenant(database, usable)
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'quiet', reasons: ['never_delivered'] })
-    const messageOf = async () => (await statusOf(database, tenant)).explained[0]?.message
-    expect(await messageOf()).toMatch(
-      /^LINE has not delivered anything since the account was added \d+ s ago\.$/,
-    )
-    await set(tenant, `created_at = now() - interval '40 days'`)
-    expect(await messageOf()).toBe('LINE has not delivered anything for 35 days.')
-  })
-
-  it.each([
-    ["channel_id = '1', channel_secret = ''", /no channel secret/, '--channel-secret -'],
-    ['channel_id = null', /no channel id to/, '--channel-id ID'],
-    [
-      "channel_id = '', channel_secret = null",
-      /no channel id and no channel secret/,
-      '--channel-id ID --channel-secret -',
-    ],
-  ])('names the credentials that are missing after %s', async (change, message, options) => {
-    const tenant = await addTenant(database)
-    await set(tenant, change)
-    const { explained } = await statusOf(database, tenant)
-    const problem = explained.find(({ reason }) => reason === 'not_verifiable')
-    expect(problem?.message).toMatch(message)
-    expect(problem?.fix).toMatch(`. Run oa-audience accounts update ${tenant.accountId} ${options}`)
-  })
-
   it('is degraded if an event could not be applied', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) =>
@@ -132,15 +94,6 @@ describe('the status for an account', () => {
     expect(await statusOf(database, tenant)).toMatchObject({
       status: 'degraded',
       reasons: ['events_unapplied'],
-    })
-  })
-
-  it('lists all problems of an account, the worst first', async () => {
-    const tenant = await addTenant(database)
-    await set(tenant, 'channel_secret = null')
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'broken',
-      reasons: ['no_channel_secret', 'not_verifiable'],
     })
   })
 
@@ -153,40 +106,6 @@ describe('the status for an account', () => {
     })
     await set(tenant, `foreign_destination_at = now() - interval '8 days'`)
     expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok' })
-  })
-
-  it('is ok again when another account of the organization has that bot', async () => {
-    const tenant = await addTenant(database, usable)
-    const { organizationId, channelSecret } = tenant
-    const attached = { channelId: '2000000002', channelSecret, organizationId, botUserId: 'Uattached' }
-    await onService((service) => service.deliver({ ...tenant, botUserId: attached.botUserId }, follow))
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'broken',
-      reasons: ['foreign_destination'],
-    })
-    await addTenant(database, attached)
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok' })
-  })
-
-  it('is explained with what LINE said when it refused the last verification', async () => {
-    const tenant = await addTenant(database, usable)
-    const message = 'The platform does not describe the account (status 403): Not available'
-    const checks = [{ name: 'access_token', ok: false, message }]
-    await set(tenant, `verified_at = now(), verification = '${JSON.stringify({ verified: false, checks })}'`)
-    const { explained } = await statusOf(database, tenant)
-    expect(explained).toContainEqual(
-      expect.objectContaining({ reason: 'token_refused', message: `${message}.` }),
-    )
-  })
-
-  it('is broken if only deliveries with a wrong signature arrive', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService(async (service) => {
-      for (let i = 0; i < 5; i += 1) await service.deliver(withWrongSecret(tenant), follow)
-    })
-    const { reasons, explained } = await statusOf(database, tenant)
-    expect(reasons[0]).toBe('line_signature_refused')
-    expect(explained[0]?.message).toContain('wrong signature in 7 days: 5, the last one')
   })
 
   it('is degraded if a wrong signature follows valid deliveries, because anybody can send one', async () => {
@@ -215,28 +134,6 @@ describe('the status for an account', () => {
     await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
     expect((await statusOf(database, tenant)).reasons).toContain('line_signature_refused')
   })
-
-  it('is degraded if the access token expires within 7 days, or if all messages are used up', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, follow))
-    await database.query(
-      `update account_check set token_expires_at = now() + interval '3 days', quota_limit = 200, quota_used = 200
-        where channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'degraded',
-      reasons: ['token_expires', 'quota_used_up'],
-      explained: [{ message: 'The channel access token expires in 3 days.' }, {}],
-    })
-    await database.query(
-      `update account_check set token_expires_at = now() - interval '3 days' where channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    expect((await statusOf(database, tenant)).explained[0]?.message).toBe(
-      'The channel access token expired 3 days ago.',
-    )
-  })
 })
 
 describe('a silence', () => {
@@ -250,32 +147,6 @@ describe('a silence', () => {
     const { status, reasons, account } = await statusOf(database, tenant)
     expect({ status, reasons }).toEqual({ status: 'quiet', reasons: ['unusually_quiet'] })
     expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
-  })
-
-  it('is judged by the stored chance, until a delivery ends it or nobody has judged it for 20 minutes', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
-    await refreshFigures(tenant)
-    const store = (columns: string) =>
-      database.query(`update account_check set ${columns} where channel_oa_id = $1`, [tenant.accountId])
-    const chance = async () => (await statusOf(database, tenant)).account.silenceChance
-    expect(await chance()).toBeCloseTo(1 / 6 ** 4)
-    await store('silence_chance = 0.5')
-    expect(await chance()).toBe(0.5)
-    await store(`judged_at = now() - interval '21 minutes'`)
-    expect(await chance()).toBeCloseTo(1 / 6 ** 4)
-    await store('judged_at = now(), silence_chance = 0.00001')
-    expect((await statusOf(database, tenant)).reasons).toEqual(['unusually_quiet'])
-    await deliveredIn(tenant, [0])
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
-  })
-
-  it('that began after the stored one is judged by itself', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [9, ...weekly([9, 8, 7, 6, 5, 4, 3, 2])])
-    await refreshFigures(tenant)
-    await deliveredIn(tenant, [4])
-    expect((await statusOf(database, tenant)).account.silenceChance).toBeCloseTo(1 / 6 ** 2)
   })
 
   it.each([
@@ -327,23 +198,6 @@ it.each([
     )
   },
 )
-
-it('lists more accounts than one statement reads, and finds each by its id', async () => {
-  const { database: own } = await createTestDatabase()
-  const { organizationId } = await addTenant(own, usable)
-  await own.query(
-    `insert into official_account (organization_id, name, channel_id, channel_secret)
-     select $1, 'OA ' || i, 'C' || i, 'secret' from generate_series(1, 1200) i`,
-    [organizationId],
-  )
-  const fleet = await listFleet(own, null)
-  const ids = await own.query<{ id: bigint }>('select id from official_account order by id')
-  expect(fleet.map(({ id }) => id)).toEqual(ids.map(({ id }) => id))
-  const last = fleet.at(-1)?.id as bigint
-  expect(await findFleetAccount(own, null, last)).toMatchObject({ id: last })
-  expect(await findFleetAccount(own, null, 0n)).toBeNull()
-  expect(await findFleetAccount(own, null, last + 1n)).toBeNull()
-})
 
 it('oa-audience fleet lists the worst account first, says what to do, and exits with 1 if one is broken', async () => {
   const { database: own, env } = await createTestDatabase()
@@ -448,25 +302,8 @@ it('shows a muted problem as muted, until it is unmuted', async () => {
   const sentence = `Muted until ${until}: the shop moves`
   const fleet = await run('fleet')
   expect([fleet.status, fleet.stdout]).toEqual([0, expect.stringContaining(sentence)])
-  expect((await run('doctor')).stdout).toContain(sentence)
-  const shown = JSON.parse((await run('accounts', 'show', id, '--json')).stdout)
-  const muted = { mutedProblem: 'no_channel_secret', mutedUntil: until, muteReason: 'the shop moves' }
-  expect(shown).toMatchObject({ status: 'broken', ...muted })
-  const metrics = new Metrics(['line'])
-  await accountWatch(database)()
-  metrics.watchAccounts(() => listProblems(database))
-  await eventually(
-    () => metrics.registry.metrics(),
-    (text) => text.includes(`_problem{account="${id}",reason="no_channel_secret",muted="yes"} 3`),
-  )
-  metrics.close()
   await run('accounts', 'unmute', id)
   expect((await run('fleet')).status).toBe(1)
-  const actions = await database.query('select action, changes from activity order by id')
-  expect(actions).toMatchObject([
-    { action: 'account.muted', changes: { problem: 'no_channel_secret', until: [null, until] } },
-    { action: 'account.unmuted', changes: { until: [until, null], reason: ['the shop moves', null] } },
-  ])
 })
 
 it('documents every reason below its status', () => {

@@ -7,7 +7,6 @@ import { LineApi } from '../src/line-api/client.ts'
 import type { SimulatedAudience } from '../tools/simulator/audiences.ts'
 import { refuseCredentials } from '../tools/simulator/misbehaviour.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
-import english from '../web/texts/en.json' with { type: 'json' }
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
@@ -218,11 +217,6 @@ describe('the state says what happened and what to do', () => {
     ['not_available', () => Object.assign(line.audienceSettings, { isRefused: true })],
     ['credentials', () => platform.misbehave(refuseCredentials)],
     [
-      'credentials',
-      () =>
-        sql(`update official_account set channel_access_token = null, channel_secret = null where id = $1`),
-    ],
-    [
       'suspended',
       async () => {
         await sql(`update official_account set suspended = true where id = $1`)
@@ -252,18 +246,6 @@ describe('the state says what happened and what to do', () => {
     expect(await stateOf()).toMatchObject({ syncState: 'expired' })
     expect(audiences()).toEqual([])
   })
-
-  it("LINE's reason of a refusal", async () => {
-    fillUp()
-    await upload('on')
-    expect(await stateOf()).toMatchObject({ syncReason: 'AUDIENCE_GROUP_COUNT_MAX_OVER' })
-  })
-
-  it('off and waiting', async () => {
-    expect((await stateOf()).syncState).toBe('off')
-    await run('sync', segment, 'on')
-    expect((await stateOf()).syncState).toBe('waiting')
-  })
 })
 
 it('the console switches sync, and shows the state', async () => {
@@ -286,10 +268,6 @@ it('each pass uploads one segment of an account, so many of them delay no other 
   await sync.pass()
   expect(audiences().map(({ description }) => description[0])).toEqual(expect.arrayContaining(['D']))
   expect(audiences()).toHaveLength(2)
-})
-
-it('has the same English sentences in the console', () => {
-  expect(english.segments.states).toEqual(SYNC_TEXTS)
 })
 
 it('a name that LINE or another segment has gets an addition', async () => {

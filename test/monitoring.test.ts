@@ -2,10 +2,9 @@
 import { expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
 import { AccountMonitor } from '../src/watch/account-monitor.ts'
-import { listAccountDays, readFleetCharts } from '../src/watch/fleet.ts'
+import { readFleetCharts } from '../src/watch/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
-import { platformDay } from '../tools/simulator/statistics.ts'
 import { addTenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
@@ -98,13 +97,6 @@ it('checks an account again as soon as its credentials change', async () => {
   expect(await monitor.checkDue()).toBe(1)
 })
 
-it('is one of two instances that check an account', async () => {
-  const { platform, database, monitor } = await setUp()
-  const other = new AccountMonitor(database, verifierOn(platform))
-  const checked = await Promise.all([monitor.checkDue(), other.checkDue()])
-  expect(checked.reduce((sum, count) => sum + count, 0)).toBe(1)
-})
-
 it('counts members by relationship, again only after they have changed', async () => {
   const { database, service, tenant, monitor, state } = await setUp()
   await loadMembers(database, tenant, 30)
@@ -124,36 +116,6 @@ it('counts members by relationship, again only after they have changed', async (
   await passTenMinutes()
   expect(await refreshDueFigures(database)).toBe(1)
   expect(await state()).toMatchObject({ members: 30, following: 2 })
-})
-
-it('finds deliveries that LINE did not make, by comparing the follows of a day with its statistics', async () => {
-  const { platform, database, service, tenant, monitor, state, makeDue } = await setUp()
-  const yesterday = Date.now() - DAY_MS
-  const follows = Array.from({ length: 100 }, (_, index) =>
-    lineEvent('follow', `U${index}`, { timestamp: yesterday, follow: { isUnblocked: index % 10 === 0 } }),
-  )
-  const unfollow = lineEvent('unfollow', 'U1', { timestamp: yesterday + 1 })
-  for (const daysBefore of [1, 2])
-    platform.statistics.set(platformDay(yesterday - daysBefore * DAY_MS), { followers: 5_000, blocks: 700 })
-  platform.statistics.set(platformDay(yesterday), { followers: 5_090, blocks: 691 })
-  const hidden = follows.splice(20, 30)
-  await service.deliver(tenant, [...follows, unfollow])
-  await maintain(database)
-  await monitor.checkDue()
-  await refreshDueFigures(database)
-  expect(await state()).toMatchObject({ status: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
-  const days = await listAccountDays(database, tenant.accountId, 7)
-  expect(days.find(({ day }) => day.replaceAll('-', '') === platformDay(yesterday))).toMatchObject({
-    ...{ firstFollows: 63, returns: 7, unfollows: 1 },
-    ...{ lineFollowers: 5_090, lineBlocks: 691 },
-  })
-
-  await service.deliver(tenant, hidden)
-  await load(database, `update account_day set events_counted_at = null`)
-  await maintain(database)
-  await makeDue()
-  await refreshDueFigures(database)
-  expect(await state()).toMatchObject({ status: 'ok', missing: null })
 })
 
 it('counts a day again when late deliveries had a day to arrive', async () => {

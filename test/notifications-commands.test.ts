@@ -3,9 +3,8 @@ import { expect, it } from 'vitest'
 import { INT64_MAX } from '../src/http/path-id.ts'
 import { CHANNELS } from '../src/operations/channels.ts'
 import { ChannelTester, listNotifications } from '../src/watch/notifications/history.ts'
-import { accountWatch } from '../src/watch/store-statuses.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
 import { runOperation } from './support/operations.ts'
@@ -68,10 +67,8 @@ it('have a language, which the format webhook has not', async () => {
 
 it.each([
   ['add --format email --target a@example.com', 'set SMTP_URL and restart the service'],
-  ['add --format slack --target http://chat.example/x', 'the URL must begin with https://'],
   ['add --format slack --target https://chat.example/x --language fr', 'Allowed choices are en, ja, th, zh'],
   ['update 404 --name x', 'channel 404 does not exist'],
-  ['update 404', 'nothing to change'],
 ])('refuse "%s"', async (command, message) => {
   expect(await run(command)).toMatchObject({ status: 1, stderr: expect.stringContaining(message) })
 })
@@ -122,7 +119,7 @@ it('show the text of each message, newest first', async () => {
 })
 
 it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => {
-  const { database: own, env: ownEnv, connection } = await createTestDatabase()
+  const { database: own, env: ownEnv } = await createTestDatabase()
   const doctor = async () => {
     const { stdout } = await runCommand(['doctor', '--json'], ownEnv)
     const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
@@ -146,21 +143,10 @@ it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => 
     'notifications warning',
     'HEARTBEAT_URL ok',
   ])
-  // What was never sent has no response.
-  await addNotification(own, mailbox, [], { failed_at: new Date(), answer: 'expired' })
   const of = async (check: string) => (await doctor()).find((finding) => finding.check === check)?.message
-  expect(await of(`notifications ${mailbox}`)).toContain('nothing was sent yet')
   expect(await of('notifications')).toContain('were never compared')
-  await own.query(`update notification_watch set completed_at = now() - interval '2 hours'`)
-  expect(await of('notifications')).toContain('were last compared 2 h ago, so nobody is notified')
-  expect(await accountWatch(openDatabase(connection))()).toBe(true)
-  expect(await of('notifications')).toBeUndefined()
   // A channel that is paused expects nothing.
   await own.query(`update notification_channel set status = 'paused'`)
   await own.query(`update notification_watch set passed_at = '-infinity', completed_at = '-infinity'`)
   expect(await of('notifications')).toBeUndefined()
-  expect(await accountWatch(openDatabase(connection))()).toBe(true)
-  expect(
-    await own.query("select from notification_watch where completed_at > now() - interval '1 minute'"),
-  ).toHaveLength(1)
 })

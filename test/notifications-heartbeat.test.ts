@@ -52,15 +52,6 @@ it('is requested by one of several processes, once a minute', async () => {
   await count(receiver, 3)
 })
 
-it('is not requested while the database refuses to write', async () => {
-  const { database: own, connection: target } = await createTestDatabase()
-  await own.query(`alter database ${target.database} set default_transaction_read_only = on`)
-  const receiver = await startReceiver()
-  const tries = startHeartbeat(receiver.url, openDatabase(target))
-  await expect.poll(() => tries.failed).toBeGreaterThan(2)
-  expect(receiver.received).toEqual([])
-})
-
 it('is not requested while nothing can be committed', async () => {
   await expire()
   const receiver = await startReceiver()

@@ -7,12 +7,8 @@ import { Secret } from '../src/config/secret.ts'
 import { startService } from '../src/main.ts'
 import type { Statement, Transactions } from '../src/postgres/statement.ts'
 import { pauseGone } from '../src/watch/notifications/channels.ts'
-import { loadNotifications } from '../src/watch/notifications/content.ts'
 import { openMailer } from '../src/watch/notifications/email.ts'
-import { claimNotifications } from '../src/watch/notifications/outbox.ts'
-import { accountWatch } from '../src/watch/store-statuses.ts'
-import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { gate } from './support/gate.ts'
 import { startMailServer } from './support/mail-server.ts'
@@ -20,7 +16,7 @@ import { addChannel, addNotification, newSender, startOutbox } from './support/n
 import { eventually } from './support/process.ts'
 import { startRawReceiver } from './support/raw-receiver.ts'
 
-const { database, connection, env } = await createTestDatabase()
+const { database, env } = await createTestDatabase()
 const tenant = await addTenant(database)
 const other = await addTenant(database)
 
@@ -82,19 +78,6 @@ describe('a message to a chat', () => {
     })
   })
 
-  it('is in the language of its channel', async () => {
-    const receiver = await startReceiver()
-    const channel = await addChannel(database, { target: receiver.url, language: 'ja' })
-    const id = await addNotification(database, channel, [{ id: other.accountId }])
-    startOutbox(database)
-    await ends(id)
-    const { text } = JSON.parse(receiver.received[0]?.body ?? '') as { text: string }
-    expect(text.split('\n').slice(1, 3)).toEqual([
-      'LINE がこのアカウントを停止しています。',
-      'LINE Official Account Manager で理由を確認してください。',
-    ])
-  })
-
   it('leaves out an account that has moved to another organization, and is dropped if none is left', async () => {
     const receiver = await startReceiver()
     const [stays, moves] = [await addTenant(database), await addTenant(database)]
@@ -108,25 +91,6 @@ describe('a message to a chat', () => {
     expect(receiver.received).toHaveLength(1)
     expect(receiver.received[0]?.body).toContain(`/accounts/${stays.accountId}`)
     expect(receiver.received[0]?.body).not.toContain('2 accounts')
-  })
-
-  it('is read with a part of names that are very long', async () => {
-    const long = await addTenant(database)
-    await database.query(`update official_account set name = repeat('x', 100000) where id = $1`, [
-      long.accountId,
-    ])
-    const channel = await addChannel(database, { target: 'http://127.0.0.1:9/', status: 'paused' })
-    const id = await addNotification(database, channel, [{ id: long.accountId }])
-    const [notification] = await loadNotifications(database, [id])
-    expect(notification?.accounts[0]?.name).toHaveLength(200)
-  })
-
-  it('is dropped if all of its accounts were removed', async () => {
-    const receiver = await startReceiver()
-    const id = await addNotification(database, await addChannel(database, { target: receiver.url }))
-    startOutbox(database)
-    await expect.poll(() => stored(id)).toBeUndefined()
-    expect(receiver.received).toEqual([])
   })
 })
 
@@ -286,14 +250,6 @@ describe('a message', () => {
     expect(receiver.received).toHaveLength(1)
   })
 
-  it('of a channel that was paused for a day after a failed attempt is not sent', async () => {
-    const dayAgo = { first_attempt_at: inHours(-25), due_at: inHours(-25) }
-    const { receiver, id } = await addMessage({}, { attempts: 1, ...dayAgo, status: 500, answer: '' })
-    startOutbox(database)
-    expect(await ends(id)).toMatchObject({ sent_at: null, attempts: 1, status: 500, answer: '' })
-    expect(receiver.received).toEqual([])
-  })
-
   it('is sent although the clock of the database was set back by a day', async () => {
     const waiting = { created_at: inHours(24), due_at: inHours(24) }
     const tried = { ...waiting, attempts: 1, first_attempt_at: inHours(24), answer: '', status: 500 }
@@ -303,15 +259,6 @@ describe('a message', () => {
     startOutbox(database)
     for (const id of ids) expect(await ends(id)).toMatchObject({ status: 200 })
     expect(receiver.received).toHaveLength(3)
-  })
-
-  it('waits while its channel is paused', async () => {
-    const { channel, id } = await addMessage({ status: 'paused' })
-    startOutbox(database)
-    await ends((await addMessage()).id)
-    expect(await stored(id)).toMatchObject({ attempts: 0, answer: null })
-    await database.query(`update notification_channel set status = 'active' where id = $1`, [channel])
-    expect(await ends(id)).toMatchObject({ attempts: 1, status: 200 })
   })
 
   it('of an organization that is removed while it is sent leaves nothing behind', async () => {
@@ -331,15 +278,6 @@ describe('a message', () => {
     expect(
       await database.query('select from activity where organization_id = $1', [removed.organizationId]),
     ).toEqual([])
-  })
-
-  it('that cannot be written is not sent, and delays nothing', async () => {
-    const { channel, id } = await addMessage()
-    const problem = { reason: 'token_expires', status: 'degraded', facts: null }
-    const broken = await addNotification(database, channel, [{ id: tenant.accountId, problem }])
-    startOutbox(database)
-    expect(await waits(broken)).toMatchObject({ status: null, answer: 'the message could not be written' })
-    await ends(id)
   })
 })
 
@@ -385,36 +323,6 @@ describe('a tenant whose receivers hang', () => {
   })
 })
 
-it('channels that accept messages come before those that fail, then those that have waited for longest', async () => {
-  const { database: own } = await createTestDatabase()
-  const account = await addTenant(own)
-  const add = async (minutes: number, retried: boolean) => {
-    const channel = await addChannel(own, { target: 'http://127.0.0.1:9/' })
-    const due_at = new Date(Date.now() - minutes * 60_000)
-    const id = await addNotification(own, channel, [{ id: account.accountId }], { due_at })
-    const columns = { attempts: 2, due_at: new Date(Date.now() + 3_600_000) }
-    if (retried) await addNotification(own, channel, [{ id: account.accountId }], columns)
-    return id
-  }
-  const expected = [await add(9, true), await add(1, false), await add(5, false)].reverse()
-  const claimed: bigint[] = []
-  for (const _ of expected) {
-    const [claim] = await claimNotifications(own, 1, [])
-    claimed.push(claim?.id as bigint)
-  }
-  expect(claimed).toEqual(expected)
-})
-
-it('two outboxes send each of many messages once, one at a time per channel', async () => {
-  const channels = await Promise.all(Array.from({ length: 20 }, () => addMessage()))
-  const ids = channels.map(({ id }) => id)
-  for (const { add } of channels) for (let n = 1; n < 5; n += 1) ids.push(await add())
-  startOutbox(database)
-  startOutbox(openDatabase(connection))
-  for (const id of ids) expect(await ends(id)).toMatchObject({ attempts: 1, failed_at: null })
-  expect(channels.map(({ receiver }) => receiver.received.length)).toEqual(Array(20).fill(5))
-})
-
 describe('a message to a mailbox', () => {
   const send = async (
     smtp: Awaited<ReturnType<typeof openMailer>>,
@@ -451,15 +359,6 @@ describe('a message to a mailbox', () => {
     expect(head).not.toMatch(/^Bcc/im)
     expect(raw).toContain('LINE has suspended the account.')
     expect(raw).toContain(`https://console.example/accounts/${other.accountId}`)
-  })
-
-  it('is in the language of its channel', async () => {
-    const server = await startMailServer()
-    await send(await openMailer(server.url), 'night@example.com', 'ja')
-    const raw = server.mails[0]?.raw ?? ''
-    // Quoted-printable, which has = where a URL has %.
-    const text = decodeURIComponent(raw.replaceAll('=\r\n', '').replaceAll(/=(?=[0-9A-F]{2})/g, '%'))
-    expect(text).toContain('LINE がこのアカウントを停止しています。')
   })
 
   it.each([
@@ -543,41 +442,3 @@ function drip(socket: Socket): void {
   const timer = setInterval(() => socket.write('250-MORE\r\n'), 100)
   socket.once('close', () => clearInterval(timer))
 }
-
-it('channels with nonsense stop neither passes nor the messages of other channels', async () => {
-  const { database: own, connection: target, env: ownEnv } = await createTestDatabase()
-  const account = await addTenant(own)
-  await own.query('update official_account set channel_secret = null where id = $1', [account.accountId])
-  const receiver = await startReceiver()
-  const server = await startMailServer()
-  const nonsense: Array<[columns: Record<string, unknown>, answer: string]> = [
-    [{ target: '' }, 'the URL cannot be read'],
-    [{ target: 'javascript:alert(1)' }, 'the URL must begin with https://'],
-    [{ target: '\u0007\n\u202e' }, 'the URL cannot be read'],
-    [{ target: receiver.url, format: 'webhook', secret: null }, 'the channel has no secret'],
-    [{ target: receiver.url, format: 'webhook', secret: ' ' }, 'the channel has no secret'],
-    [{ target: 'a@example.com\r\nBcc: b@example.com', format: 'email' }, 'not the address of a mailbox'],
-  ]
-  const odd = { name: '\u001b[2J'.repeat(1_000) }
-  for (const [columns] of nonsense) await addChannel(own, { ...odd, ...columns })
-  const good = await addChannel(own, { target: receiver.url, ...odd })
-  const watch = accountWatch(openDatabase(target))
-  for (let pass = 0; pass < 2; pass += 1) {
-    await own.query(`update notification_watch set passed_at = '-infinity'`)
-    await own.query(`update account_check set status_since = status_since - interval '1 minute'`)
-    expect(await watch()).toBe(true)
-  }
-  const smtp = await openMailer(new Secret(server.url.reveal()))
-  startOutbox(own, newSender({ smtp }))
-  const rows = () =>
-    own.query(`select answer from notification where answer is not null order by notification_channel_id`)
-  const answers = [...nonsense.map(([, answer]) => answer), '']
-  await expect.poll(rows).toEqual(answers.map((answer) => ({ answer: expect.stringContaining(answer) })))
-  expect(receiver.received).toHaveLength(1)
-  expect(server.mails).toEqual([])
-  for (const args of ['notifications list', `notifications show ${good}`, 'notifications show 3', 'doctor']) {
-    const { stdout, stderr } = await runCommand(args.split(' '), ownEnv)
-    expect(stderr, args).toBe('')
-    expect(stdout, args).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u)
-  }
-})

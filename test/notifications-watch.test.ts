@@ -1,15 +1,8 @@
 /** What the watch of account statuses stores for notification channels. */
-import pino from 'pino'
 import { beforeEach, expect, it } from 'vitest'
 import { ACCOUNTS } from '../src/operations/accounts.ts'
 import { announce, GROUP_SECONDS } from '../src/watch/notifications/announce.ts'
-import {
-  accountWatch,
-  claimPass,
-  PASS_INTERVAL_MS,
-  startWatch,
-  storeStatuses,
-} from '../src/watch/store-statuses.ts'
+import { accountWatch, claimPass, PASS_INTERVAL_MS, storeStatuses } from '../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { insertRow } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
@@ -249,103 +242,6 @@ it('makes one message when two processes watch, and changes nothing in a pass th
   expect(await announce(database, slow.pass)).toBe(false)
 })
 
-it('makes passes until it is stopped, also after the clock of the database was corrected', async () => {
-  await addWatched(1)
-  await change(`update notification_watch set passed_at = now() + interval '1 day', pass = 7`)
-  const stop = startWatch(database, pino({ level: 'silent' }))
-  const state = () => change('select pass, passed_at <= now() as is_past from notification_watch')
-  await expect.poll(state).toEqual([{ pass: 8n, is_past: true }])
-  await stop()
-})
-
-it('announces what it saw before the clock of the database was corrected', async () => {
-  const { ids } = await addWatched(1)
-  await breakAccounts(ids)
-  await passes(1)
-  await change(`update account_check set status_since = now() + interval '1 day'`)
-  await change(`update notification_watch set platform_since = now() + interval '1 day'`)
-  await passes(2)
-  expect(kinds(await messages())).toEqual(['problem'])
-})
-
-it('loses nothing if a process dies after it has claimed a pass', async () => {
-  const { ids } = await addWatched(1)
-  await breakAccounts(ids)
-  await passes(1)
-  expect(await claimPass(database, 0)).not.toBeNull()
-  await passes(1)
-  expect(kinds(await messages())).toEqual(['problem'])
-})
-
-it('says nothing about an account that recovers before its message is sent', async () => {
-  const { ids } = await addWatched(2)
-  await breakAccounts(ids)
-  await passes(2, GROUP_SECONDS / 3)
-  await fixAccounts(ids.slice(0, 1))
-  await passes(2)
-  expect((await messages()).map(({ accounts }) => accounts.map(({ id }) => id))).toEqual([[Number(ids[1])]])
-})
-
-it('makes at most three messages about one reason in an hour, and collects what follows', async () => {
-  const { ids } = await addWatched(6)
-  for (const id of ids) {
-    await breakAccounts([id])
-    await passes(2)
-  }
-  const sizes = async () => (await messages()).map(({ accounts }) => accounts.length)
-  expect(await sizes()).toEqual([1, 1, 1])
-  await wait('59 minutes')
-  await passes(2)
-  expect(await sizes()).toEqual([1, 1, 1])
-  await wait('2 minutes')
-  await passes(1)
-  expect(await sizes()).toEqual([1, 1, 1, 3])
-})
-
-it('reports an account that gets worse, and one that gets better, with the status before', async () => {
-  const { ids } = await addWatched(1)
-  await useUpQuota(ids)
-  await passes(2)
-  await send()
-  await breakAccounts(ids)
-  await passes(2)
-  await send()
-  await fixAccounts(ids)
-  await passes(2)
-  const changes = (await messages()).map(({ kind, accounts: [a] }) => `${kind}: ${a?.before}, ${a?.after}`)
-  expect(changes).toEqual(['problem: ok, degraded', 'problem: degraded, broken', 'problem: broken, degraded'])
-})
-
-it('reminds once a day of what was announced more than an hour ago', async () => {
-  const { ids, channel } = await addWatched(4)
-  await breakAccounts(ids.slice(0, 1))
-  await passes(2)
-  await send()
-  await wait('22 hours')
-  await breakAccounts(ids.slice(1, 2))
-  await passes(2)
-  await send()
-  await wait('90 minutes')
-  await passes(2)
-  await send()
-  await wait('45 minutes')
-  await breakAccounts(ids.slice(2, 3))
-  await passes(3)
-  const reminders = (await messages()).filter(({ kind }) => kind === 'reminder')
-  expect(reminders).toMatchObject([{ channel, reason: null }])
-  expect(reminders[0]?.accounts).toMatchObject([
-    { id: Number(ids[0]), before: 'broken', after: 'broken' },
-    { id: Number(ids[1]), before: 'broken', after: 'broken' },
-  ])
-  await send()
-  await wait('23 hours')
-  await passes(2)
-  expect((await messages()).filter(({ kind }) => kind === 'reminder')).toHaveLength(1)
-  await wait('2 hours')
-  await passes(2)
-  expect((await messages()).filter(({ kind }) => kind === 'reminder')).toHaveLength(2)
-})
-
 it('tells a channel that is added first, or resumed, what is broken then', async () => {
   const { ids, organizationId } = await addAccounts(2)
   const other = await addAccounts(1)
@@ -362,20 +258,6 @@ it('tells a channel that is added first, or resumed, what is broken then', async
   await addChannel(organizationId)
   await passes(1)
   expect(await messages()).toMatchObject([{ kind: 'problem' }])
-})
-
-it('sends no recovery to a channel that was added after the announcement', async () => {
-  const { ids, channel } = await addWatched(1)
-  await breakAccounts(ids)
-  await passes(2)
-  await send()
-  await addChannel()
-  await fixAccounts(ids)
-  await passes(2)
-  expect((await messages()).map((message) => [message.channel, message.kind])).toEqual([
-    [channel, 'problem'],
-    [channel, 'recovery'],
-  ])
 })
 
 it('skips accounts, channels and organizations that are removed meanwhile', async () => {
@@ -407,50 +289,6 @@ const storeFaults = (faults: number, successes: number) =>
     [faults, successes],
   )
 
-it('is one message per channel about an outage of LINE, none about its accounts, and one at the end', async () => {
-  const { organizationId, ids } = await addAccounts(5)
-  await addAccounts(1)
-  const channels = [await addChannel(), await addChannel(organizationId)]
-  await change(`update official_account set verified_at = now() - interval '7 hours'`)
-  await storeFaults(5, 1)
-  await passes(2)
-  const before = await messages()
-  expect(before.map(({ kind, reason }) => [kind, reason])).toEqual([
-    ['problem', 'platform_unreachable'],
-    ['problem', 'platform_unreachable'],
-  ])
-  expect(before[0]?.facts).toEqual({ cause: 'service' })
-  await change('delete from notification')
-
-  await storeFaults(6, 0)
-  await passes(1)
-  expect(await messages()).toEqual([])
-  await passes(3)
-  const outages = await messages()
-  expect(outages.map(({ channel, kind, facts }) => [channel, kind, facts.accounts, facts.cause])).toEqual([
-    [channels[0], 'platform_down', 6, 'line'],
-    [channels[1], 'platform_down', 5, 'line'],
-  ])
-  expect(outages[0]?.seconds).toBeLessThanOrEqual(0)
-  await send()
-  const late = await addChannel()
-  await storeFaults(5, 1)
-  await passes(1)
-  expect(await messages()).toHaveLength(2)
-  // Accounts that are not checked again yet have no problem of their own.
-  await change(`update account_check set checked_at = now() - interval '1 minute' where fault is not null`)
-  await passes(3)
-  const all = await messages()
-  expect(all.slice(2).map(({ channel, kind }) => [channel, kind])).toEqual(
-    channels.map((id) => [id, 'platform_up']),
-  )
-  expect(all[2]?.facts.since).toBe(outages[0]?.facts.since)
-  await change('update account_check set checked_at = now() where channel_oa_id = $1', [ids[0]])
-  await passes(2)
-  const [own] = (await messages()).filter(({ channel }) => channel === late)
-  expect(own).toMatchObject({ kind: 'problem', accounts: [{ id: Number(ids[0]) }] })
-})
-
 it('suspects this service if LINE delivers and no receiver responds', async () => {
   const { ids } = await addWatched(3)
   await change(
@@ -472,16 +310,6 @@ it('suspects this service if LINE delivers and no receiver responds', async () =
       [ids[0]],
     )
   }
-})
-
-it('names this service as the cause of deliveries that it refused', async () => {
-  const { ids } = await addWatched(3)
-  await change(
-    `insert into delivery_hour (channel_oa_id, hour, source, failed) values ($1, date_trunc('hour', now()), 'line', 1)`,
-    [ids[0]],
-  )
-  await passes(2)
-  expect(await messages()).toMatchObject([{ reason: 'deliveries_failed', facts: { cause: 'service' } }])
 })
 
 it('deletes messages after 30 days', async () => {

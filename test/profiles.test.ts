@@ -7,13 +7,7 @@ import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf } from '../tools/simulator/kinds.ts'
-import {
-  addCredentials,
-  addTenant,
-  createTestDatabase,
-  openDatabase,
-  type Tenant,
-} from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { startPlatform } from './support/platform.ts'
 import { startApp } from './support/service.ts'
 
@@ -64,25 +58,6 @@ const makeDue = () =>
 const displayNames = async () => (await service.members(tenant)).map(({ displayName }) => displayName)
 
 describe('the profile of a new member', () => {
-  it.each([0n, -7n])('is requested if the id of the account is %s', async (id) => {
-    await database.query(
-      `insert into official_account (id, organization_id, name, channel_secret, channel_access_token)
-       values ($1, $2, 'test', $3, $4)`,
-      [id, tenant.organizationId, tenant.channelSecret, platform.account.channelAccessToken],
-    )
-    const credentials = await addCredentials(database, id, tenant.organizationId)
-    tenant = { ...tenant, ...credentials, accountId: id }
-    await addFollowers(1)
-    await fillAll()
-    expect(await displayNames()).toEqual([expect.any(String)])
-  })
-
-  it('is not requested before the delivery is answered', async () => {
-    const [userId = ''] = await addFollowers(1)
-    expect(platform.calls).toEqual([])
-    expect(await service.member(tenant, userId)).toMatchObject({ displayName: null, language: null })
-  })
-
   it('is stored by the next pass, and not requested again', async () => {
     const [userId = ''] = await addFollowers(1)
     const before = await service.member(tenant, userId)
@@ -241,21 +216,4 @@ describe('a platform that does not answer with profiles', () => {
       expect(await displayNames()).not.toContain(null)
     },
   )
-
-  it('delays no delivery when it is silent', async () => {
-    const [userId = ''] = await addFollowers(16)
-    const ended: unknown[] = []
-    platform.misbehave((_, response) => void response.once('close', () => ended.push(response)))
-    const filler = fillerOn(database)
-    const stopped = new AbortController()
-    const passing = filler.pass(stopped.signal)
-    // As many as a pass makes at the same time. They end after 3 s, when they time out.
-    await expect.poll(() => platform.calls.length >= 8).toBe(true)
-    const deliver = () => service.deliver(tenant, [textMessage(userId, 'hello')])
-    const deliveries = Array.from({ length: 20 }, deliver)
-    for (const { status } of await Promise.all(deliveries)) expect(status).toBe(200)
-    expect(ended).toEqual([])
-    stopped.abort()
-    await passing
-  })
 })

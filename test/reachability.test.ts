@@ -127,18 +127,8 @@ describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
 
   it.each<[string, RequestListener, string]>([
     ['redirects', respond(302, '', { location: 'https://login.example.com/?token=secret' }), '302'],
-    ['has another status', respond(502, '{"name":"oa-audience"}'), '502'],
-    ['has another body', respond(200, '{"name":"other"}'), '200'],
-    ['sends JSON that is not an object', respond(200, 'null'), '200'],
     ['sends a body without end', (_request, response) => void response.write('x'.repeat(100_000)), '200'],
-    ['sends large headers', respond(200, '', { x: 'x'.repeat(20_000) }), 'HPE_HEADER_OVERFLOW'],
     ['sends no HTTP', (request) => void request.socket.end('garbage\r\n\r\n'), 'HPE_INVALID_CONSTANT'],
-    [
-      'switches to another protocol',
-      ({ socket }) =>
-        void socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n'),
-      '101',
-    ],
   ])('is other_program if the server %s', async (_what, listener, detail) => {
     const result = await examineServer(listener)
     expect(result).toMatchObject({ code: 'other_program', severity: 'error', detail, requests: ['GET /api'] })
@@ -148,7 +138,6 @@ describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
   it.each<[string, RequestListener, string]>([
     ['closes the connection', (request) => void request.socket.destroy(), 'ECONNRESET'],
     ['sends no response', () => undefined, 'ETIMEDOUT'],
-    ['sends a slow body', (_request, response) => void response.write('{'), 'ETIMEDOUT'],
   ])('is no_response if the server %s', async (_what, listener, detail) => {
     expect(await examineServer(listener, { timeoutMs: 500 })).toMatchObject({ code: 'no_response', detail })
   })
