@@ -107,21 +107,7 @@ describe('an event', () => {
     const act = { eventCount: 1, firstSeenAt: AT, lastSeenAt: AT }
     const nothing = { eventCount: 0, firstSeenAt: null, lastSeenAt: null }
     expect(await service.member(tenant, userId)).toMatchObject(row.counts ? act : nothing)
-  })
-
-  it('that is not an act of its person changes neither the count nor the times of a member', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('message', userId, { timestamp: AT_MS })])
-    const before = await service.member(tenant, userId)
-    for (const offset of [-60_000, 60_000]) {
-      const at = new Date(AT_MS + offset).toISOString()
-      const answer = { message_type: 'outgoing', created_at: at, conversation: chatwoot.conversation(userId) }
-      await service.chat(tenant, { event: 'message_created', ...chatwoot.message(userId, answer) })
-      await service.deliver(tenant, [lineEvent('activated', userId, { timestamp: AT_MS + offset })])
-    }
-    const { conversation: _, updatedAt: __, ...after } = (await service.member(tenant, userId)) ?? {}
-    expect(before).toMatchObject(after)
-    expect(after).toMatchObject({ eventCount: 1, firstSeenAt: AT, lastSeenAt: AT })
+    expect(await load(database, 'select kind, failure from event where failure is not null')).toEqual([])
   })
 
   it('about a stranger makes a member whom the delta feed reports and whose profile is due', async () => {

@@ -71,20 +71,6 @@ describe('a duplicate', () => {
     await deliver(boundaries)
     await expectDuplicates()
   })
-
-  it('is found in a batch whose keys begin with times and with hashes', async () => {
-    const { database, service, tenant } = await setUpService()
-    await maintain(database)
-    const others = Array.from({ length: 20 }, (_, i) => ({
-      ...eventAt(Date.now()),
-      webhookEventId: `not a ULID ${i}`,
-    }))
-    const events = [eventAt(Date.now()), eventAt(0), eventAt(monthStart(2)), ...others]
-    expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 23, duplicates: 0 })
-    for (const event of events)
-      expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
-    expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 23 })
-  })
 })
 
 it('a flush searches the partition of its own keys and no other', async () => {

@@ -83,29 +83,6 @@ describe('oa-audience events', () => {
     expect(status).toBe(1)
   })
 
-  it('applies an event once that an older version could not parse, even if two retries run concurrently', async () => {
-    const { database, service, tenant, run } = await setUpFailure()
-    const userId = randomUserId()
-    const id = await storeFailed(database, tenant, userId, lineEvent('follow', userId))
-    const runs = await Promise.all([1, 2].map(() => run('retry', '--json')))
-    const outcomes = runs.flatMap(({ stdout }) => (stdout === '' ? [] : JSON.parse(stdout)))
-    expect(outcomes.filter(({ outcome }) => outcome === 'applied')).toEqual([
-      { id: String(id), outcome: 'applied' },
-    ])
-    expect(await service.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
-  })
-
-  it('does not apply the event of an erased person', async () => {
-    const { database, service, tenant, json } = await setUpFailure()
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() - 60_000 })])
-    const event = lineEvent('follow', userId, { timestamp: Date.now() - 50_000 })
-    const id = await storeFailed(database, tenant, userId, event)
-    await service.eraseUser(tenant, userId)
-    expect(await json('retry', String(id))).toEqual([{ id: String(id), outcome: 'its content was erased' }])
-    expect(await service.member(tenant, userId)).toBeUndefined()
-  })
-
   it('applies other events if one is refused again, and skips member ids that are taken', async () => {
     const { database, service, tenant, run } = await setUpFailure()
     await database.query('delete from event')
@@ -230,22 +207,4 @@ it('does not apply an event that lost its content with a person or with its mess
   await service.eraseUser(tenant, erasedId)
   for (const id of ids) expect(await retryEvent(database, id)).toBe('its content was erased')
   expect(await service.members(tenant)).toEqual([])
-})
-
-it('does not apply an event whose account gets another secret while it is retried', async () => {
-  const { database, service, tenant } = await setUpService()
-  const userId = randomUserId()
-  const allow = await refuseMembers(database, `user_id = '${userId}'`)
-  await service.deliver(tenant, [lineEvent('follow', userId)])
-  await allow()
-  const [id] = await failedIds(database)
-  const late = betweenReadAndApply(database, () =>
-    database.query(`update official_account set channel_secret = 'another' where id = $1`, [
-      tenant.accountId,
-    ]),
-  )
-  expect(await retryEvent(late, id as bigint)).toBe('it was changed at the same time: check it again')
-  expect(await failedIds(database)).toEqual([id])
-  expect(await retryEvent(database, id as bigint)).toBe('applied')
-  expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
 })

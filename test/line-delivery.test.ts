@@ -56,14 +56,6 @@ describe('the signature', () => {
     },
   )
 
-  it('is checked against the new channel secret from the next delivery on', async () => {
-    const account = await addTenant(database)
-    expect((await service.deliver(account, [])).status).toBe(200)
-    await storeSecret(account, 'another')
-    expect((await service.deliver(account, [])).status).toBe(403)
-    expect((await service.deliver({ ...account, channelSecret: 'another' }, [])).status).toBe(200)
-  })
-
   it.each([
     ['botSuspended', null, {}],
     ['unsend', 'U1', { unsend: { messageId: 'stays' } }],

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { setUpService, startApp } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
@@ -24,36 +24,10 @@ describe('an event', () => {
     expect((await service.member(tenant, userId))?.eventCount).toBe(2)
   })
 
-  it('takes effect once when several instances receive it at the same moment', async () => {
-    const second = await startApp(database)
-    const userId = randomUserId()
-    const events = Array.from({ length: 20 }, (_, i) => textMessage(userId, `message ${i}`))
-    const deliveries = Array.from({ length: 12 }, (_, i) =>
-      (i % 2 === 0 ? service : second).deliver(tenant, i % 3 === 0 ? events.toReversed() : events),
-    )
-    const answers = await Promise.all(deliveries)
-    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
-    const accepted = answers.reduce((sum, { json }) => sum + json.accepted, 0)
-    expect(accepted).toBe(20)
-    expect((await service.member(tenant, userId))?.eventCount).toBe(20)
-  })
-
   it('without webhookEventId is recognized by its content', async () => {
     const { webhookEventId: _, ...old } = textMessage(randomUserId(), 'from before 2022')
     expect((await service.deliver(tenant, [old])).json).toEqual(ACCEPTED)
     expect((await service.deliver(tenant, [{ ...old, ...redelivered }])).json).toEqual(DUPLICATE)
-  })
-
-  it('counts for each account that receives it, and its person is a separate member of each', async () => {
-    const other = await addTenant(database)
-    const userId = randomUserId()
-    const event = lineEvent('follow', userId)
-    for (const each of [tenant, other]) {
-      expect((await service.deliver(each, [event])).json).toEqual(ACCEPTED)
-    }
-    await service.deliver(other, [lineEvent('unfollow', userId, { timestamp: event.timestamp + 1 })])
-    expect((await service.member(tenant, userId))?.relationship).toBe('following')
-    expect((await service.member(other, userId))?.relationship).toBe('blocked')
   })
 
   it('in a group makes members of its sender and of those who joined or left, and counts once for each', async () => {
@@ -76,21 +50,6 @@ describe('an event', () => {
     }
   })
 
-  it('of an unknown kind or source is stored', async () => {
-    const account = await addTenant(database)
-    const userId = randomUserId()
-    const answer = await service.deliver(account, [
-      lineEvent('somethingNew', userId, { source: { type: 'thread', threadId: 'T1', userId } }),
-      lineEvent('somethingNewer', null, { source: { type: 'thread' } }),
-    ])
-    expect(answer.json).toEqual({ accepted: 2, duplicates: 0 })
-    expect(await service.members(account)).toHaveLength(1)
-    const kinds = await database.query('select kind from event where channel_oa_id = $1 order by kind', [
-      account.accountId,
-    ])
-    expect(kinds).toEqual([{ kind: 'somethingNew' }, { kind: 'somethingNewer' }])
-  })
-
   it('from the test button of the old LINE console adds no member', async () => {
     const account = await addTenant(database)
     const answer = await service.deliver(account, [
@@ -104,28 +63,6 @@ describe('an event', () => {
     ])
     expect(answer.json).toEqual(ACCEPTED)
     expect(await service.members(account)).toEqual([])
-  })
-
-  it('for another bot is stored, and flags the account again each hour', async () => {
-    const account = await addTenant(database)
-    const deliver = () =>
-      service.deliver({ ...account, botUserId: 'Uanother' }, [lineEvent('follow', randomUserId())])
-    const flag = () =>
-      database.query(
-        `select foreign_destination, foreign_destination_at > now() - interval '30 minutes' as is_new
-           from official_account where id = $1`,
-        [account.accountId],
-      )
-    expect((await deliver()).json).toEqual(ACCEPTED)
-    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
-    await database.query(
-      `update official_account
-          set foreign_destination_at = now() - interval '61 minutes', credentials_version = random_version()
-        where id = $1`,
-      [account.accountId],
-    )
-    await deliver()
-    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
   })
 })
 

@@ -1,64 +1,13 @@
-/** Every kind of event, message and source that LINE documents is stored, applied and counted for the people it names. */
+/** Kinds of events and messages of LINE, which come late, repeatedly and in any order. acts.test.ts sends one of each kind. */
 import { describe, expect, it } from 'vitest'
-import { randomUserId } from '../tools/simulator/events.ts'
-import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { eventOf, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
 import { addTenant } from './support/database.ts'
-import { setUpService } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 
-/** The relationship of the person whom an event of each kind names (null: it names nobody), and how many others it names. */
-const EXPECTED: Record<string, { relationship: string | null; others?: number }> = {
-  message: { relationship: 'unknown' },
-  messageEdited: { relationship: 'unknown' },
-  unsend: { relationship: 'unknown' },
-  follow: { relationship: 'following' },
-  unfollow: { relationship: 'blocked' },
-  join: { relationship: 'unknown' },
-  leave: { relationship: 'unknown' },
-  memberJoined: { relationship: 'unknown', others: 2 },
-  memberLeft: { relationship: 'unknown', others: 1 },
-  postback: { relationship: 'unknown' },
-  videoPlayComplete: { relationship: 'unknown' },
-  beacon: { relationship: 'unknown' },
-  accountLink: { relationship: 'unknown' },
-  membership: { relationship: 'unknown' },
-  module: { relationship: null },
-  activated: { relationship: 'unknown' },
-  deactivated: { relationship: 'unknown' },
-  botSuspended: { relationship: null },
-  botResumed: { relationship: null },
-  delivery: { relationship: null },
-}
-
-async function storedKinds(accountId: bigint): Promise<Array<{ kind: string; failure: string | null }>> {
-  return database.query('select kind, failure from event where channel_oa_id = $1 order by id', [accountId])
-}
-
 describe('an event', () => {
-  it('has one of twenty kinds', () => {
-    expect(Object.keys(KINDS).sort()).toEqual(Object.keys(EXPECTED).sort())
-    expect(Object.keys(KINDS)).toHaveLength(20)
-  })
-
-  it.each(Object.entries(EXPECTED))(
-    'of the kind %s is stored, applied and recognized when it is redelivered',
-    async (kind, expected) => {
-      const account = await addTenant(database)
-      const userId = randomUserId()
-      const event = eventOf(kind, userId)
-      expect((await service.deliver(account, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
-      const redelivered = { ...event, deliveryContext: { isRedelivery: true } }
-      expect((await service.deliver(account, [redelivered])).json).toEqual({ accepted: 0, duplicates: 1 })
-      expect(await storedKinds(account.accountId)).toEqual([{ kind, failure: null }])
-      const { relationship, others = 0 } = expected
-      expect(await service.members(account)).toHaveLength((relationship === null ? 0 : 1) + others)
-      if (relationship !== null) {
-        expect(await service.member(account, userId)).toMatchObject({ relationship })
-      }
-    },
-  )
-
   it('in standby mode counts like one in active mode', async () => {
     const userId = randomUserId()
     const { replyToken: _, ...event } = eventOf('message', userId) as Record<string, unknown>
@@ -98,5 +47,89 @@ describe('a message', () => {
       { ...eventOf('message', author, 'group'), message: { ...messageOf('text'), mention } },
     ])
     expect(await service.members(account)).toHaveLength(1)
+  })
+})
+
+const AT = 1_700_000_000_000
+
+it('updatedAt moves when an older follow fills followedAt, but not with mere activity', async () => {
+  const userId = randomUserId()
+  await service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp: AT + 5 })])
+  const before = await service.member(tenant, userId)
+  await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: AT })])
+  const after = await service.member(tenant, userId)
+  expect(after).toMatchObject({ relationship: 'blocked', followedAt: new Date(AT).toISOString() })
+  expect((after?.updatedAt as string) > (before?.updatedAt as string)).toBe(true)
+  await service.deliver(tenant, [textMessage(userId, 'mere activity')])
+  expect((await service.member(tenant, userId))?.updatedAt).toBe(after?.updatedAt)
+})
+
+describe('a message that its sender unsends', () => {
+  const contentOf = (messageId: string) =>
+    database.query<{ kind: string; payload: string | null }>(
+      'select kind, payload from event where message_id = $1 order by id',
+      [messageId],
+    )
+  const erased = [{ kind: 'message', payload: null }]
+
+  it('loses its stored content and that of its edits, and no other message does', async () => {
+    const userId = randomUserId()
+    const [unsent, kept] = [textMessage(userId, 'take me back'), textMessage(userId, 'keep me')]
+    const edited = lineEvent('messageEdited', userId, {
+      message: { ...unsent.message, text: 'take me back, too' },
+    })
+    await service.deliver(tenant, [unsent, kept, edited])
+    await service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId: unsent.message.id } })])
+    expect(await contentOf(unsent.message.id)).toEqual([...erased, { kind: 'messageEdited', payload: null }])
+    expect((await contentOf(kept.message.id))[0]?.payload).toContain('keep me')
+    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 4 })
+  })
+
+  it.each(['after it', 'in the same delivery'])(
+    'is stored without content when its unsend comes first and it arrives %s',
+    async (arrival) => {
+      const userId = randomUserId()
+      const late = textMessage(userId, 'too late')
+      const unsend = lineEvent('unsend', userId, { unsend: { messageId: late.message.id } })
+      const deliveries = arrival === 'after it' ? [[unsend], [late]] : [[unsend, late]]
+      for (const delivery of deliveries) await service.deliver(tenant, delivery)
+      expect(await contentOf(late.message.id)).toEqual(erased)
+    },
+  )
+
+  it('is stored without content when two instances receive message and unsend at the same moment', async () => {
+    const second = await startApp(database)
+    const userId = randomUserId()
+    for (let round = 0; round < 20; round += 1) {
+      const message = textMessage(userId, 'racing')
+      const unsend = lineEvent('unsend', null, { unsend: { messageId: message.message.id } })
+      const answers = await Promise.all([
+        service.deliver(tenant, [message]),
+        second.deliver(tenant, [unsend]),
+      ])
+      expect(answers.map(({ status }) => status)).toEqual([200, 200])
+      expect(await contentOf(message.message.id)).toEqual(erased)
+    }
+  })
+})
+
+describe('botSuspended and botResumed', () => {
+  const events = [
+    lineEvent('botSuspended', null, { timestamp: AT }),
+    lineEvent('botResumed', null, { timestamp: AT + 1 }),
+    lineEvent('botSuspended', null, { timestamp: AT + 2 }),
+  ]
+
+  it.each([
+    [0, 1, 2],
+    [2, 1, 0],
+    [2, 0, 1],
+  ])('leave the account in its newest state in the order %i, %i, %i', async (...order) => {
+    const account = await addTenant(database)
+    for (const index of order) await service.deliver(account, [events[index]])
+    const stored = await database.query('select suspended from official_account where id = $1', [
+      account.accountId,
+    ])
+    expect(stored).toEqual([{ suspended: true }])
   })
 })

@@ -153,32 +153,6 @@ describe('an account whose chat inbox is set', () => {
 })
 
 describe('the conversation of a member', () => {
-  const states = [
-    { status: 'open', updated_at: 1_700_000_001 },
-    { status: 'pending', updated_at: '1700000002.5' },
-    { status: 'resolved', updated_at: '2023-11-14 22:13:24 UTC' },
-    { status: 'snoozed', updated_at: '2023-11-14T22:13:23Z' },
-  ]
-
-  // convergence.test.ts has any order.
-  it('is the newest update when they arrive late', async () => {
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    for (const index of [2, 0, 3, 1]) {
-      const webhook = {
-        event: 'conversation_updated',
-        id: String(index),
-        contact_inbox: { source_id: userId },
-        ...states[index],
-      }
-      expect((await service.chat(tenant, webhook)).json).toEqual(ACCEPTED)
-    }
-    expect(await service.member(tenant, userId)).toMatchObject({
-      eventCount: 0,
-      conversation: { id: '2', status: 'resolved', updatedAt: '2023-11-14T22:13:24.000Z' },
-    })
-  })
-
   it('without updated_at, as before 2025, is the last to arrive among updates of one second', async () => {
     const second = Math.floor(Date.now() / 1000)
     let nowMs = second * 1000

@@ -36,13 +36,6 @@ describe('a callback', () => {
     })
   })
 
-  it('counts for the member that LINE events of the same person made', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId)])
-    await service.chat(tenant, messageCreated(userId))
-    expect(await service.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 2 })
-  })
-
   it.each(['unknown', '%00'])('to the unknown address %s is answered 404', async (oaHash) => {
     expect((await service.chat({ ...tenant, oaHash }, messageCreated('U1'))).status).toBe(404)
   })
@@ -112,10 +105,6 @@ describe('an array of callbacks', () => {
     ])
     expect(answer.json).toEqual({ accepted: 4, duplicates: 0 })
     expect((await service.member(tenant, userId))?.eventCount).toBe(2)
-  })
-
-  it('may be empty', async () => {
-    expect((await service.chat(tenant, [])).json).toEqual({ accepted: 0, duplicates: 0 })
   })
 
   it('may hold elements whose event is not text, and the others take effect', async () => {

@@ -98,18 +98,6 @@ describe('a delivery whose destination is the bot of another account', () => {
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
   })
 
-  it('flags the account once a minute if destinations of unknown bots alternate', async () => {
-    const path = await addTenant(database)
-    await follow(path, 'Ufirst')
-    await follow(path, 'Usecond')
-    expect(await flagOf(path)).toBe('Ufirst')
-    await change(path, 'foreign_destination_at', new Date(Date.now() - 61_000).toISOString())
-    // The cached account becomes stale.
-    await change(path, 'chat_inbox_id', 'later')
-    await follow(path, 'Usecond')
-    expect(await flagOf(path)).toBe('Usecond')
-  })
-
   it.each([null, ''])('stays with the account in the path if its own bot is %j', async (botUserId) => {
     const { path, attached } = await addModuleChannel()
     await change(path, 'bot_user_id', botUserId)
@@ -151,13 +139,6 @@ describe('a delivery whose destination is the bot of another account', () => {
     const forged = { ...path, channelSecret: attached.channelSecret, botUserId: attached.botUserId }
     expect((await service.deliver(forged, [lineEvent('follow', 'U1')])).status).toBe(403)
   })
-
-  it('and which carries no events flags nobody', async () => {
-    const { path, attached } = await addModuleChannel()
-    const answer = await service.deliver({ ...path, botUserId: attached.botUserId }, [])
-    expect(answer.json).toEqual({ accepted: 0, duplicates: 0 })
-    expect(await flagOf(path)).toBeNull()
-  })
 })
 
 it.each(['', 'x'.repeat(129), '\0', 7, {}])('the destination %j flags nobody', async (destination) => {
@@ -170,13 +151,6 @@ it.each(['', 'x'.repeat(129), '\0', 7, {}])('the destination %j flags nobody', a
 })
 
 describe('an event', () => {
-  it('counts once if it arrives by the webhook of its account as well', async () => {
-    const { path, attached } = await addModuleChannel()
-    const event = lineEvent('follow', randomUserId())
-    await service.deliver({ ...path, botUserId: attached.botUserId }, [event])
-    expect((await service.deliver(attached, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
-  })
-
   it('counts once if many copies arrive by both webhooks at the same time', async () => {
     const { path, attached } = await addModuleChannel()
     const events = Array.from({ length: 10 }, () => lineEvent('message', 'Uboth'))
@@ -248,34 +222,12 @@ describe('a cached account does not decide alone', () => {
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
   })
 
-  it('when a third account of the organization gets the same bot', async () => {
-    const { path, attached } = await addCached()
-    await attachTo(path, { botUserId: attached.botUserId })
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-  })
-
   it('when an account with the bot is added', async () => {
     const path = await addTenant(database)
     const botUserId = randomUserId()
     expect(await accountsOf(await follow(path, botUserId))).toEqual([path.accountId])
     const added = await attachTo(path, { botUserId })
     expect(await accountsOf(await follow(path, botUserId))).toEqual([added.accountId])
-  })
-
-  it('when the account in the path gets the bot of the other one', async () => {
-    const { path, attached } = await addCached()
-    await change(attached, 'bot_user_id', path.botUserId)
-    await change(path, 'bot_user_id', attached.botUserId)
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    expect(await accountsOf(await follow(path, path.botUserId))).toEqual([attached.accountId])
-  })
-
-  it('when the account in the path gets its first bot', async () => {
-    const { path, attached } = await addModuleChannel()
-    await change(path, 'bot_user_id', null)
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    await change(path, 'bot_user_id', path.botUserId)
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
   })
 
   it('when the account in the path gets another secret', async () => {

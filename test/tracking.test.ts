@@ -288,13 +288,6 @@ describe('a budget of events and bytes per minute', () => {
     expect((await track(limited, '192.0.2.1', [])).status).not.toBe(429)
   })
 
-  it('limits the bytes of a tracking key', async () => {
-    const limited = await start({}, { bytesPerMinute: 1024 * 1024 })
-    const large = events(36).map((event) => ({ ...event, properties: { text: 'x'.repeat(28_000) } }))
-    expect((await track(limited, '192.0.2.1', large)).status).toBe(200)
-    expect((await track(limited, '192.0.2.2', large)).status).toBe(429)
-  })
-
   it('charges what cannot be read to the address and not to the tracking key', async () => {
     const limited = await start(
       { eventsPerMinute: 6_000 },
