@@ -22,9 +22,6 @@ const deliverNew = (tenant: Tenant, events: unknown[]) =>
 const changeSecret = ({ accountId }: Tenant, secret = NEW_SECRET) =>
   database.query('update official_account set channel_secret = $2 where id = $1', [accountId, secret])
 
-/** A service tries every 5 s, and at its start. */
-const takeIn = () => startApp(database)
-
 const keptOf = ({ accountId }: Tenant) =>
   load<{ body: string; signature: string }>(
     database,
@@ -39,15 +36,62 @@ const payloadsOf = ({ accountId }: Tenant) =>
     [accountId],
   )
 
+async function newCase() {
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const event = lineEvent('message', userId, { replyToken: 'r'.repeat(32) })
+  return { tenant, userId, event }
+}
+
+// A service tries what is kept every 5 s, so all of these wait for the same turn.
+const refused = await newCase()
+expect((await deliverNew(refused.tenant, [refused.event])).status).toBe(REFUSED)
+expect(await service.members(refused.tenant)).toEqual([])
+expect(await keptOf(refused.tenant)).toHaveLength(1)
+await changeSecret(refused.tenant)
+
+const mixed = await newCase()
+await service.deliver({ ...mixed.tenant, channelSecret: 'forged' }, [lineEvent('message', randomUserId())])
+await deliverNew(mixed.tenant, [mixed.event])
+await changeSecret(mixed.tenant)
+
+const old = await newCase()
+await deliverNew(old.tenant, [old.event])
+await database.query(
+  `update kept_delivery set received_at = now() - interval '25 hours' where channel_oa_id = $1`,
+  [old.tenant.accountId],
+)
+// The first turn of an instance deletes what is too old.
+await startApp(database)
+
+const keys = SecretKeys.parse(`a:${randomBytes(32).toString('base64')}`)
+const own = await createTestDatabase()
+const encrypting = await startApp(openDatabase(own.connection, undefined, keys))
+const encrypted = { tenant: await addTenant(own.database), event: lineEvent('message', randomUserId()) }
+await encrypting.deliver({ ...encrypted.tenant, channelSecret: NEW_SECRET }, [encrypted.event])
+const [stored] = await load<{ body: string; signature: string }>(
+  own.database,
+  'select body, signature from kept_delivery',
+)
+await own.database.query('update official_account set channel_secret = $1', [NEW_SECRET])
+
 describe('a delivery for the own bot that the stored secret does not sign', () => {
+  it('is forwarded as a delivery whose reply token is over', async () => {
+    const { database, sender, service, tenant, addEndpoint } = await startSending()
+    const { url, received } = await startReceiver()
+    await addEndpoint(url, { replies: true })
+    const event = lineEvent('message', randomUserId(), { replyToken: 'r'.repeat(32) })
+    await service.deliver({ ...tenant, channelSecret: NEW_SECRET }, [event])
+    await database.query('update official_account set channel_secret = $1', [NEW_SECRET])
+    await startApp(database, { handOver: sender.handOver })
+    await expect.poll(() => received.length).toBe(1)
+    const [forwarded] = JSON.parse(received[0]?.body ?? '{}').events
+    expect(forwarded).toMatchObject({ type: 'message', mode: 'active' })
+    expect(forwarded).not.toHaveProperty('replyToken')
+  })
+
   it('is refused and kept, and taken in once the new secret is stored, without its reply token', async () => {
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    const event = lineEvent('message', userId, { replyToken: 'r'.repeat(32) })
-    expect((await deliverNew(tenant, [event])).status).toBe(REFUSED)
-    expect(await service.members(tenant)).toEqual([])
-    expect(await keptOf(tenant)).toHaveLength(1)
-    await changeSecret(tenant)
+    const { tenant, userId, event } = refused
     await expect.poll(() => service.members(tenant)).toMatchObject([{ userId, eventCount: 1 }])
     await expect.poll(() => keptOf(tenant)).toEqual([])
     const [stored] = await payloadsOf(tenant)
@@ -55,10 +99,10 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(JSON.parse(stored?.payload ?? '')).toEqual(rest)
     const [row] = await load(
       database,
-      `select action, changes from activity where channel_oa_id = $1 and action = 'account.deliveries_taken'`,
+      `select changes from activity where channel_oa_id = $1 and action = 'account.deliveries_taken'`,
       [tenant.accountId],
     )
-    expect(row).toEqual({ action: 'account.deliveries_taken', changes: { deliveries: 1 } })
+    expect(row).toEqual({ changes: { deliveries: 1 } })
     // LINE may send it again nevertheless.
     expect((await deliverNew(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
   })
@@ -85,45 +129,12 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
   })
 
   it('stays kept and without effect if the new secret does not sign it either', async () => {
-    const tenant = await addTenant(database)
-    await service.deliver({ ...tenant, channelSecret: 'forged' }, [lineEvent('message', randomUserId())])
-    const userId = randomUserId()
-    await deliverNew(tenant, [lineEvent('message', userId)])
-    await changeSecret(tenant)
-    await takeIn()
-    await expect.poll(() => service.members(tenant)).toMatchObject([{ userId }])
-    await expect.poll(() => keptOf(tenant)).toHaveLength(1)
-    expect(await payloadsOf(tenant)).toHaveLength(1)
+    await expect.poll(() => service.members(mixed.tenant)).toMatchObject([{ userId: mixed.userId }])
+    await expect.poll(() => keptOf(mixed.tenant)).toHaveLength(1)
+    expect(await payloadsOf(mixed.tenant)).toHaveLength(1)
   })
 
-  it('is deleted when a day is over', async () => {
-    const tenant = await addTenant(database)
-    await deliverNew(tenant, [lineEvent('message', randomUserId())])
-    await database.query(
-      `update kept_delivery set received_at = now() - interval '25 hours' where channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    // The first pass of an instance deletes what is too old.
-    await takeIn()
-    await expect.poll(() => keptOf(tenant)).toEqual([])
-  })
-
-  it('is forwarded as a delivery whose reply token is over', async () => {
-    const { database, sender, service, tenant, addEndpoint } = await startSending()
-    const { url, received } = await startReceiver()
-    await addEndpoint(url, { replies: true })
-    const event = lineEvent('message', randomUserId(), { replyToken: 'r'.repeat(32) })
-    await service.deliver({ ...tenant, channelSecret: NEW_SECRET }, [event])
-    await database.query('update official_account set channel_secret = $2 where id = $1', [
-      tenant.accountId,
-      NEW_SECRET,
-    ])
-    await startApp(database, { handOver: sender.handOver })
-    await expect.poll(() => received.length).toBe(1)
-    const [forwarded] = JSON.parse(received[0]?.body ?? '{}').events
-    expect(forwarded).toMatchObject({ type: 'message', mode: 'active' })
-    expect(forwarded).not.toHaveProperty('replyToken')
-  })
+  it('is deleted when a day is over', () => expect.poll(() => keptOf(old.tenant)).toEqual([]))
 })
 
 describe('what is kept', () => {
@@ -148,28 +159,10 @@ describe('what is kept', () => {
   })
 
   it('is encrypted with SECRETS_KEYS', async () => {
-    const keys = SecretKeys.parse(`a:${randomBytes(32).toString('base64')}`)
-    const { database, connection } = await createTestDatabase()
-    const withKeys = openDatabase(connection, undefined, keys)
-    const encrypting = await startApp(withKeys)
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    const event = lineEvent('message', userId)
-    await encrypting.deliver({ ...tenant, channelSecret: NEW_SECRET }, [event])
-    const [kept] = await load<{ body: string; signature: string }>(
-      database,
-      'select body, signature from kept_delivery',
-      [],
-    )
-    expect(kept?.body).toMatch(/^enc:v1:a:/)
-    await database.query('update official_account set channel_secret = $2 where id = $1', [
-      tenant.accountId,
-      NEW_SECRET,
-    ])
-    await startApp(withKeys)
-    await expect.poll(() => encrypting.members(tenant)).toMatchObject([{ userId }])
-    expect(kept?.signature).toBe(
-      signLine(JSON.stringify({ destination: tenant.botUserId, events: [event] }), new Secret(NEW_SECRET)),
-    )
+    const { tenant, event } = encrypted
+    await expect.poll(() => encrypting.members(tenant)).toMatchObject([{ eventCount: 1 }])
+    expect(stored?.body).toMatch(/^enc:v1:a:/)
+    const body = JSON.stringify({ destination: tenant.botUserId, events: [event] })
+    expect(stored?.signature).toBe(signLine(body, new Secret(NEW_SECRET)))
   })
 })
