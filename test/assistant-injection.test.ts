@@ -1,10 +1,8 @@
 /** People and tenants choose names that look like instructions to an assistant. They stay data. */
 import { spawn } from 'node:child_process'
-import { Client } from '@modelcontextprotocol/client'
-import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { expect, it } from 'vitest'
 import { visible } from '../src/assistant/tool.ts'
-import { callTool, connectAssistant } from './support/assistant.ts'
+import { connectAssistant } from './support/assistant.ts'
 import { createTestDatabase } from './support/database.ts'
 import { loadFleet } from './support/fleet.ts'
 import { load } from './support/load.ts'
@@ -105,22 +103,6 @@ it('removes what a person does not see, and keeps what a person reads', () => {
   expect(visible(`a\u202eb\u200bc${tags}d\u3164e\ufe0ff\ud800`)).toBe('abcdef\ufffd')
   expect(visible('สมชาย 健二 Zoë 👍\r\nx\u2028y')).toBe('สมชาย 健二 Zoë 👍 x y')
   expect([...visible('x'.repeat(1_000))]).toHaveLength(300)
-})
-
-it('sends valid messages of the protocol from a real process, whatever the names are', async () => {
-  const options = {
-    args: [MAIN, 'mcp', '--show-personal-data'],
-    env: environment(env) as Record<string, string>,
-  }
-  const transport = new StdioClientTransport({ command: process.execPath, ...options, stderr: 'pipe' })
-  const client = new Client({ name: 'test', version: '1' })
-  const errors: Error[] = []
-  transport.onerror = (error) => errors.push(error)
-  await client.connect(transport)
-  expect((await client.listTools()).tools).toHaveLength(9)
-  for (const [name, input] of CALLS) expect((await callTool(client, name, input)).isError, name).toBe(false)
-  await client.close()
-  expect(errors).toEqual([])
 })
 
 /** Runs `mcp` with the given input, and ends it by the end of the input or by a signal. */

@@ -179,13 +179,6 @@ it('the script keeps backups for KEEP_DAYS, what a killed attempt has left for a
   expect(others).toEqual(expect.arrayContaining(['2026-10-04T031500Z.unfinished', 'of-somebody-else']))
 })
 
-it('the script keeps the new backup even with KEEP_DAYS=0', () => {
-  const directory = directoryWith({ '2026-10-02T031500Z': 1 })
-  expect(backUp(directory, 'mkdir "$2"', '0')).toBe(0)
-  expect(readdirSync(directory)).toEqual([expect.stringMatching(/^20.+Z$/)])
-  expect(readdirSync(directory)).not.toContain('2026-10-02T031500Z')
-})
-
 it('the script deletes nothing but its own remains after a failure', () => {
   const directory = directoryWith(AGES)
   expect(backUp(directory, 'mkdir "$2"; exit 1', '0')).toBe(1)

@@ -86,18 +86,4 @@ describe('members show', () => {
       null,
     ])
   })
-
-  it('finds a member by its id', async () => {
-    const { id, show } = await setUpMember()
-    expect(JSON.parse((await show(id as string)).stdout).member).toMatchObject({ id, userId: 'U1' })
-  })
-
-  it('reports a member that does not exist', async () => {
-    const { accountId } = await addTenant(database)
-    const result = await runCommand(['members', 'show', '--account', String(accountId), 'U404'], env)
-    expect(result).toMatchObject({
-      status: 1,
-      stderr: `oa-audience: account ${accountId} has no member U404\n`,
-    })
-  })
 })

@@ -69,17 +69,6 @@ it('continues jobs that were leased while the clock was ahead, and gives them th
   expect(await statusOf(legal)).toBe('running')
 })
 
-it('does not bring forward what waits until infinity', async () => {
-  const { database } = await createTestDatabase()
-  const { organizationId } = await addTenant(database)
-  await database.query(
-    `insert into job (kind, organization_id, actor_kind, actor, parameters, leased_until)
-     values ('members.erase', $1, 'service', 'service', '{"members":[]}', 'infinity')`,
-    [organizationId],
-  )
-  expect(await takeTurn(database)).toBe(false)
-})
-
 it('continues a replay whose next request was planned while the clock was ahead', async () => {
   const { addEndpoint, deliverMessages, replay, endOf, startRunner, job, database } =
     await startReplaying(false)
@@ -136,29 +125,4 @@ it('is considered by every statement that takes what is due', async () => {
   expect(plain.map(({ name }) => name).filter((name) => !EXEMPT.test(name))).toEqual([])
   const taking = all.filter(({ text }) => /skip locked/.test(text) && /(leased_until|due_at)\b/.test(text))
   expect(taking.length).toBeGreaterThan(5)
-})
-
-it('is found by ranges of the indexes', async () => {
-  const { database } = await createTestDatabase()
-  const found = {
-    'claim-due-deliveries': 3,
-    'take-due-accounts': 1,
-    'take-due-account-figures': 1,
-    'take-due-profiles': 3,
-  }
-  const all = await loadStatements()
-  for (const [name, parameters] of Object.entries(found)) {
-    const values = Array(parameters).fill('null')
-    // A connection of the service, whose settings the plans depend on.
-    const plan = await database.transaction(async (transaction) => {
-      await transaction.query(`prepare planned as ${all.find((each) => each.name === name)?.text}`)
-      const rows = await transaction.query(`explain (costs off) execute planned (${values})`)
-      await transaction.query('deallocate planned')
-      return rows.map((row) => row['QUERY PLAN']).join('\n')
-    })
-    expect(plan, name).toMatch(/Index Cond: .*due_at >= .*due_at < /)
-    expect(plan, name).not.toMatch(
-      /Function Scan on due_ranges|Seq Scan on (endpoint_delivery|account_check|audience_member)/,
-    )
-  }
 })

@@ -72,15 +72,6 @@ describe('an account with an unreadable secret', () => {
     expect((await deliver(broken)).status).toBe(200)
   })
 
-  it('has none once an operator has removed it', async () => {
-    await copySecret(healthy, broken)
-    await operator.post(`/api/accounts/${broken.accountId}/update`, { channelSecret: '' })
-    const secret = await load(plain, 'select channel_secret from official_account where id = $1', [
-      broken.accountId,
-    ])
-    expect(secret).toEqual([{ channel_secret: null }])
-  })
-
   it('is not checked with LINE, which the result explains, and others are checked', async () => {
     await copySecret(healthy, broken)
     await load(plain, 'update account_check set due_at = now()')
@@ -248,14 +239,5 @@ describe('a text that looks encrypted', () => {
     expect(
       await load(plain, `select from official_account where chat_secret like 'enc:v1:2026a:AAAA'`),
     ).toEqual([])
-  })
-
-  it('is refused, as is a secret with NUL, which PostgreSQL could not store after a decryption', async () => {
-    const update = ['accounts', 'update', String(broken.accountId), '--chat-secret', '-']
-    const { status, stderr } = await runCommand(update, env, { input: 'a\0b\n' })
-    expect([status, stderr]).toEqual([
-      1,
-      expect.stringContaining('--chat-secret must not contain the character U+0000'),
-    ])
   })
 })

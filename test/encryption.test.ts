@@ -1,6 +1,5 @@
 /** Secrets that are encrypted at rest: plain text of other programs, key rotation, and the check at the start. */
 import { describe, expect, it } from 'vitest'
-import { updateAccount } from '../src/accounts/manage-accounts.ts'
 import { encryptPlainSecrets } from '../src/background.ts'
 import { newSecret } from '../src/endpoints/messages.ts'
 import { commandActor } from '../src/operators/actor.ts'
@@ -71,16 +70,6 @@ describe('plain text of another program', () => {
     expect(await deliver(service, { ...tenant, channelSecret: 'another' })).toBe(200)
   })
 
-  it('keeps its version if an update of other fields repeats it', async () => {
-    const { plain, database } = await createEncrypted()
-    const tenant = await insertPlain(plain)
-    await encrypt(database)
-    const before = await storedSecret(plain, tenant)
-    const columns = { name: 'Renamed', channel_secret: tenant.channelSecret }
-    await updateAccount({ database, lineApi: null }, commandActor(), tenant.accountId, columns)
-    expect(await storedSecret(plain, tenant)).toEqual(before)
-  })
-
   it('is encrypted although PostgreSQL refuses another row and a program has locked a third one', async () => {
     const { plain, database } = await createEncrypted()
     const tenants = [await addTenant(plain), await addTenant(plain), await addTenant(plain)]
@@ -105,13 +94,6 @@ describe('plain text of another program', () => {
       'changed meanwhile',
     )
     expect((await storedSecret(plain, broken)).secret).toBe(broken.channelSecret)
-  })
-
-  it('stays plain text without keys', async () => {
-    const { plain } = await createEncrypted()
-    await insertPlain(plain)
-    expect(await encrypt(plain)).toBe(0)
-    expect(await valuesByKey(plain)).toEqual({ plain: 7 })
   })
 })
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountOn } from '../src/accounts/account.ts'
 import { verifyAccount } from '../src/accounts/verify.ts'
-import { hashKey } from '../src/intake/event-key.ts'
+import { hashKey } from '../src/intake/event-fields.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
