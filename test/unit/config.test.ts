@@ -45,21 +45,6 @@ describe('the configuration', () => {
       expect(readConfig({ [name]: text }), name).toEqual(readConfig({}))
   })
 
-  it('has a default for every variable', () => {
-    expect(readConfig({})).toMatchObject({
-      port: 3000,
-      host: '127.0.0.1',
-      database: { kind: 'embedded', dataDir: expect.stringMatching(/\/data$/) },
-      rateLimit: { max: 6000, windowMs: 60_000, spareSigned: false },
-      trackingRetentionDays: 7,
-      auditRetentionDays: 400,
-      lineApiUrl: 'https://api.line.me',
-      trustProxy: [],
-      metricsPort: null,
-      console: null,
-    })
-  })
-
   it('treats an empty variable as unset', () => {
     expect(readConfig(Object.fromEntries(NAMES.map((name) => [name, ''])))).toEqual(readConfig({}))
   })
@@ -110,59 +95,16 @@ describe('the configuration', () => {
     ])
   })
 
-  it('never quotes the content of a file', () => {
-    const file = join(temporaryDirectory(), 'redis_url')
-    writeFileSync(file, 'secret-but-no-url')
-    const [fault = '', ...others] = faultsOf({ REDIS_URL_FILE: file })
-    expect(others).toEqual([])
-    expect(fault).toMatch(/^REDIS_URL must be a redis/)
-    expect(fault).not.toContain('secret-but-no-url')
-  })
-
-  it('reads every variable', () => {
-    const config = readConfig({
-      PORT: '8080',
-      HOST: '0.0.0.0',
-      DATABASE_URL: 'postgres://user:secret@db:5432/oa',
-      PUBLIC_URL: 'https://audience.example.com/',
-      REDIS_URL: 'redis://:secret@cache:6379',
-      RATE_LIMIT_MAX: '0',
-      RATE_LIMIT_SPARE_SIGNED: 'true',
-      TRUST_PROXY: '10.0.0.0/8, ::1,loopback',
-      LINE_API_URL: 'http://127.0.0.1:4000/',
-      LOG_LEVEL: 'debug',
-      METRICS_PORT: '9090',
-    })
-    expect(config).toMatchObject({
-      port: 8080,
-      publicUrl: 'https://audience.example.com',
-      trustProxy: ['10.0.0.0/8', '::1', 'loopback'],
-      lineApiUrl: 'http://127.0.0.1:4000',
-      logLevel: 'debug',
-      metricsPort: 9090,
-    })
-    expect(config.database.kind === 'url' && config.database.url.reveal()).toBe(
-      'postgres://user:secret@db:5432/oa',
-    )
-  })
-
   it.each([
     ['postgres://u@db1,db2/oa', /several hosts and needs \?target_session_attrs=read-write/],
-    ['postgres://u@db1,db2/oa?target_session_attrs=any', /needs \?target_session_attrs=read-write/],
-    [
-      'postgres://u@db1,db2/oa?target_session_attrs=prefer-standby',
-      /needs \?target_session_attrs=read-write/,
-    ],
     ['postgres://u@db1/oa?target_session_attrs=standby', /a target_session_attrs other than read-write/],
     ['postgres://u@db1,,db2/oa?target_session_attrs=read-write', /an empty host/],
-    ['postgres:///oa?host=a,b,c&port=1,2&target_session_attrs=read-write', /more ports than hosts, or fewer/],
     ['postgres://u@db1:1,db2:99999/oa?target_session_attrs=read-write', /must be a postgres:/],
     [
       'postgres://u@db1,db2/oa?target_session_attrs=read-write&load_balance_hosts=random',
       /load_balance_hosts/,
     ],
     ['postgres://u@db1/oa?service=oa', /the parameter service, which is not supported/],
-    ['postgres://u@db1/oa?hostaddr=10.0.0.1', /the parameter hostaddr, which is not supported/],
   ])('refuses DATABASE_URL=%s with one line', (DATABASE_URL, reason) => {
     const faults = faultsOf({ DATABASE_URL })
     expect(faults).toEqual([expect.stringMatching(/^DATABASE_URL .+$/)])
@@ -234,11 +176,6 @@ describe('the configuration', () => {
     ])
   })
 
-  it('does not print the password of an address', () => {
-    const DATABASE_URL = 'postgres://user:hunter2@db:5432/oa'
-    expect(JSON.stringify(readConfig({ DATABASE_URL }))).not.toContain('hunter2')
-  })
-
   it('rejects DATABASE_READ_URL without the DATABASE_URL of the primary', () => {
     const DATABASE_READ_URL = 'postgres://user:hunter2@db2:5432/oa'
     for (const env of [{}, { DATABASE_URL: 'none' }]) {
@@ -260,33 +197,14 @@ describe('the configuration', () => {
 
   it.each([
     ['PORT', '65536'],
-    ['PORT', '3000.5'],
     ['HOST', 'not a host'],
     ['DATABASE_READ_URL', 'mysql://db/oa'],
-    ['READ_MAX_LAG_MS', '999'],
-    ['READ_MAX_LAG_MS', '30001'],
-    ['DATABASE_URL', 'postgres://'],
-    ['DATABASE_URL', 'postgres://host:port/db'],
-    ['DATABASE_URL', 'postgres://host/db?port=abc'],
-    ['DATABASE_URL', 'postgres://host/db?port=70000'],
     ['REDIS_URL', 'http://cache'],
-    ['REDIS_URL', 'redis:foo'],
-    ['REDIS_URL', 'redis://127.0.0.1:6379/abc'],
     ['REDIS_URL', 'redis://127.0.0.1:6379?connectTimeout=abc'],
-    ['TRUST_PROXY', '10.0.0.0/33'],
     ['TRUST_PROXY', '0.0.0.0/0'],
-    ['TRUST_PROXY', '::/0'],
-    ['TRUST_PROXY', '10.0.0.1,'],
-    ['LINE_API_URL', 'api.line.me'],
-    ['LINE_API_URL', 'https://api.line.me/?x=1'],
-    ['LINE_API_URL', 'https:api.line.me'],
     ['LINE_API_URL', 'http://127.0.0.1:4612#'],
-    ['PUBLIC_URL', 'https://x.example/?'],
     ['METRICS_PORT', 'on'],
     ['WEB_CONCURRENCY', '0'],
-    ['WEB_CONCURRENCY', '65'],
-    ['CONSOLE_PORT', '65536'],
-    ['CONSOLE_TOKEN', 'short'],
   ])('rejects %s=%s', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
   })

@@ -1,14 +1,11 @@
 /** The time axis of the console's charts, in any zone and with any number of points. */
 import { describe, expect, it } from 'vitest'
 import {
-  COUNT_STEPS,
   countLabelsOf,
-  countRange,
   everyDay,
   hoursUntilNow,
   labelsOf,
   lonePoints,
-  spanOf,
   ticksOf,
   timeOfDay,
 } from '../../web/parts/axis.ts'
@@ -100,33 +97,9 @@ describe('the days of a chart', () => {
   })
 })
 
-describe('the axis of counts', () => {
-  it('begins at zero for bars, and near the lowest value for lines, never below zero', () => {
-    expect(countRange(0, 100, true)).toEqual([0, 110])
-    expect(countRange(1_000, 1_100, false)).toEqual([985, 1_115])
-    expect(countRange(1, 101, false)).toEqual([0, 116])
-  })
-
-  it('is divided in whole numbers', () => {
-    expect(COUNT_STEPS.slice(0, 5)).toEqual([1, 2, 5, 10, 20])
-    expect(COUNT_STEPS.at(-1)).toBeGreaterThan(10_000_000)
-    expect(COUNT_STEPS.every(Number.isInteger)).toBe(true)
-  })
-})
-
 it('labels of counts are short unless that would repeat one', () => {
   expect(countLabelsOf([0, 500, 1_000, 1_500], 'en')).toEqual(['0', '500', '1K', '1.5K'])
   expect(countLabelsOf([1_002, 1_004, 1_006], 'en')).toEqual(['1,002', '1,004', '1,006'])
   expect(countLabelsOf([1_000, 1_250, 1_500], 'en')).toEqual(['1K', '1.25K', '1.5K'])
   expect(countLabelsOf([10_200, 10_225, 10_250], 'en')).toEqual(['10,200', '10,225', '10,250'])
-})
-
-describe('labels of days', () => {
-  const daysFrom = (day: string, count: number) =>
-    Array.from({ length: count }, (_, i) => timeOfDay(day) + i * 86_400)
-
-  it('end with the last day if there are more than fit', () => {
-    expect(shown(daysFrom('2026-01-01', 90), 'day', 4)).toEqual(['Jan 21', 'Feb 13', 'Mar 8', 'Mar 31'])
-    expect(spanOf(timeOfDay('2026-01-01'), timeOfDay('2026-01-02'), 'day')).toEqual(daysFrom('2026-01-01', 2))
-  })
 })

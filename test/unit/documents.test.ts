@@ -1,4 +1,4 @@
-/** The documents name files that exist, and limits as they are in the code. */
+/** The documents name files, checks, reasons and tests that exist. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -75,100 +75,6 @@ it('docs/verify.md names checks and reasons that exist, and each of them', () =>
   // These are no faults of the account's set-up.
   const others = ['deliveries_failed', 'events_unapplied', 'endpoint_failing', 'endpoint_failed']
   expect([...new Set(codesIn(3)), ...others].sort()).toEqual(Object.keys(REASONS).sort())
-})
-
-/** The value of a constant, or of a property, that a file gives as a number or a product. */
-function limitOf(file: string, name: string): number {
-  const text = readFileSync(`${ROOT}/src/${file}`, 'utf8')
-  const [, product] = new RegExp(`\\b${name}(?: =|:) ([\\d_]+(?: \\* [\\d_]+)*)`).exec(text) ?? []
-  if (product === undefined) throw new Error(`src/${file} has no number ${name}`)
-  const factors = product.replaceAll('_', '').split(' * ').map(Number)
-  return factors.reduce((value, factor) => value * factor)
-}
-
-/** How a document writes a limit: the divisor of the constant and the unit. */
-const UNITS: Record<string, number> = { s: 1_000, ms: 1, KiB: 1024, MiB: 1024 ** 2, Mi: 1024 ** 2 }
-const inUnit = (value: number, unit?: string) =>
-  unit === undefined ? value.toLocaleString('en') : `${value / (UNITS[unit] as number)} ${unit}`
-
-/** The document and the beginning of a row of its tables, and below it the constants that the row contains, with their units. */
-const LIMITS = `
-  operate/monitor | events of one source that wait for a flush
-    intake/line/line-source.ts maxEvents
-    intake/mbox/mbox-source.ts maxEvents
-    intake/tracking/tracking-source.ts maxEvents
-  operate/monitor | payload of one source that waits for a flush
-    intake/line/line-source.ts maxPayload Mi
-    intake/mbox/mbox-source.ts maxPayload Mi
-    intake/tracking/tracking-source.ts maxPayload Mi
-  operate/monitor | levels of arrays and objects in one event
-    intake/event-fields.ts MAX_LEVELS
-  operate/monitor | request bodies of one source in memory
-    intake/line/line-source.ts maxBodyBytes MiB
-    intake/mbox/mbox-source.ts maxBodyBytes MiB
-    intake/tracking/tracking-source.ts maxBodyBytes MiB
-    http/body.ts OTHER_BODIES_MAX_BYTES MiB
-  operate/monitor | large bodies
-    http/body.ts LARGE_BODY_BYTES KiB
-  operate/monitor | connections without a request per instance
-    http/server.ts IDLE_MAX
-  operate/monitor | ID tokens that wait
-    line-api/id-tokens.ts WAITING_MAX
-  operate/monitor | concurrent statements of one account
-    postgres/pool/turns.ts ACCOUNT_MAX
-    postgres/pool/turns.ts WAIT_MAX_MS s
-  operate/monitor | one SQL statement of a request
-    postgres/pool/connection-settings.ts STATEMENT_TIMEOUT_MS s
-  operate/monitor | wait for a row lock
-    postgres/pool/connection-settings.ts LOCK_TIMEOUT_MS ms
-  operate/monitor | concurrent streams per instance
-    http/streamer.ts STREAMS_MAX
-  operate/monitor | concurrent streams per client, and per organization
-    http/streamer.ts STREAMS_PER_OWNER_MAX
-  operate/monitor | downloads of the console per instance
-    http/streamer.ts STREAMS_MAX
-    http/streamer.ts STREAMS_PER_OWNER_MAX
-  operate/monitor | time that the client of a stream may take
-    http/streamer.ts PIECE_MAX_MS s
-    http/streamer.ts PIECE_BYTES KiB
-  operate/monitor | members that one page examines
-    audience/list-statements.ts SCAN_MAX
-  operate/monitor | lookups of endpoints' names at a time
-    endpoints/resolver.ts LOOKUPS_MAX
-    endpoints/resolver.ts LOOKUP_MAX_MS s
-  operate/monitor | requests to endpoints in flight per instance
-    endpoints/queue.ts IN_FLIGHT_MAX
-    endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
-  operate/monitor | notifications in flight per instance
-    watch/notifications/outbox.ts IN_FLIGHT_MAX
-    watch/notifications/outbox.ts LEASE_SECONDS
-  operate/monitor | deliveries in memory per endpoint and instance
-    endpoints/queue.ts WAITING_MAX_PROVEN
-    endpoints/queue.ts WAITING_MAX_SLOW
-    endpoints/queue.ts UNCERTAIN_MAX
-  api | request body
-    config/limits.ts BODY_MAX_BYTES MiB
-    http/body.ts GZIP_RATIO_MAX
-  api | \`limit\`
-    audience/list.ts LIMIT_MAX
-    audience/list.ts LIMIT_DEFAULT
-  api | \`tags\`
-    audience/update.ts TAGS_MAX
-  api | \`attributes\`
-    audience/update.ts ATTRIBUTES_MAX_BYTES KiB
-`
-  .trim()
-  .split(/\n {2}(?! )/)
-  .map((block) => block.split('\n').map((line) => line.trim()))
-
-it.each(LIMITS)('docs/%s states the limits as they are in the code', (place, ...constants) => {
-  const [document = '', beginning] = place.split(' | ')
-  const lines = readFileSync(`${ROOT}/docs/${document}.md`, 'utf8').split('\n')
-  const row = lines.find((line) => line.startsWith(`| ${beginning}`))
-  for (const constant of constants) {
-    const [file = '', name = '', unit] = constant.split(' ')
-    expect(row).toMatch(new RegExp(`(?<![\\d,])${inUnit(limitOf(file, name), unit)}(?![\\d,]\\d)`))
-  }
 })
 
 // A decision explains what the forbidden form does.

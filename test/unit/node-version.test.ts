@@ -22,12 +22,11 @@ function runOn(version: string, program: string) {
 it.each(['dist/src/cli/main.js', 'scripts/build.mjs', 'scripts/build-if-possible.mjs', 'scripts/dev.mjs'])(
   '%s refuses an older Node.js in one sentence',
   (program) => {
-    for (const version of ['v18.20.8', 'v20.9.0'])
-      expect(runOn(version, program)).toEqual({
-        status: 1,
-        stdout: '',
-        stderr: `oa-audience: this is Node ${version}. Install Node 20.19 or newer (https://nodejs.org).\n`,
-      })
+    expect(runOn('v20.9.0', program)).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: `oa-audience: this is Node v20.9.0. Install Node 20.19 or newer (https://nodejs.org).\n`,
+    })
   },
 )
 

@@ -89,36 +89,6 @@ describe('a message', () => {
     `)
   })
 
-  it('reminds of what lasts', () => {
-    expect(text({ kind: 'reminder', accounts: [account(1)] })).toMatchInlineSnapshot(`
-      "Reminder: Cafe 1 is still broken: Suspended by LINE
-      LINE has suspended the account.
-      Ask LINE for the reason in LINE Official Account Manager.
-      Since 2026-11-21 02:58 UTC.
-      https://console.example/accounts/1"
-    `)
-    expect(text({ kind: 'reminder', accounts: many(2), accountCount: 200 }).split('\n')[0]).toBe(
-      'Reminder: All 200 accounts are still broken: Suspended by LINE',
-    )
-  })
-
-  it('says which cause of an outage is probable', () => {
-    const facts = { since: '2026-11-23T02:18:00.000Z', accounts: 200 }
-    const outage = (more: object) =>
-      text({ kind: 'platform_down', reason: null, facts: { ...facts, ...more } }).split('\n')
-    expect(outage({ cause: 'service' })[1]).toMatch(
-      /^But LINE still delivers, so .* the network of this service/,
-    )
-    expect(outage({ accounts: 1 }).slice(0, 2)).toEqual([
-      'LINE does not respond: the checks of all 1 account fail',
-      expect.stringMatching(/^This service .oa-audience. and its database work/),
-    ])
-  })
-
-  it('without CONSOLE_URL has no link', () => {
-    expect(plainText(notification({ accounts: [account(1)] }))).not.toContain('://')
-  })
-
   it('survives a problem that this version does not know, and an account without a name', () => {
     const problem = { reason: 'toString', status: 'broken', facts: {} } as unknown as Problem
     expect(
@@ -137,12 +107,6 @@ describe('a message in another language', () => {
       請在 LINE Official Account Manager 向 LINE 查詢原因。 指令 oa-audience fleet 會說明每個帳號的處理方式。
       - Cafe 1 (Coffee Group)
       另有 11 個
-      https://console.example/"
-    `)
-    expect(text({ language: 'th', kind: 'platform_down', facts: { accounts: 3 } })).toMatchInlineSnapshot(`
-      "LINE ไม่ตอบสนอง: การตรวจสอบล้มเหลวทั้งหมด 3 บัญชี
-      บริการนี้ (oa-audience) และฐานข้อมูลทำงานปกติ สาเหตุจึงน่าจะมาจาก LINE
-      จนกว่า LINE จะกลับมาตอบสนอง จะไม่มีข้อความเกี่ยวกับแต่ละบัญชีที่ตรวจสอบไม่สำเร็จ
       https://console.example/"
     `)
   })
@@ -215,11 +179,6 @@ describe('the body of a webhook', () => {
     expect(data).toEqual({ ...first, cause: null, count: 130, accounts: expect.any(Array) })
     expect(data.accounts[0]).toEqual(first)
     expect(data.accounts).toHaveLength(100)
-  })
-
-  it('says that it is a reminder', () => {
-    expect(body({ accounts: many(1) }).data).not.toHaveProperty('reminder')
-    expect(body({ kind: 'reminder', accounts: many(1) }).data.reminder).toBe(true)
   })
 
   it('has other types for LINE and a test', () => {

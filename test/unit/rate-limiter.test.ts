@@ -31,13 +31,6 @@ it('refuses a call that would wait for more than 1.5 s', async () => {
   expect(Math.max(...clock.waitsMs)).toBe(1_500)
 })
 
-it('limits each account separately', async () => {
-  const { limiter } = setUp()
-  await acquire(limiter, 1n, 60)
-  expect(await limiter.acquire(1n)).toBe(false)
-  expect(await limiter.acquire(2n)).toBe(true)
-})
-
 it('grants calls again as time passes', async () => {
   const { clock, limiter } = setUp()
   await acquire(limiter, 1n, 60)
