@@ -20,7 +20,7 @@ async function readHealth({ url }: ServiceProcess): Promise<string | undefined> 
 }
 
 const SYNCHRONOUS = `synchronous_standby_names = 'ANY 1 (*)'`
-const FAILOVERS = 3
+const FAILOVERS = 2
 /** Between two failovers. */
 const LOAD_MIN_MS = 500
 const LOAD_MAX_MS = 3_000
@@ -69,7 +69,7 @@ test('loses nothing acknowledged when the primary dies or hangs under load', asy
   const recoveries: number[] = []
   for (let no = 0; no < FAILOVERS; no += 1) {
     await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
-    const hangs = no % 3 === 2
+    const hangs = no === 1
     if (hangs) cluster.primary.freeze()
     else await cluster.primary.kill()
     const former = await cluster.failOver()
@@ -98,17 +98,13 @@ test('loses nothing acknowledged when the primary dies or hangs under load', asy
 
 test('loses nothing acknowledged when the former primary keeps running', async () => {
   const { cluster, services, tenant, load } = await startUnderLoad()
-  const recoveries: number[] = []
-  for (let no = 0; no < 2; no += 1) {
-    await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
-    const former = await cluster.failOver()
-    const startedAtMs = performance.now()
-    const measured = services.map((service) => timeToRecover(service, tenant, startedAtMs))
-    recoveries.push(...(await Promise.all(measured)))
-    // Both servers accept writes. The former primary has no standby left, so none of its commits ends.
-    await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
-    await cluster.rebuild(former)
-  }
+  await sleep(LOAD_MIN_MS)
+  const former = await cluster.failOver()
+  const startedAtMs = performance.now()
+  const recoveries = await Promise.all(services.map((each) => timeToRecover(each, tenant, startedAtMs)))
+  // Both servers accept writes. The former primary has no standby left, so none of its commits ends.
+  await sleep(LOAD_MAX_MS)
+  await cluster.rebuild(former)
   await load.finish()
   // Revocations are not compared: until an instance has noticed the takeover, it reads the former primary.
   expect(await load.compare()).toEqual([])
@@ -145,37 +141,24 @@ test('says whether a second disk has what was acknowledged', async () => {
     return findings.find(({ check }) => check === 'replication')
   }
   const becomes = (state: string) => expect.poll(() => readHealth(service)).toBe(state)
+  const says = async (severity: string, text: string, address = url) =>
+    expect(await doctor(address)).toMatchObject({ severity, message: expect.stringContaining(text) })
 
   await becomes('asynchronous')
-  expect(await doctor()).toMatchObject({
-    severity: 'warning',
-    message: expect.stringMatching('exists on one disk'),
-  })
-
+  await says('warning', 'exists on one disk')
   await primary.ask(`alter system set synchronous_standby_names = '*'`)
   await primary.ask('select pg_reload_conf()')
   await becomes('synchronous')
-  expect(await doctor()).toMatchObject({ severity: 'ok' })
-
-  const user = `create role app login; grant all on all tables in schema public to app`
-  await primary.ask(user)
+  await says('ok', '')
+  await primary.ask('create role app login; grant all on all tables in schema public to app')
   const asApp = url.replace('postgres@', 'app@')
-  expect(await doctor(asApp)).toMatchObject({
-    severity: 'warning',
-    message: expect.stringMatching('pg_monitor'),
-  })
+  await says('warning', 'pg_monitor', asApp)
   await primary.ask('grant pg_monitor to app')
-  expect(await doctor(asApp)).toMatchObject({ severity: 'ok' })
-
+  await says('ok', '', asApp)
   await cluster.standbys[0]?.kill()
   await becomes('missing')
-  expect(await doctor()).toMatchObject({
-    severity: 'error',
-    message: expect.stringMatching('nothing is stored'),
-  })
-  const health = await fetch(`${service.url}/api/health`)
-  expect(health.status).toBe(200)
-  expect(await health.json()).toMatchObject({ status: 'ok', database: 'up' })
+  await says('error', 'nothing is stored')
+  expect((await fetch(`${service.url}/api/health`)).status).toBe(200)
 })
 
 test('is proved by prove, with a command that fails over', async () => {
@@ -188,10 +171,10 @@ test('is proved by prove, with a command that fails over', async () => {
   const env = { DATABASE_URL: cluster.url }
   await runProgramAsync(['migrate'], env)
   const failOver = `"${process.execPath}" -e "fetch('${operator}/').catch(() => process.exit(1))"`
-  const args = ['prove', '--kills', '2', '--failover-command', failOver, '--json']
+  const args = ['prove', '--kills', '1', '--failover-command', failOver, '--json']
   const { status, stdout, stderr } = await runProgramAsync(args, env)
   expect(status, stderr).toBe(0)
   const outcome = JSON.parse(stdout)
-  expect(outcome).toMatchObject({ failover: 2, missing: 0, twice: 0, unknown: 0 })
+  expect(outcome).toMatchObject({ failover: 1, missing: 0, twice: 0, unknown: 0 })
   expect(outcome.slowestRecoveryMs).toBeLessThan(RECOVERY_LIMIT_MS)
 })

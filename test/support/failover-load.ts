@@ -14,12 +14,8 @@ const GROUPS = 10
 const GROUP_SIZE = 12
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
-const READ_PAUSE_MS = 20
 /** Reached only if a member is lost. An instance may read a former primary that still runs until it notices the takeover. */
 const FIND_LIMIT_MS = 20_000
-
-/** Environment of an instance without the rate limit of requests. */
-export const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 
 export class FailoverLoad {
   readonly client: RetryingClient
@@ -53,13 +49,6 @@ export class FailoverLoad {
       this.#loops.add(PAUSE_MS, () => group.round())
     }
     this.#loops.add(PAUSE_MS, () => this.#revoke())
-  }
-
-  /** Members are also listed by pages and by the delta feed. Not while an instance may read a former primary. */
-  withLists(): this {
-    this.#loops.add(READ_PAUSE_MS, () => this.reader.walk())
-    this.#loops.add(READ_PAUSE_MS, () => this.reader.feed())
-    return this
   }
 
   get acknowledged() {
