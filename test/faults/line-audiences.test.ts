@@ -17,7 +17,7 @@ import { startPlatform } from '../support/platform.ts'
 const { database } = await createTestDatabase()
 const platform = await startPlatform()
 
-const RUNS = 40
+const RUNS = 20
 const NAMES = ['First', 'Second']
 const MEMBERS = 4
 const HOUR_MS = 3_600_000
@@ -63,48 +63,31 @@ class Process {
 
 const CALLS = ['find', 'upload', 'status', 'remove']
 
+const step = <Name extends string, Fields extends object>(
+  weight: number,
+  name: Name,
+  fields: { [Key in keyof Fields]: fc.Arbitrary<Fields[Key]> } = {} as never,
+) => ({
+  weight,
+  arbitrary: fc.record({ do: fc.constant(name), ...fields }) as fc.Arbitrary<{ do: Name } & Fields>,
+})
+
+const segment = fc.nat(NAMES.length - 1)
 const operation = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('pass' as const) }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('both' as const) }) },
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      do: fc.constant('die' as const),
-      step: fc.integer({ min: 1, max: 25 }),
-      isAfter: fc.boolean(),
-    }),
-  },
-  {
-    weight: 8,
-    arbitrary: fc.record({ do: fc.constant('wait' as const), hours: fc.constantFrom(0.05, 0.3, 1, 5, 24) }),
-  },
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      do: fc.constant('line' as const),
-      cut: fc.constantFrom(null, null, 'before' as const, 'after' as const),
-      only: fc.constantFrom('', 'upload', 'list', 'DELETE'),
-      readyAfterHours: fc.constantFrom(0, 0, 2, 30),
-      visibleAfterHours: fc.constantFrom(0, 0, 0.2, VISIBLE_MAX_HOURS),
-      isFailing: fc.boolean(),
-    }),
-  },
-  {
-    weight: 3,
-    arbitrary: fc.record({
-      do: fc.constant('sync' as const),
-      segment: fc.nat(NAMES.length - 1),
-      mode: fc.constantFrom('on' as const, 'on' as const, 'off' as const),
-    }),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.record({ do: fc.constant('remove' as const), segment: fc.nat(NAMES.length - 1) }),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.record({ do: fc.constant('erase' as const), member: fc.integer({ min: 1, max: MEMBERS }) }),
-  },
+  step(4, 'pass'),
+  step(2, 'both'),
+  step(5, 'die', { step: fc.integer({ min: 1, max: 25 }), isAfter: fc.boolean() }),
+  step(8, 'wait', { hours: fc.constantFrom(0.05, 0.3, 1, 5, 24) }),
+  step(5, 'line', {
+    cut: fc.constantFrom(null, null, 'before' as const, 'after' as const),
+    only: fc.constantFrom('', 'upload', 'list', 'DELETE'),
+    readyAfterHours: fc.constantFrom(0, 0, 2, 30),
+    visibleAfterHours: fc.constantFrom(0, 0, 0.2, VISIBLE_MAX_HOURS),
+    isFailing: fc.boolean(),
+  }),
+  step(3, 'sync', { segment, isOn: fc.constantFrom(true, true, false) }),
+  step(1, 'remove', { segment }),
+  step(1, 'erase', { member: fc.integer({ min: 1, max: MEMBERS }) }),
 )
 
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never
@@ -148,7 +131,7 @@ async function start() {
           isFailing: op.isFailing,
         })
       case 'sync':
-        return setSync(database, segments[op.segment] as bigint, op.mode === 'on')
+        return setSync(database, segments[op.segment] as bigint, op.isOn)
       case 'remove':
         return database.transaction((transaction) =>
           removeSegment(transaction, segments[op.segment] as bigint),
