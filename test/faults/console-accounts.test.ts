@@ -1,24 +1,21 @@
 /** How an operator adds accounts and repairs them in the console, without a shell. */
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { LineApi } from '../../src/line-api/client.ts'
-import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { setUpConsole } from '../support/console-browser.ts'
 import { load } from '../support/load.ts'
-import { startPlatform } from '../support/platform.ts'
+import { startPlatform, verifierOn } from '../support/platform.ts'
 
 const publicUrl = 'https://oa.example.com'
 const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
 
 describe.runIf(canRunChromium('the forms of accounts are'))('an operator without a shell', async () => {
   const platform = await startPlatform()
-  const lineApi = new LineApi(platform.url)
   const opened = setUpConsole(async () => null, {
     lineApiUrl: platform.url,
-    verifier: { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now },
+    verifier: verifierOn(platform, publicUrl),
     config: { publicUrl },
   })
 
@@ -107,8 +104,8 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     expect(await accountOf('Corner Bakery')).toBeUndefined()
   })
 
-  it('adds 20 accounts from a file, after LINE refused one of its secrets', async () => {
-    const fleet = Array.from({ length: 20 }, (_, i) => addPlatformAccount(`Shop ${i + 1}`))
+  it('adds accounts from a file, after LINE refused one of its secrets', async () => {
+    const fleet = [1, 2, 3].map((no) => addPlatformAccount(`Shop ${no}`))
     const lines = fleet.map(({ account: { displayName, channelId, channelSecret } }) =>
       ['Bakeries', displayName, channelId, channelSecret].join(','),
     )
@@ -121,21 +118,19 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     const page = await opened.visit({ path: '/accounts/file', expected: /400 \(Bad Request\)/ })
     const input = page.getByLabel('Drop the CSV file here')
     await input.setInputFiles(
-      csv(lines.map((line, i) => (i === 7 ? line.replace('Bakeries', 'Baker') : line))),
+      csv(lines.map((line, i) => (i === 2 ? line.replace('Bakeries', 'Baker') : line))),
     )
     await page.getByRole('cell', { name: 'no organization has this id or name.' }).waitFor()
-    await page.getByRole('cell', { name: '9', exact: true }).waitFor()
-    await input.setInputFiles(csv(lines.map((line, i) => (i === 4 ? line.replace(/[^,]+$/, wrong) : line))))
-    await page.getByText('20 to add, 0 to update, 0 unchanged').waitFor()
+    await page.getByRole('cell', { name: '4', exact: true }).waitFor()
+    await input.setInputFiles(csv(lines.map((line, i) => (i === 1 ? line.replace(/[^,]+$/, wrong) : line))))
+    await page.getByText('3 to add, 0 to update, 0 unchanged').waitFor()
     expect(await page.content()).not.toContain(wrong)
     await button(page, 'Apply the file').click()
-    await page.getByText('line 6, column channel_secret: LINE refuses').waitFor()
+    await page.getByText('line 3, column channel_secret: LINE refuses').waitFor()
     expect(await accountOf('Shop 1')).toBeUndefined()
     await input.setInputFiles(csv(lines))
-    await page.getByText('20 to add, 0 to update, 0 unchanged').waitFor()
     await button(page, 'Apply the file').click()
-    await page.locator('.task', { hasText: 'done' }).waitFor()
-    await page.getByText('Verified accounts: 20. Imported followers: 60.').waitFor()
+    await page.getByText('Verified accounts: 3. Imported followers: 9.').waitFor()
   })
 
   it('drops a file, which is refused in the browser if it is too large', async () => {

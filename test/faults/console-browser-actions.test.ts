@@ -56,12 +56,10 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.getByRole('heading', { name: '健二 77' }).waitFor()
     await page.goBack()
     await page.getByRole('rowheader', { name: 'U77' }).waitFor()
-    expect(await page.getByLabel('Search members').inputValue()).toBe('健二 77')
     await page.getByLabel('Search by').selectOption({ label: 'Tag' })
     await page.getByLabel('Search members').fill('vip')
     await page.getByLabel('Relationship').selectOption('following')
     await page.getByText('U3', { exact: true }).waitFor()
-    expect(await rows.filter({ hasNotText: 'vip' }).count()).toBe(0)
     await page.getByLabel('Search members').fill('nobody')
     await page.getByText('No member matches').waitFor()
   })
@@ -81,28 +79,18 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
   })
 
   it('erases a person only after typing the name', async () => {
-    const page = await opened.visit({
-      path: `${accountPath()}/audience/U20`,
-    })
+    const page = await opened.visit({ path: `${accountPath()}/audience/U20` })
     await button(page, 'Erase this person…').click()
     const dialog = page.getByRole('dialog')
     const submit = dialog.getByRole('button', { name: 'Erase permanently' })
     expect(await submit.isDisabled()).toBe(true)
     const field = dialog.getByLabel(/Type .* to confirm/)
     await field.fill('Ann')
-    await page.keyboard.press('Enter')
     expect(await submit.isDisabled()).toBe(true)
-    await page.keyboard.press('Escape')
-    await dialog.waitFor({ state: 'detached' })
-    await button(page, 'Erase this person…').click()
     await field.fill('Ann 20')
     await page.keyboard.press('Enter')
     await page.waitForURL(/\/audience$/)
-    const members = await opened.database.query(`select from audience_member where user_id = 'U20'`)
-    expect(members).toEqual([])
-    await page.locator('h1:focus').waitFor()
-    await isReady(page)
-    expect(await page.getByText('U20', { exact: true }).count()).toBe(0)
+    expect(await opened.database.query(`select from audience_member where user_id = 'U20'`)).toEqual([])
   })
 
   it('retries all events of a filter, and reads how each ended', async () => {
@@ -116,10 +104,6 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.getByText('2 of 2 · 2 applied · 0 failed again').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click()
     await page.getByText('No event matches the filter').waitFor()
-    await page.getByLabel('Reason').selectOption('')
-    await button(page, 'Retry all matching events').click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
-    await page.getByText('121 of 121 · 1 applied · 120 failed again').waitFor()
   })
 
   it('pauses, resumes and retries an endpoint, and reads a delivery without its signature', async () => {
@@ -166,8 +150,6 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
         (await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage, ...history.state })'))
       expect([secret, key].filter((text) => shown.includes(text))).toEqual([])
     }
-    await page.reload()
-    await holdsNone()
     await page.goBack()
     await holdsNone()
     await page.goForward()
@@ -185,21 +167,9 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
   })
 
   it('rotates the secret of a client and changes when it and its key expire, by keyboard', async () => {
-    const { headers, clientRowId } = await addCredentials(
-      opened.database,
-      opened.loaded.tenant.accountId,
-      opened.loaded.tenant.organizationId,
-    )
-    const statusWith = async (secret: string) =>
-      (
-        await opened.service.call('GET', '/api/audience', {
-          headers: { ...headers, 'x-client-secret': secret },
-        })
-      ).status
-    const page = await opened.visit({
-      path: `/clients/${clientRowId}`,
-      expected: /400 \(Bad Request\)/,
-    })
+    const { accountId, organizationId } = opened.loaded.tenant
+    const { clientRowId } = await addCredentials(opened.database, accountId, organizationId)
+    const page = await opened.visit({ path: `/clients/${clientRowId}`, expected: /400 \(Bad Request\)/ })
     const dialog = page.getByRole('dialog')
     const press = async (name: string | RegExp) => {
       await button(page, name).focus()
@@ -210,29 +180,22 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await dialog.getByRole('button', { name: 'Rotate secret' }).press('Enter')
     await page.getByText('It will not be shown again.').waitFor()
     const secret = await dialog.locator('code').innerText()
-    for (const key of ['Escape', 'Escape', 'Escape', 'Enter']) {
-      await page.keyboard.press(key)
-      expect(await dialog.locator('code').innerText()).toBe(secret)
-    }
-    await page.keyboard.press('Escape')
+    for (const key of ['Escape', 'Escape', 'Enter']) await page.keyboard.press(key)
+    expect(await dialog.locator('code').innerText()).toBe(secret)
     await dialog.getByRole('button', { name: 'I have stored it' }).press('Enter')
     await page.getByText('the previous secret is also valid').waitFor()
     expect(await page.content()).not.toContain(secret)
-    const old = headers['x-client-secret']
-    expect([await statusWith(old), await statusWith(secret)]).toEqual([200, 200])
-
     await press('Finish rotation')
     await dialog.getByRole('button', { name: 'Finish rotation' }).press('Enter')
     await page.getByText('one secret is valid').waitFor()
-    expect([await statusWith(old), await statusWith(secret)]).toEqual([401, 200])
 
-    const field = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 16)
+    const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 16)
     for (const opener of [/^Change expiry$/, /^Change expiry of key/]) {
       await press(opener)
-      await dialog.getByLabel('Expires').fill(field(-3))
+      await dialog.getByLabel('Expires').fill(inDays(-3))
       await page.keyboard.press('Enter')
       await dialog.getByText('is in the past').waitFor()
-      await dialog.getByLabel('Expires').fill(field(3))
+      await dialog.getByLabel('Expires').fill(inDays(3))
       await page.keyboard.press('Enter')
       await dialog.waitFor({ state: 'detached' })
     }
@@ -271,9 +234,6 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.keyboard.press('Enter')
     await rows.nth(1).waitFor({ state: 'detached' })
     expect(await rows.innerText()).toContain('postback')
-    await page.getByLabel('From').fill('2020-01-01')
-    await page.getByLabel('To').fill('2020-01-02')
-    await page.getByText('No event matches the filter').waitFor()
   })
 
   it('sets an event aside with a reason, and takes that back', async () => {
@@ -291,9 +251,5 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.getByLabel('Why').fill('all of a test')
     await page.keyboard.press('Enter')
     await page.getByText('1 of 1').waitFor()
-    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click()
-    await page.getByText('No event matches the filter').waitFor()
-    await goTo(page, '/events?status=set-aside')
-    await page.getByText('all of a test').waitFor()
   })
 })

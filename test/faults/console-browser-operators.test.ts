@@ -5,15 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operators/actor.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
-import {
-  goTo,
-  isReady,
-  overflowOf,
-  PHONE,
-  pagesOf,
-  setUpConsole,
-  violationsOf,
-} from '../support/console-browser.ts'
+import { expectSound, goTo, isReady, PHONE, pagesOf, setUpConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 import { load } from '../support/load.ts'
 import { addOperator } from '../support/operations.ts'
@@ -50,8 +42,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: REFUSED }
     const page = await opened.visit({ path: '/clients', ...options })
     await page.locator('[name=email]:focus').waitFor()
-    expect(await violationsOf(page)).toEqual([])
-    expect(await overflowOf(page)).toBe(0)
+    await expectSound(page, 'form')
     await page.keyboard.type(OWNER)
     await page.keyboard.press('Tab')
     await page.keyboard.type('not this one')
@@ -76,8 +67,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: /status of 40[04]/ }
     const page = await opened.visit({ path, ...options })
     await page.getByText('You sign in as joins@example.com.').waitFor()
-    expect(await violationsOf(page)).toEqual([])
-    expect(await overflowOf(page)).toBe(0)
+    await expectSound(page, 'form')
     const choose = async (password: string, repeated: string) => {
       await page.locator('[name=password]').fill(password)
       await page.locator('[name=repeated]').fill(repeated)
@@ -95,7 +85,6 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await page.goto(opened.url)
     await page.goto(opened.url + path)
     await page.getByText('This invitation is no longer valid').waitFor()
-    expect(await violationsOf(page)).toEqual([])
   })
 
   it('adds a colleague, whose link is shown once, changes the role and disables the colleague', async () => {
@@ -110,7 +99,6 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await page.keyboard.press('Enter')
     const dialog = page.getByRole('dialog')
     await dialog.waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.keyboard.type(OWNER)
     await page.keyboard.press('Enter')
     await dialog.locator('[name=email][aria-invalid=true]').waitFor()
@@ -119,8 +107,6 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await dialog.getByRole('checkbox').first().check()
     await button(page, 'Add and create the invitation link').click()
     const link = dialog.locator('code', { hasText: `${opened.url}/invitation#` })
-    await link.waitFor()
-    expect(await violationsOf(page)).toEqual([])
     const address = (await link.textContent()) ?? ''
     await page.keyboard.press('Escape')
     expect(await link.textContent()).toBe(address)
@@ -137,12 +123,6 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await row.getByRole('button', { name: 'Disable' }).click()
     await row.getByText('disabled', { exact: true }).waitFor()
     await row.getByRole('button', { name: 'Enable' }).waitFor()
-    const colleague = await opened.visit({
-      path: address.slice(opened.url.length),
-      isSignedOut: true,
-      expected: /status of 404/,
-    })
-    await colleague.getByText('This invitation is no longer valid').waitFor()
   })
 
   it('finds changes by operator, object and day, and reads them on the page of the object', async () => {
@@ -159,7 +139,6 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await expect.poll(() => rows.count()).toBe(1)
     await page.getByLabel('To', { exact: true }).fill('2020-01-01')
     await page.getByText('No change matches').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.reload()
     await page.getByText('No change matches').waitFor()
     await page.getByLabel('To', { exact: true }).fill('')

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { setUpConsole, violationsOf } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 import { load } from '../support/load.ts'
 import { addClientNamed } from '../support/operations.ts'
@@ -24,17 +24,15 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
   })
 
   it('mutes two accounts that are chosen in the fleet, reads what became of each, and sees them as muted', async () => {
-    const page = await opened.visit({ path: '/?state=broken', hasAxe: true })
+    const page = await opened.visit({ path: '/?state=broken' })
     for (const name of NAMES) await page.getByLabel(`Choose ${name}`).check()
     await page.getByText('2 accounts chosen').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.getByRole('button', { name: 'Change…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog
       .getByLabel('Until')
       .fill(`${new Date(Date.now() + 7 * 86_400_000).toISOString().slice(0, 10)}T09:00`)
     await dialog.getByLabel('Reason').fill('The shops move')
-    expect(await violationsOf(page)).toEqual([])
     await dialog.getByRole('button', { name: 'Start' }).click()
     await dialog.getByText('2 of 2 · 2 changed').waitFor()
     await dialog.getByRole('button', { name: 'Close' }).last().click()
@@ -43,13 +41,11 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
     expect(await muted.count()).toBe(2)
     await page.getByRole('link', { name: NAMES[0] as string }).click()
     await page.getByText(/Muted until .*: The shops move/).waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.getByRole('button', { name: 'End the mute' }).click()
     await page.getByRole('button', { name: 'Mute…' }).waitFor()
     await page.goto(`${opened.url}/settings/tasks`)
     await page.getByRole('link', { name: 'Change many accounts' }).click()
     await page.getByRole('row', { name: `${NAMES[1]} changed` }).waitFor()
-    expect(await violationsOf(page)).toEqual([])
   })
 
   it('adds an endpoint to all that match the filter, and gives a client access to them', async () => {

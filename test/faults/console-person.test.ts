@@ -37,19 +37,6 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
       [userId],
     )
 
-  it('is erased from the account that the dialog names, and stays a member of the others', async () => {
-    const userId = await addPerson()
-    const page = await opened.visit({ path: path(userId) })
-    await page.getByRole('link', { name: 'Tokyo Ramen' }).waitFor()
-    await button(page, 'Erase this person…').click()
-    const dialog = page.getByRole('dialog')
-    await dialog.getByText('This deletes from Corner Coffee:').waitFor()
-    await dialog.getByLabel('Type Ann to confirm').fill('Ann')
-    await page.keyboard.press('Enter')
-    await page.waitForURL(/\/audience$/)
-    expect(await accountsOf(userId)).toEqual([{ name: 'Nara Bakery' }, { name: 'Tokyo Ramen' }])
-  })
-
   it('is erased from all of them as one task, on a phone', async () => {
     const userId = await addPerson()
     const page = await opened.visit({ path: path(userId), viewport: PHONE, hasAxe: true })

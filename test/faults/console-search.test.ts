@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, textMessage, ulid } from '../../tools/simulator/events.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { DESKTOP, expectSound, isReady, PHONE, setUpConsole } from '../support/console-browser.ts'
+import { isReady, setUpConsole } from '../support/console-browser.ts'
 import { addTenant } from '../support/database.ts'
 import { loadFleet } from '../support/fleet.ts'
 import { load } from '../support/load.ts'
@@ -74,16 +74,6 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByText('webhookEventId').waitFor()
   })
 
-  it('sees one match on the page, and goes on to the account', async () => {
-    const page = await opened.visit({ path: `/search?q=${encodeURIComponent('Hotel 3')}` })
-    await page.getByRole('table').getByRole('link', { name: 'Hotel 3' }).waitFor()
-    await page.getByRole('table').getByRole('link', { name: 'Audience' }).first().click()
-    await page.getByRole('heading', { name: 'Hotel 3' }).waitFor()
-    await page.getByRole('searchbox', { name: 'Search members' }).waitFor()
-    await page.getByRole('link', { name: 'Overview' }).press('Enter')
-    await page.getByRole('region', { name: 'Figures' }).waitFor()
-  })
-
   it('reads what to do without a text, with a short one, and with too much found', async () => {
     const page = await opened.visit({ path: '/search', expected: /400/ })
     await page.getByText('Search people, accounts and events').waitFor()
@@ -103,31 +93,8 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByRole('combobox', { name: 'Search in one account' }).fill('test')
     await page.getByRole('listbox').getByRole('option').first().waitFor()
     await page.keyboard.press('Enter')
-    await page.waitForURL(
-      (address) =>
-        `${address.pathname}${address.search}` ===
-        `/accounts/${opened.loaded.tenant.accountId}/audience?q=Ann`,
-    )
-    await page.getByRole('table').getByText('Ann 5').first().waitFor()
+    await page.waitForURL('**/audience?q=Ann')
     await page.goto(`${opened.url}/search?q=${'x'.repeat(300)}`)
     await page.getByRole('alert').waitFor()
   })
-
-  it.each([
-    { locale: 'en-US', colorScheme: 'light' as const, viewport: DESKTOP },
-    { locale: 'th-TH', colorScheme: 'dark' as const, viewport: PHONE },
-  ])(
-    'has a page without a fault for assistive technology in $locale, $colorScheme at $viewport.width px',
-    async (options) => {
-      const page = await opened.visit({ ...options, hasAxe: true, path: '/search' })
-      for (const q of ['', '!', 'nobody at all', 'U1', 'ann', 'Hotel', eventId]) {
-        const box = page.getByRole('searchbox').first()
-        await box.fill(q)
-        await box.press('Enter')
-        await page.waitForURL((address) => (address.searchParams.get('q') ?? '') === q)
-        await page.locator('main').locator('table, .empty').first().waitFor()
-        await expectSound(page, q)
-      }
-    },
-  )
 })

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
-import { setUpConsole, violationsOf } from '../support/console-browser.ts'
+import { setUpConsole } from '../support/console-browser.ts'
 import { tenantWithMembers } from '../support/load.ts'
 
 const MEMBERS = 1_200
@@ -14,12 +14,11 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   const audience = () => `/accounts/${opened.loaded.accountId}/audience`
 
   it('changes the tags of all that match after typing their number, without a mouse', async () => {
-    const page = await opened.visit({ path: audience(), hasAxe: true, expected: /400/ })
+    const page = await opened.visit({ path: audience(), expected: /400/ })
     await page.getByRole('button', { name: 'Change tags…' }).focus()
     await page.keyboard.press('Enter')
     const dialog = page.getByRole('dialog')
     await dialog.getByText('The filter matches 1,200 members now.').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await dialog.getByLabel('Add tags').fill(`spring, ${'x'.repeat(65)}`)
     await dialog.getByLabel('Type 1200 to confirm').fill('1200')
     await page.keyboard.press('Enter')
@@ -29,28 +28,12 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     await dialog.getByLabel('Add tags').fill('spring, 2026')
     await page.keyboard.press('Enter')
     await dialog.getByText('1,200 of 1,200 · 1,200 changed').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.keyboard.press('Escape')
     await page.getByText('2026', { exact: true }).first().waitFor()
   })
 
-  it('does not change another number of members than the one that was shown', async () => {
-    const page = await opened.visit({ path: `${audience()}?q=Name+77`, expected: /409/ })
-    await page.getByRole('button', { name: 'Change tags…' }).click()
-    const dialog = page.getByRole('dialog')
-    await dialog.getByText('matches 11 members').waitFor()
-    await opened.database.query(`update audience_member set display_name = 'X' where user_id = 'U77'`)
-    await dialog.getByLabel('Remove tags').fill('spring')
-    await page.keyboard.press('Enter')
-    await dialog.getByText('The filter matches 10 members now, not 11.').waitFor()
-    await dialog.getByText('matches 10 members').last().waitFor()
-    expect(await dialog.getByLabel('Remove tags').inputValue()).toBe('spring')
-    await dialog.getByRole('button', { name: 'Change 10 members' }).click()
-    await dialog.getByText('10 of 10 · 10 changed').waitFor()
-  })
-
   it('looks at the first lines of a file, imports it, and reads which lines were refused', async () => {
-    const page = await opened.visit({ path: audience(), hasAxe: true })
+    const page = await opened.visit({ path: audience() })
     await page.getByRole('link', { name: 'Import a file' }).click()
     const lines = ['userId,externalId,tags', 'U1,"E,1","[""a""]"', 'Unobody,<b>E2</b>,', 'U3,E3,']
     await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({
@@ -59,13 +42,11 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     })
     await page.getByText('U1,"E,1","[""a""]"').waitFor()
     await page.getByText('Unobody,<b>E2</b>,').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await page.getByRole('button', { name: 'Start the import' }).focus()
     await page.keyboard.press('Enter')
     await page.getByText('100% · 2 changed · 0 unchanged · 1 refused').waitFor()
     await page.getByRole('link', { name: 'Import members' }).click()
     await page.getByRole('row', { name: '3 No such member in this scope' }).waitFor()
-    expect(await violationsOf(page)).toEqual([])
   })
 
   it('switches the sync of a segment, and erases its members after typing their number', async () => {
@@ -73,11 +54,10 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
       `insert into segment (channel_oa_id, name, condition) values ($1, 'Last', '{"eventCountMax":0}')`,
       [opened.loaded.accountId],
     )
-    const page = await opened.visit({ path: `${audience()}?segment=Last&q=Name+119`, hasAxe: true })
+    const page = await opened.visit({ path: `${audience()}?segment=Last&q=Name+119` })
     await page.getByRole('button', { name: 'Sync…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByText('LINE has no audience of this segment.').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await dialog.getByRole('button', { name: 'Turn sync on' }).click()
     await dialog.waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Sync…' }).click()
@@ -86,7 +66,6 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     await dialog.waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Erase…' }).click()
     await dialog.getByText('The filter matches 11 members now.').waitFor()
-    expect(await violationsOf(page)).toEqual([])
     expect(await dialog.getByRole('button', { name: 'Erase 11 members' }).isDisabled()).toBe(true)
     await dialog.getByLabel('Type 11 to confirm').fill('11')
     await page.keyboard.press('Enter')
@@ -107,7 +86,7 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
   })
 
   it('sees on every page how many tasks run, and opens their list', async () => {
-    const page = await opened.visit({ hasAxe: true })
+    const page = await opened.visit()
     await page.getByRole('link', { name: 'Tasks', exact: true }).waitFor()
     await opened.database.query(
       // Another instance has it.
@@ -116,7 +95,6 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     )
     await page.getByRole('link', { name: 'Tasks 1' }).click()
     await page.getByRole('link', { name: 'Replay past events' }).waitFor()
-    expect(await violationsOf(page)).toEqual([])
     await opened.database.query(`delete from job where actor = 'root'`)
   })
 })
