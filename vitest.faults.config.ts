@@ -21,7 +21,14 @@ const slow = {
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'condition'],
   ...['convergence', 'endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
-  ...['tenants', 'notifications-histories', 'unit/ledger-line', 'unit/line-payload', 'unit/secret-keys'],
+  ...[
+    'fuzz',
+    'tenants',
+    'notifications-histories',
+    'unit/ledger-line',
+    'unit/line-payload',
+    'unit/secret-keys',
+  ],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */

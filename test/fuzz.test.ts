@@ -1,4 +1,5 @@
-/** Random requests to every route. test/faults/fuzz.test.ts sends twenty times as many. */
+/** Random requests to every route. npm run test:faults sends eight times as many. */
 import { describeRandomRequests } from './support/fuzz.ts'
+import { runs } from './support/runs.ts'
 
-await describeRandomRequests(100)
+await describeRandomRequests(runs(800))
