@@ -289,6 +289,28 @@ describe('a resend', () => {
     await becomesQuiet()
     expect(receiver.received.map(({ body }) => JSON.parse(body).data.userId)).toEqual(['U2'])
   })
+
+  it('sends a change again whose delivery has failed', async () => {
+    const { addEndpoint, service, tenant, resend, endOf, database, becomesQuiet } = await startReplaying()
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const id = await addEndpoint(receiver.url, { format: 'members' })
+    await service.deliver(tenant, [lineEvent('follow', 'U1')])
+    await expect
+      .poll(() =>
+        database.query(
+          `update endpoint_delivery set failed_at = now() where status = 500 and leased_until <= now() returning id`,
+        ),
+      )
+      .toHaveLength(1)
+    receiver.answer = { status: 200 }
+    receiver.received.length = 0
+    await endOf(await resend(id))
+    await expect.poll(() => receiver.received).toHaveLength(1)
+    await becomesQuiet()
+    expect(JSON.parse(receiver.received[0]?.body ?? '')).toMatchObject({ type: 'member.updated' })
+    expect(await database.query('select from endpoint_delivery')).toEqual([])
+  })
 })
 
 describe('the console', () => {
