@@ -1,4 +1,5 @@
 /** POST /api/line-oa/verify, with a platform that is unreachable, slow, rate limiting or wrong. */
+import { text } from 'node:stream/consumers'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { LineApi } from '../../src/line-api/client.ts'
@@ -66,11 +67,16 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(1)
   })
 
-  it('is not called again to test the webhook, because tests are limited', async () => {
+  it('is asked once, in JSON, to test the webhook URL that it returned, because tests are limited', async () => {
     const tenant = await addVerifiable()
-    platform.misbehave((_, response) => response.writeHead(500).end('{}'), /webhook\/test/)
+    const asked: string[] = []
+    platform.misbehave(async (request, response) => {
+      asked.push(`${request.headers['content-type']} ${await text(request)}`)
+      response.writeHead(500).end('{}')
+    }, /webhook\/test/)
     expect((await verify(tenant, { testWebhook: true })).status).toBe(503)
-    expect(callsTo('POST /v2/bot/channel/webhook/test')).toHaveLength(1)
+    const { endpoint } = platform.settings.webhook ?? {}
+    expect(asked).toEqual([`application/json ${JSON.stringify({ endpoint })}`])
   })
 })
 
