@@ -69,6 +69,16 @@ it('sends a member that changed often while the endpoint was down once, in its p
   expect(messages(receiver.received)[0]).toMatchObject({ type: 'member.created', data: { tags: ['t10'] } })
 })
 
+it('reports changes of other programs, in as many steps as it takes, each member once', async () => {
+  const { database, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await addEndpoint(url, FORMAT)
+  await loadMembers(database, tenant, 1_200)
+  await untilReceived(received, 1_200)
+  expect(new Set(messages(received).map(({ data }) => data.userId)).size).toBe(1_200)
+  expect(new Set(typesOf(received))).toEqual(new Set(['member.created']))
+})
+
 it('reports the types that the endpoint asked for, and no mere activity', async () => {
   const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
   const { url, received } = await startReceiver()
@@ -79,4 +89,14 @@ it('reports the types that the endpoint asked for, and no mere activity', async 
   await service.deliver(tenant, [lineEvent('unfollow', 'Uann')])
   await untilReceived(received, 1)
   expect(messages(received)[0]).toMatchObject({ type: 'member.updated', data: { relationship: 'blocked' } })
+})
+
+it('keeps the changes of a paused endpoint', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  const id = await addEndpoint(url, { ...FORMAT, status: 'paused' })
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await database.query(`update endpoint set status = 'active' where id = $1`, [id])
+  await untilReceived(received, 1)
+  expect(typesOf(received)).toEqual(['member.created'])
 })

@@ -61,6 +61,17 @@ it('overrides older events that arrive after the import, and yields to newer one
   expect((await service.member(tenant, late))?.relationship).toBe('blocked')
 })
 
+it('yields to newer events that arrived before the import', async () => {
+  const [left = '', returned = ''] = userIds
+  await service.deliver(tenant, [
+    lineEvent('unfollow', left, { timestamp: Date.now() + 60_000 }),
+    lineEvent('unfollow', returned, { timestamp: Date.now() - 60_000 }),
+  ])
+  await commandLine()
+  expect(await service.member(tenant, left)).toMatchObject({ relationship: 'blocked' })
+  expect(await service.member(tenant, returned)).toMatchObject({ relationship: 'following' })
+})
+
 it('skips erased people unless they have sent a new event since', async () => {
   const [gone = '', returned = ''] = userIds
   for (const userId of [gone, returned]) {

@@ -46,6 +46,17 @@ describe('an invitation', () => {
     expect((await signInAs(new Operator(url), email, again.password)).status).toBe(401)
   })
 
+  it('counts as the first sign-in when it is accepted, which signs in', async () => {
+    const { id, invitation } = await invite()
+    const signedInAt = async () => {
+      const { json } = await (await signedIn(url)).get('/api/operators')
+      return json.operators.find((row: { id: string }) => row.id === String(id)).signedInAt
+    }
+    expect(await signedInAt()).toBeNull()
+    await new Operator(url).send('/invitation/accept', { invitation, password: PASSWORD })
+    expect(await signedInAt()).not.toBeNull()
+  })
+
   it('is used by one of two who open it at the same time', async () => {
     const { invitation } = await invite()
     const statuses = await Promise.all(
