@@ -1,10 +1,9 @@
 /** DATABASE_URL names several hosts, of which the one that accepts writes is used. */
 import { expect, it } from 'vitest'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
-import { freePort } from '../../tools/prove/service.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { runProgramAsync, startHealthy } from '../support/process.ts'
+import { runProgramAsync } from '../support/process.ts'
 import { startProxy } from '../support/tcp-proxy.ts'
 
 /** A host of its own in front of the test's server, and a way to cut it off. */
@@ -16,17 +15,6 @@ async function addHost(connection: Connection) {
 
 const urlOf = (hosts: string[], database: string) =>
   `postgres://postgres@${hosts.join(',')}/${database}?target_session_attrs=read-write`
-
-it('uses a host that accepts writes, wherever it is in the list', async () => {
-  const { database: direct, connection } = await createTestDatabase()
-  const dead = `127.0.0.1:${await freePort()}`
-  const { address } = await addHost(connection)
-  await startHealthy({ DATABASE_URL: urlOf([dead, address], connection.database) })
-  const env = { DATABASE_URL: urlOf([address, dead], connection.database) }
-  const { status, stderr } = await runProgramAsync(['organizations', 'add', '--name', 'one'], env)
-  expect(status, stderr).toBe(0)
-  expect(await direct.query('select name from organization')).toEqual([{ name: 'one' }])
-})
 
 it('moves to another host when the first one refuses or drops its packets', async () => {
   const { connection } = await createTestDatabase()

@@ -48,22 +48,15 @@ function expectPastable(output: string): void {
 async function readConsole(output: string): Promise<string[]> {
   const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
   const operator = new Operator(url)
-  const session = { acceptsToken: true, acceptsPassword: false }
-  expect((await operator.get('/api/session')).json).toMatchObject(session)
   expect((await operator.signIn(token)).status).toBe(200)
   // An account of each state. The one of an earlier run is gone.
-  await expect
-    .poll(async () => (await operator.get('/api/fleet')).json.accounts)
-    .toSatisfy(
-      (accounts: Array<{ status: string }>) =>
-        new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
-    )
+  const fleet = async () => (await operator.get('/api/fleet')).json.accounts as Array<{ status: string }>
+  await expect.poll(async () => new Set((await fleet()).map(({ status }) => status)).size).toBe(4)
+  expect(await fleet()).toHaveLength(10)
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
   const { activity } = (await operator.get('/api/activity')).json as {
-    activity: Array<{ action: string; actor: string; occurredAt: string }>
+    activity: Array<{ action: string; actor: string }>
   }
-  const times = activity.map(({ occurredAt }) => occurredAt)
-  expect(times).toEqual(times.toSorted().reverse())
   return activity
     .filter(({ actor }) => !actor.includes('@') || actor.endsWith('@example.com'))
     .map(({ action }) => action)
@@ -102,37 +95,6 @@ it('prints curl lines that work, shows a fleet and its activity, and exits with 
   )
   expect(actions[1]).toEqual(actions[0])
   expect(readdirSync(dataDir)).toEqual(['demo'])
-})
-
-it('prints its steps as JSON lines with --json', () => {
-  const { status, stdout } = runProgram(['demo', '--once', '--json'], {
-    DATA_DIR: temporaryDirectory(),
-    // Of the real service, which the demo leaves alone.
-    SECRETS_KEYS: `2026a:${Buffer.alloc(32).toString('base64')}`,
-    ERASURE_LEDGER: '/nowhere',
-  })
-  expect(status).toBe(0)
-  const lines = stdout.trim().split('\n')
-  const steps = lines.map((line) => JSON.parse(line))
-  const [tools, crm] = steps.splice(14)
-  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: 14 }, (_, no) => no + 1))
-  const received = tools.received.map(
-    ({ path, body }: { path: string; body: { events: Array<{ replyToken?: string }> } }) => [
-      path,
-      body.events.some(({ replyToken }) => replyToken !== undefined),
-    ],
-  )
-  expect(received).toContainEqual(['/receive/new-bot', true])
-  expect(received.filter(([path]: [string]) => path === '/receive/chat-tool')).toHaveLength(3)
-  for (const { isVerified } of [...tools.received, ...crm.received]) expect(isVerified).toBe(true)
-  expect(crm.received.map((receipt: { body: { type: string } }) => receipt.body.type)).toEqual(
-    expect.arrayContaining(['member.created', 'account.verified', 'member.erased']),
-  )
-  expect(steps[0]).toMatchObject({
-    status: 200,
-    curl: expect.stringMatching(/^curl /),
-    answer: '{"accepted":1,"duplicates":0}',
-  })
 })
 
 it('shows incidents, and a changed channel secret that heals, with --incidents', () => {

@@ -2,9 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { Receiver } from '../../tools/load/receiver.ts'
-import { textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
-import { startSending } from '../support/endpoints.ts'
 import { FailoverLoad } from '../support/failover-load.ts'
 import { serveForTest } from '../support/http-server.ts'
 import { NO_LIMITS, startHealthy } from '../support/process.ts'
@@ -73,19 +71,4 @@ it('sends nothing twice from two instances in normal operation', async () => {
   await sleep(1_000)
   await compare()
   expect(receiver.received.repeated).toBe(0)
-})
-
-it('sends again what a receiver took without a response', async () => {
-  const { database, service, tenant, addEndpoint } = await startSending()
-  let requests = 0
-  const url = await serveForTest((request, response) => {
-    requests += 1
-    request.resume()
-    if (requests === 1) response.destroy()
-    else response.end()
-  })
-  await addEndpoint(`${url}/`)
-  await service.deliver(tenant, [textMessage('U1', 'hello')])
-  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
-  expect(requests).toBe(2)
 })

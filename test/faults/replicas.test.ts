@@ -12,7 +12,6 @@ import { TextDatabase } from '../../tools/text-database.ts'
 import { signedIn, startConsole } from '../support/console.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { DEBIAN_POSTGRES, hasDebianPostgres } from '../support/debian-postgres.ts'
-import { isPgBouncerInstalled, startPgBouncer } from '../support/pgbouncer.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { type Answer, type Service, startApp } from '../support/service.ts'
 import { type Listed, walk } from '../support/walk.ts'
@@ -295,21 +294,6 @@ describe.runIf(hasDebianPostgres('reads on replicas are'))('replicas', () => {
     )
     expect(await counted('replica')).toBeGreaterThan(50)
   })
-
-  it.skipIf(!isPgBouncerInstalled).each([
-    ['transaction', null],
-    ['session', 0],
-  ] as const)(
-    'behind a pooler are read only if it keeps sessions: pool_mode %s',
-    async (pool_mode, behindBytes) => {
-      const [{ port }] = cluster.standbys as [PostgresServer]
-      const standby = { host: '127.0.0.1', port, user: 'postgres', password: '', database: 'postgres' }
-      const url = await startPgBouncer(standby, { pool_mode })
-      await caughtUp()
-      const { database } = await startReading(LONG_MS, [{ name: 'pooled', url }])
-      expect(await database.replicaLags()).toEqual([{ replica: 'pooled', behindBytes }])
-    },
-  )
 
   // This test is the last one, because it leaves another primary.
   it('are never a former primary that still runs, nor its standby', async () => {

@@ -1,7 +1,6 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
 import { describe, expect, it } from 'vitest'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
-import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
@@ -73,16 +72,6 @@ describe('after a restore', () => {
     expect(id).toBeGreaterThan(BigInt(ahead))
     await restore(connection, backup)
     expect(await follow(service, tenant)).toBeGreaterThan(id)
-  })
-
-  it('sends an endpoint everything if the numbers of another server are only in its position', async () => {
-    const { database, service, tenant, addEndpoint } = await startSending()
-    const { url, received } = await startReceiver()
-    await addEndpoint(url, { format: 'members' })
-    await moveToOtherServer(database)
-    await migrate(database)
-    await follow(service, tenant)
-    await expect.poll(() => received.length).toBe(1)
   })
 
   it('gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {

@@ -1,6 +1,4 @@
 /** `oa-audience simulate`: for load tests, which LINE forbids against its own platform. */
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it, vi } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
@@ -32,19 +30,6 @@ it('sends signed deliveries of all kinds with duplicates, and each event is stor
     `select count(*)::int as events, count(distinct kind)::int as kinds, count(failure)::int as failures from event`,
   )
   expect(stored).toEqual({ events: tally.events, kinds: 20, failures: 0 })
-})
-
-it.each([
-  ['an address that cannot be parsed', 'GET // HTTP/1.1\r\n\r\n'],
-  ['an incomplete body', 'PUT /simulate/misbehaviour HTTP/1.1\r\nContent-Length: 9\r\n\r\n'],
-])('survives a client that sends %s and disconnects', async (_, request) => {
-  const platform = await startPlatform()
-  const { port } = new URL(platform.url)
-  const socket = connect(Number(port), '127.0.0.1', () =>
-    socket.write(request, () => socket.resetAndDestroy()),
-  )
-  await once(socket, 'close')
-  expect((await fetch(`${platform.url}/v2/bot/info`)).status).toBe(401)
 })
 
 describe('the receiver of outgoing webhooks', () => {
