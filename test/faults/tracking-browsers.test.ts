@@ -1,13 +1,79 @@
 /** Browser libraries work unmodified on a page of another origin, with the settings of docs/api.md. */
+
+import { fileURLToPath } from 'node:url'
 import type { Browser } from 'playwright-core'
+import { build, type InlineConfig, type Rolldown } from 'vite'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'
-import { canRunChromium, launchChromium, visit } from '../support/chromium.ts'
+import { canRunChromium, launchChromium, SHOP_HOST, visit } from '../support/chromium.ts'
 import { type ListedLibrary, listedLibraries, settingFor } from '../support/client-libraries.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
+import { serveForTest } from '../support/http-server.ts'
 import { setUpService } from '../support/service.ts'
-import { openShop, type Shop } from '../support/shop.ts'
 import { trackedEvents } from '../support/tracked.ts'
+
+const EXAMPLE = fileURLToPath(new URL('../../examples/tracking', import.meta.url))
+const LIBRARIES = {
+  'segment.js': '@segment/analytics-next',
+  'rudderstack.js': '@rudderstack/analytics-js/bundled',
+  'jitsu.js': '@jitsu/js',
+}
+
+/** Files by path. The libraries are bundled as they are published; the example is built as its users build it. */
+async function buildFiles(): Promise<Map<string, string>> {
+  const libraries = await bundle({
+    build: {
+      rolldownOptions: {
+        input: LIBRARIES,
+        preserveEntrySignatures: 'strict',
+        output: { entryFileNames: 'libraries/[name]', chunkFileNames: 'libraries/[name].js' },
+      },
+    },
+  })
+  const example = await bundle({ root: EXAMPLE, base: '/example/' })
+  return new Map([...prefixed('/', libraries), ...prefixed('/example/', example)])
+}
+
+const prefixed = (prefix: string, files: Array<[string, string]>) =>
+  files.map(([name, content]): [string, string] => [prefix + name, content])
+
+async function bundle({ build: options, ...config }: InlineConfig): Promise<Array<[string, string]>> {
+  const built = await build({
+    configFile: false,
+    publicDir: false,
+    logLevel: 'warn',
+    ...config,
+    build: { write: false, ...options },
+  })
+  return (built as Rolldown.RolldownOutput).output.map((file) => [
+    file.fileName,
+    file.type === 'chunk' ? file.code : String(file.source),
+  ])
+}
+
+type Shop = Awaited<ReturnType<typeof openShop>>
+
+async function openShop() {
+  const files = await buildFiles()
+  files.set('/left.html', '<!doctype html><title>Left</title>')
+  const address = await serveForTest((request, response) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://shop')
+    const content = files.get(pathname.endsWith('/') ? `${pathname}index.html` : pathname)
+    const type = pathname.endsWith('.js') ? 'text/javascript' : 'text/html; charset=utf-8'
+    response.writeHead(content === undefined ? 404 : 200, { 'content-type': type }).end(content)
+  })
+  const url = address.replace('127.0.0.1', SHOP_HOST)
+  /** Adds a page with a module script and a link that leaves it. Returns its URL. */
+  const addPage = (script: string) => {
+    const path = `/${files.size}.html`
+    files.set(
+      path,
+      `<!doctype html><title>Shop</title><a href="/left.html">Leave</a><script type="module">${script}</script>`,
+    )
+    return url + path
+  }
+  return { url, addPage }
+}
 
 /** Module scripts that leave a client in `client` and resolve once it sends events, and the calls that each client has. */
 const DRIVERS: Record<string, { script: (setting: string) => string; calls: string[] }> = {
@@ -63,10 +129,7 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
     service.app.requestObservers.push(({ request, status }) => {
       answered.push(`${request?.method} ${request?.url.split('?')[0]} ${status}`)
     })
-    return async () => {
-      await browser.close()
-      await shop.close()
-    }
+    return () => browser.close()
   })
   beforeEach(() => {
     answered = []
