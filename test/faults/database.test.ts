@@ -3,7 +3,6 @@
 import { expect, inject, it } from 'vitest'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
 import { eventually } from '../support/process.ts'
@@ -16,7 +15,7 @@ async function setUp() {
   const service = await startApp(database)
   expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
   // Settings are changed and sessions ended from another database, which stays usable.
-  const server = new TextDatabase(inject('postgres'), () => undefined)
+  const server = openDatabase(inject('postgres'))
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
   // Waits until they have ended: while they do, a second attempt may meet another of them and is answered 503.
@@ -30,10 +29,7 @@ async function setUp() {
     await set(setting)
     await endSessions()
   }
-  const end = async () => {
-    await Promise.all([database.close(), admin.close(), server.close()])
-  }
-  return { admin, tenant, service, set, endSessions, alter, end }
+  return { admin, tenant, service, set, endSessions, alter }
 }
 
 const recovers = (service: Service, tenant: Tenant) =>
@@ -47,7 +43,7 @@ const list = (service: Service, tenant: Tenant) =>
   service.call('GET', '/api/audience', { headers: tenant.headers })
 
 it('answers deliveries 503 and still serves reads while the database is read-only', async () => {
-  const { tenant, service, set, alter, end } = await setUp()
+  const { tenant, service, set, alter } = await setUp()
   await alter('set default_transaction_read_only = on')
   const refused = await eventually(
     () => service.deliver(tenant, [lineEvent('follow', 'U2')]),
@@ -63,22 +59,20 @@ it('answers deliveries 503 and still serves reads while the database is read-onl
   // Sessions that were opened while it was read-only stay so: the service must replace them.
   await set('reset default_transaction_read_only')
   expect((await service.deliver(tenant, [lineEvent('follow', 'U2')])).status).toBe(200)
-  await end()
 })
 
 it('answers 200 although the database ended all idle sessions', async () => {
-  const { tenant, service, endSessions, end } = await setUp()
+  const { tenant, service, endSessions } = await setUp()
   for (let round = 0; round < 5; round += 1) {
     expect((await list(service, tenant)).status).toBe(200)
     await endSessions()
     const answer = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
     expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
   }
-  await end()
 })
 
 it('answers 503 when the database ends a session for its transaction_timeout, and opens another', async () => {
-  const { admin, tenant, service, alter, end } = await setUp()
+  const { admin, tenant, service, alter } = await setUp()
   await alter(`set transaction_timeout = '300ms'`)
   const release = await holdTransaction(
     admin,
@@ -89,25 +83,12 @@ it('answers 503 when the database ends a session for its transaction_timeout, an
   expect(answer.status).toBe(503)
   expect(answer.headers.get('retry-after')).not.toBeNull()
   await recovers(service, tenant)
-  await end()
-})
-
-it('answers deliveries 503 and clients 500 while the database accepts no connections', async () => {
-  const { tenant, service, alter, end } = await setUp()
-  await alter('with allow_connections false')
-  expect((await service.deliver(tenant, [lineEvent('follow', 'U2')])).status).toBe(503)
-  expect((await list(service, tenant)).status).toBe(500)
-  await alter('with allow_connections true')
-  await recovers(service, tenant)
-  expect((await list(service, tenant)).status).toBe(200)
-  await end()
 })
 
 it('runs maintenance without limit, and streams with their own, when the database has a default statement_timeout', async () => {
-  const { admin, set, end } = await setUp()
+  const { admin, set } = await setUp()
   await set('set statement_timeout = 100')
   const slow = 'select pg_sleep(0.2)::text as line'
   expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
   expect(await admin.reads.streams().query(unnamed(slow))).toHaveLength(1)
-  await end()
 })
