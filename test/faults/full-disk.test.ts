@@ -7,7 +7,7 @@ import { connectionTo } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
 import { type ServiceProcess, startHealthy } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { sendDelivery } from '../support/service.ts'
 
 /** An empty cluster takes 40 MiB, its first WAL segment 16 MiB. */
 const DISK_MIB = 128
@@ -19,16 +19,15 @@ const REFUSED_MIN = 2_000
 const disk = mountDisk(`${DISK_MIB}m`, 'a full disk is')
 
 /** Deliveries with one message each, and a count of them. */
-function deliveriesTo(service: ServiceProcess, tenant: Tenant) {
+function deliveriesTo({ url }: ServiceProcess, tenant: Tenant) {
   let count = 0
   const next = () => {
     count += 1
-    const text = `${count}`.padEnd(MESSAGE_LENGTH, 'x')
-    const message = { type: 'text', id: `${count}`, text }
-    return signedDelivery(tenant, [lineEvent('message', 'U1', { message })])
+    const message = { type: 'text', id: `${count}`, text: `${count}`.padEnd(MESSAGE_LENGTH, 'x') }
+    return [lineEvent('message', 'U1', { message })]
   }
-  const send = async ({ path, init }: ReturnType<typeof next>) => {
-    const answer = await fetch(service.url + path, init)
+  const send = async (events: unknown[]) => {
+    const answer = await sendDelivery(url, tenant, events)
     await answer.arrayBuffer()
     if (answer.status === 503) expect(answer.headers.get('retry-after')).not.toBeNull()
     return answer.status
