@@ -7,8 +7,7 @@ import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/re
 import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
 import { addTenant, openDatabase } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { NO_LIMITS } from '../support/failover-load.ts'
-import { runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { NO_LIMITS, runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { copyOfReceiver, RestoreBooks } from '../support/restore-books.ts'
 
 const createDataDirectory = setUpDataDirectories()

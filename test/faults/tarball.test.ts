@@ -1,12 +1,47 @@
 /** The tarball of `npm pack` is complete, installs the tested versions, and runs outside of any checkout. */
+
+import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { beforeAll, expect, it, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { serveForTest } from '../support/http-server.ts'
 import { runProgram, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
-import { npm, packTarball, unpackTarball } from '../support/tarball.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const execute = promisify(execFile)
+
+/** Runs npm or npx without the settings that an npm script around this test sets. Rejects if the program fails. */
+function npm(args: string[], cwd: string, env: Record<string, string> = {}, program = 'npm') {
+  const { PATH = '', HOME = '' } = process.env
+  return execute(program, args, { cwd, env: { PATH, HOME, ...env }, maxBuffer: 16 * 2 ** 20 })
+}
+
+/**
+ * Returns the path of the tarball. `prepare` is left out, because it would build dist/ again while other tests run it; the other scripts of
+ * `npm pack` run one by one.
+ */
+async function packTarball(directory: string): Promise<string> {
+  await npm(['run', 'prepack'], ROOT)
+  try {
+    const { stdout } = await npm(
+      ['pack', '--ignore-scripts', '--json', '--pack-destination', directory],
+      ROOT,
+    )
+    const packed = JSON.parse(stdout) as Array<{ filename: string }> | Record<string, { filename: string }>
+    return join(directory, String(Object.values(packed)[0]?.filename))
+  } finally {
+    await npm(['run', 'postpack'], ROOT)
+  }
+}
+
+/** The files of the tarball in `directory`, as the installation page unpacks them. */
+async function unpackTarball(tarball: string, directory: string): Promise<void> {
+  await execute('tar', ['-xzf', tarball, '--strip-components=1', '-C', directory])
+}
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 })
 
@@ -103,15 +138,10 @@ it('runs serve, doctor, setup and simulate in the folder, and accepts the first 
   expect(await service.exited).toEqual({ code: 0, signal: null })
 })
 
-it('runs demo and prove in the folder', () => {
+it('runs demo in the folder', () => {
   const main = join(folder, 'node_modules/.bin/oa-audience')
-  for (const args of [
-    ['demo', '--once'],
-    ['prove', '--kills', '1'],
-  ]) {
-    const { status, stderr } = runProgram(args, {}, { main, cwd: folder })
-    expect({ args, status }, stderr).toEqual({ args, status: 0 })
-  }
+  const { status, stderr } = runProgram(['demo', '--once'], {}, { main, cwd: folder })
+  expect(status, stderr).toBe(0)
 })
 
 it('installs exactly the locked versions by npm ci --omit=dev in the unpacked tarball', async () => {
