@@ -85,26 +85,16 @@ it("delays LINE's deliveries of another account by at most their own time and 50
   expect(floodedMs).toBeLessThan(2 * idleMs + 50)
 })
 
-/** Half of the 2 s after which LINE disconnects, and more on a machine that is slow without a flood. */
-const fromManyAddressesMaxMs = (idleMs: number) => 1_000 + 10 * idleMs
-
-it(
-  'from many addresses: leaves deliveries far below the 2 s after which LINE disconnects',
+it.each([
+  ['without ID tokens', false],
+  ['with a forged ID token in each event', true],
+])(
+  'from many addresses, %s: leaves deliveries far below the 2 s after which LINE disconnects',
   MEASURED,
-  async () => {
-    const { idleMs, floodedMs } = await measureFlood({ addresses: 'many' })
-    expect(floodedMs).toBeLessThan(fromManyAddressesMaxMs(idleMs))
-  },
-)
-
-it(
-  'with a forged ID token in each event: delays deliveries no more, from one address and from many',
-  MEASURED,
-  async () => {
-    const { idleMs, floodedMs } = await measureFlood({ hasTokens: true })
-    expect(floodedMs).toBeLessThan(2 * idleMs + 50)
-    const many = await measureFlood({ hasTokens: true, addresses: 'many' })
-    expect(many.floodedMs).toBeLessThan(fromManyAddressesMaxMs(many.idleMs))
+  async (_, hasTokens) => {
+    const { idleMs, floodedMs } = await measureFlood({ hasTokens, addresses: 'many' })
+    // Half of the 2 s, and more on a machine that is slow without a flood.
+    expect(floodedMs).toBeLessThan(1_000 + 10 * idleMs)
   },
 )
 
