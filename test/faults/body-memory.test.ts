@@ -1,11 +1,11 @@
 /** Strangers hold bodies open: the service needs no more memory than docs/operate/run.md says, and LINE's deliveries are not refused. */
-import { execFileSync, fork } from 'node:child_process'
+import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { addTenant } from '../support/database.ts'
 import { measureDeliveries, measureIdle } from '../support/delivery-latency.ts'
 import { MEASURED } from '../support/measured.ts'
-import { setUpProcess } from '../support/process.ts'
+import { residentMiB, setUpProcess } from '../support/process.ts'
 
 const CONNECTIONS = 3_000
 /** All together 1.5 GiB, half more than the service may take. */
@@ -15,9 +15,6 @@ const SENT_BYTES_PER_SECOND = 64 * 1024 * 1024
 /** What docs/operate/run.md asks for. */
 const MEMORY_MIB = 1024
 const HEAP_MIB = 256
-
-const residentMiB = (pid: number) =>
-  Number(execFileSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })) / 1024
 
 function holdBodies(url: string, path: string): Promise<unknown> {
   const program = fileURLToPath(new URL('../support/hold-bodies.mjs', import.meta.url))
@@ -43,7 +40,7 @@ it(
     const idleMs = await measureIdle(service.url, tenant)
     let peakMiB = 0
     const sampling = setInterval(() => {
-      peakMiB = Math.max(peakMiB, residentMiB(service.child.pid as number))
+      peakMiB = Math.max(peakMiB, residentMiB(service))
     }, 200)
     onTestFinished(() => clearInterval(sampling))
     const sent = holdBodies(service.url, `/api/line/${stranger.accountId}`)

@@ -1,9 +1,9 @@
 /** More requests than the service can serve: it refuses some, serves others and recovers. */
-import { execFileSync } from 'node:child_process'
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { setUpProcess } from '../support/process.ts'
+import { residentMiB, setUpProcess } from '../support/process.ts'
 import { setUpService, signedDelivery } from '../support/service.ts'
 
 it('refuses with 503 and Retry-After what would wait too long, with bounded memory, and recovers', async () => {
@@ -24,10 +24,10 @@ it('refuses with 503 and Retry-After what would wait too long, with bounded memo
       if (answer.status === 503) expect(answer.headers.get('retry-after')).not.toBeNull()
     }
   }
-  const memoryBefore = residentMiB(service.child.pid as number)
+  const memoryBefore = residentMiB(service)
   const floodMs = await timeOf(() => Promise.all(Array.from({ length: 60 }, (_, no) => sender(no))))
   expect([...statuses].sort()).toEqual([200, 503])
-  expect(residentMiB(service.child.pid as number) - memoryBefore).toBeLessThan(700)
+  expect(residentMiB(service) - memoryBefore).toBeLessThan(700)
 
   // Nothing waits any more: one delivery takes 10 ms, the flood of 240 took 7 s.
   const afterMs = await timeOf(async () => {
@@ -44,9 +44,9 @@ it('cuts off slow headers, slow bodies and silent sockets, and serves others mea
   const open = (start: string) => {
     const socket = connect(port, '127.0.0.1').on('error', () => undefined)
     if (start !== '') socket.write(start)
-    const outcome = endOf(socket)
+    const outcome = text(socket).catch(() => '')
     outcomes.push(outcome)
-    void outcome.then((text) => ended.push(text))
+    void outcome.then((sent) => ended.push(sent))
     onTestFinished(() => void socket.destroy())
     return socket
   }
@@ -70,20 +70,4 @@ async function timeOf(work: () => Promise<unknown>): Promise<number> {
   const startedAtMs = performance.now()
   await work()
   return performance.now() - startedAtMs
-}
-
-/** What the service sends until it closes the connection. */
-function endOf(socket: Socket): Promise<string> {
-  let text = ''
-  socket.on('data', (chunk) => {
-    text += chunk.toString()
-  })
-  return new Promise((resolve) => {
-    socket.once('close', () => resolve(text))
-  })
-}
-
-/** Resident memory of a process. Linux and macOS have ps. */
-function residentMiB(pid: number): number {
-  return Number(execFileSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })) / 1024
 }

@@ -1,5 +1,5 @@
 /** The built service and its commands as processes, as users run them. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -171,3 +171,7 @@ export async function becomesWell(url: string, limitMs?: number): Promise<void> 
     limitMs,
   )
 }
+
+/** Resident memory of a process. Linux and macOS have ps. */
+export const residentMiB = ({ child }: ServiceProcess) =>
+  Number(execFileSync('ps', ['-o', 'rss=', '-p', String(child.pid)], { encoding: 'utf8' })) / 1024
