@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './accounts/scope.ts'
-import { verifyRoute } from './accounts/verify-route.ts'
+import { verifyRoute } from './accounts/verify.ts'
 import { eraseRoute } from './audience/erasure/erase.ts'
 import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'

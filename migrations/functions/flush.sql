@@ -14,7 +14,7 @@
 
 -- The versions of all accounts with a bot user id in the organization of an account, as one number: it changes if one of them
 -- changes, or if one is added or removed. 0 if there is none, and if there are more than 20 (ACCOUNTS_OF_BOT_MAX of
--- src/accounts/destinations.ts): the account in the path receives in both cases. With 10,000 accounts, reading all of them took
+-- src/accounts/account.ts): the account in the path receives in both cases. With 10,000 accounts, reading all of them took
 -- 5 ms per delivery in the flush, in which the deliveries of other organizations wait.
 create or replace function versions_of_bot(path_account_id bigint, destination text) returns bigint language sql stable
   return (select case when count(*) > 20 then 0 else coalesce(bit_xor(credentials_version), 0) end

@@ -6,8 +6,14 @@ import { type Changes, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import type { Account, AccountId, OrganizationId } from './account.ts'
-import { accountChanges, changedColumns, concernsVerification } from './account-fields.ts'
-import { type Proof, proveChannel, requireFreeChannel } from './channels.ts'
+import {
+  accountChanges,
+  changedColumns,
+  concernsVerification,
+  type Proof,
+  proveChannel,
+  requireFreeChannel,
+} from './account-fields.ts'
 import {
   type AccountColumns,
   type AddedAccount,

@@ -1,13 +1,16 @@
-/** Brings one stored account into service on the platform: webhook URL, test, verification, followers. */
+/** Brings a stored account into service at LINE: webhook URL, test, verification, followers. */
 
 import { importNextFollowers } from '../audience/import/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
+import type { PlatformFault } from '../line-api/call.ts'
+import type { LineApi } from '../line-api/client.ts'
+import { deliveryPaths } from '../line-api/line-signature.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Transactions } from '../postgres/statement.ts'
-import type { Account } from './account.ts'
+import type { Account, AccountId } from './account.ts'
 import { findVerification } from './accounts.ts'
+import { identityCheck, isSameAddress, refusedCheck } from './checks.ts'
 import { recordAccount, verifyAccount } from './manage-accounts.ts'
-import { isWebhookOf, pointWebhookHere } from './point-webhook.ts'
 import type { Verification } from './verification.ts'
 import type { Verifier } from './verify.ts'
 
@@ -70,4 +73,142 @@ export function importPage(
   return importNextFollowers(database, lineApi, account, (transaction, changes) =>
     recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
   )
+}
+
+// LINE's webhook URL of an account.
+
+const URL_MAX_LENGTH = 500
+
+interface WebhookParts {
+  database: Pick<Transactions, 'transaction'>
+  lineApi: LineApi
+  publicUrl: string | null
+  actor: Actor
+}
+
+/** Returns why LINE cannot be given a webhook URL of this service, or null. */
+export function publicUrlFault(publicUrl: string | null): string | null {
+  if (publicUrl === null) return 'PUBLIC_URL is not set, so no webhook URL can be set.'
+  if (!/^https:/i.test(publicUrl)) return 'PUBLIC_URL must begin with https://, which LINE requires.'
+  // The longest URL of any account.
+  if (webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH)
+    return `PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters.`
+  return null
+}
+
+export interface CurrentWebhook {
+  url: string | null
+  /** null: unknown */
+  isActive: boolean | null
+  isHere: boolean
+  wantedUrl: string
+}
+
+/** Throws a FatalError for a refusal by LINE, and `platform_unavailable` if LINE is unavailable. */
+export async function findWebhook(
+  { lineApi, publicUrl }: Pick<WebhookParts, 'lineApi' | 'publicUrl'>,
+  account: Account,
+): Promise<CurrentWebhook> {
+  const current = await lineApi.webhookEndpoint(account)
+  if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
+  return {
+    url: (current.ok && current.value.endpoint) || null,
+    isActive: current.ok ? current.value.active : null,
+    isHere: current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id),
+    wantedUrl: webhookUrl(publicUrl, account.id),
+  }
+}
+
+/**
+ * Sets the webhook URL of an account that LINE identifies as this one. LINE applies it within a minute. Throws like findWebhook.
+ * @param current what the operator was shown, or what was read just before
+ */
+export async function replaceWebhook(
+  { database, lineApi, publicUrl, actor }: WebhookParts,
+  account: Account,
+  { url, wantedUrl }: CurrentWebhook,
+): Promise<void> {
+  await requireIdentity(lineApi, account)
+  if (url !== null) refuseOtherAccount(url, publicUrl)
+  const set = await lineApi.setWebhookEndpoint(account, wantedUrl)
+  if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
+    throw new FatalError(`LINE does not accept the webhook URL ${wantedUrl} (status 400): check PUBLIC_URL`)
+  if (!set.ok) throw toError(set.fault)
+  const changes = { url: [url && withoutSecrets(url), wantedUrl] }
+  await database.transaction((transaction) =>
+    recordAccount(transaction, actor, { action: 'webhook_set', account, changes }),
+  )
+}
+
+/** The URL of another tool may have a secret in its query or its user name. */
+function withoutSecrets(url: string): string {
+  if (!URL.canParse(url)) return '…'
+  const { protocol, host, pathname, search } = new URL(url)
+  return `${protocol}//${host}${pathname}${search === '' ? '' : '?…'}`
+}
+
+interface WebhookStep {
+  isSet: boolean
+  /** null: unknown */
+  isActive: boolean | null
+  /** LINE's refusal */
+  problem: string | null
+}
+
+/** Throws `platform_unavailable` if LINE is unavailable. */
+export async function pointWebhookHere(parts: WebhookParts, account: Account): Promise<WebhookStep> {
+  try {
+    const current = await findWebhook(parts, account)
+    if (!current.isHere) await replaceWebhook(parts, account, current)
+    return { isSet: !current.isHere, isActive: current.isActive, problem: null }
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return { isSet: false, isActive: null, problem: error.message }
+  }
+}
+
+const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
+
+/**
+ * Throws if the access token was issued for another channel, because the command would take over the webhook of that channel. A token
+ * that is issued from channel id and secret is always correct.
+ */
+async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
+  const info = await lineApi.botInfo(account)
+  if (!info.ok) throw toError(info.fault)
+  const check = identityCheck(account, {}, info.value)
+  if (!check.ok) throw new FatalError(check.message)
+  const token = await lineApi.tokenInfo(account)
+  if (!token.ok && token.fault.type === 'unavailable') throw toError(token.fault)
+  const channelId = token.ok ? (token.value?.channelId ?? null) : null
+  if (channelId !== null && channelId !== account.channelId) {
+    throw new FatalError(
+      `The access token belongs to channel ${channelId}, not to channel ${account.channelId}: store the token of this channel`,
+    )
+  }
+}
+
+/** Two accounts with the same channel would repeatedly take the webhook from each other. */
+function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
+  const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
+  if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
+  throw new FatalError(
+    `LINE's webhook URL is that of account ${other}, which has the same channel. To move it on purpose, clear it in the LINE Developers Console first`,
+  )
+}
+
+function webhookUrl(publicUrl: string | null, id: AccountId): string {
+  const [path = ''] = deliveryPaths(String(id))
+  return (publicUrl ?? '') + path
+}
+
+/** Whether a webhook URL is this service's URL for the account. If publicUrl is null, only paths are compared. */
+export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
+  return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
+}
+
+function toError(fault: PlatformFault): FatalError | AppError {
+  return fault.type === 'unavailable'
+    ? new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
+    : new FatalError(refusedCheck('access_token', fault).message)
 }

@@ -1,11 +1,21 @@
-/** Organizations for operators, and the removal of an empty one. */
+/** Organizations for operators: the first one with its account, and the removal of an empty one. */
 
-import { AppError, requireVisible } from '../errors.ts'
+import { FatalError, requireVisible } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationId } from './account.ts'
-import { addOrganization } from './provisioning.ts'
+import { describeOwner, findOwners, type Proof, proveChannel } from './account-fields.ts'
+import { addFirstKey } from './clients.ts'
+import { type AccountParts, addAccountIn } from './manage-accounts.ts'
+import {
+  type AddedAccount,
+  type AddedClient,
+  type AddedKey,
+  addClient,
+  addOrganization,
+  type NewAccount,
+} from './provisioning.ts'
 
 type OrganizationSummary = { id: OrganizationId; name: string; accounts: number }
 
@@ -62,56 +72,6 @@ export async function removeOrganization(
   return contents
 }
 
-// The organizations of a fleet file, which names them by id or name.
-
-/** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
-const selectNamedOrganizations = statement('select-organizations-by-id-or-name')`
-    select id, name from organization
-     where (id = any ($1::bigint[]) or name = any ($2::text[])) and visible(id, $3)
-     order by id`
-
-interface FileOrganizations {
-  /** by their text in the file; null: it will be added */
-  organizations: Map<string, OrganizationId | null>
-  /** what is wrong with each other text */
-  refused: Map<string, string>
-}
-
-/**
- * An id takes precedence over a name that looks like one. Throws `forbidden` if the actor may not add organizations.
- * @param texts may repeat; an empty one is ignored, because the reader of the file has refused it
- */
-export async function findOrganizations(
-  database: Queryable,
-  { organizationIds }: Actor,
-  texts: string[],
-  addsOrganizations: boolean,
-): Promise<FileOrganizations> {
-  // Others would not see the new organizations.
-  if (addsOrganizations && organizationIds !== null)
-    throw new AppError('forbidden', { message: 'Only an owner of all organizations can add one' })
-  const distinct = [...new Set(texts)].filter((text) => text !== '')
-  const ids = distinct.filter((text) => /^[1-9]\d{0,17}$/.test(text))
-  const rows = await database.query<{ id: bigint; name: string }>(selectNamedOrganizations, [
-    ids,
-    distinct,
-    organizationIds,
-  ])
-  const organizations = new Map<string, OrganizationId | null>()
-  const refused = new Map<string, string>()
-  for (const text of distinct) {
-    const named = rows.filter(({ name }) => name === text)
-    const match = rows.find(({ id }) => String(id) === text) ?? named[0]
-    if (named.length > 1 && match === named[0])
-      refused.set(text, `${named.length} organizations have this name. Write the id instead.`)
-    else if (match !== undefined) organizations.set(text, match.id)
-    // Digits are meant as an id, which nobody can choose.
-    else if (addsOrganizations && !/^\d+$/.test(text)) organizations.set(text, null)
-    else refused.set(text, 'no organization has this id or name.')
-  }
-  return { organizations, refused }
-}
-
 export async function addOrganizationOf(
   transaction: Queryable,
   actor: Actor,
@@ -125,4 +85,66 @@ export async function addOrganizationOf(
     changes: { name: [null, name] },
   })
   return id
+}
+
+export interface AddedFirstAccount {
+  organizationId: OrganizationId
+  account: AddedAccount
+  client: AddedClient
+  key: AddedKey
+  proof: Proof
+}
+
+/**
+ * Adds an organization with one account, and a client with a key for it, in one transaction. Throws a FatalError if the
+ * organization or the channel already exists, and `invalid_input` if LINE refuses the channel id and secret.
+ */
+export async function addFirstAccount(
+  { database, lineApi }: AccountParts,
+  actor: Actor,
+  organizationName: string,
+  columns: NewAccount,
+): Promise<AddedFirstAccount> {
+  const channelId = columns.channel_id ?? ''
+  await requireNew(database, actor, organizationName, channelId)
+  const proof = await proveChannel(lineApi, columns)
+  return database.transaction(async (transaction) => {
+    const organizationId = await addOrganizationOf(transaction, actor, organizationName)
+    const account = await addAccountIn(transaction, actor, organizationId, columns)
+    const client = await addClient(transaction, null)
+    // A client belongs to no organization.
+    await recordActivity(transaction, actor, {
+      action: 'client.added',
+      object: { kind: 'client', id: client.id },
+      organizationId: null,
+    })
+    const key = await addFirstKey(transaction, actor, client.id, account.id)
+    return { organizationId, account, client, key, proof }
+  })
+}
+
+const selectByName = statement('select-organization-by-name')`
+    select id from organization where name = $1 order by id limit 1`
+
+async function requireNew(
+  database: Queryable,
+  actor: Actor,
+  organizationName: string,
+  channelId: string,
+): Promise<void> {
+  const owner = channelId === '' ? undefined : (await findOwners(database, actor, [channelId])).get(channelId)
+  if (owner !== undefined) {
+    const { id } = owner
+    throw new FatalError(
+      `${describeOwner(owner)} Nothing was added. Run "oa-audience accounts show ${id}" to see its addresses, or ` +
+        `"oa-audience keys add --client ID --account ${id}" for another key.`,
+    )
+  }
+  const [organization] = await database.query<{ id: bigint }>(selectByName, [organizationName])
+  if (organization !== undefined) {
+    throw new FatalError(
+      `organization ${organization.id} ${JSON.stringify(organizationName)} already exists. Nothing was added. Run ` +
+        `"oa-audience accounts add --organization ${organization.id} --name NAME" to add another account to it.`,
+    )
+  }
 }

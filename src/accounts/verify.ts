@@ -1,11 +1,25 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
+import type { FastifyInstance, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
 import { AppError } from '../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import {
+  BODY_FAILURES,
+  CLIENT_FAILURES,
+  failures,
+  jsonBody,
+  reference,
+  success,
+  TAGS,
+  THREE_HEADERS,
+} from '../http/schema-parts.ts'
+import { checker } from '../http/validate.ts'
 import type { PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
+import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { type Account, armRedeliveryProof } from './account.ts'
+import { type Account, armRedeliveryProof, findAccountInOrganization } from './account.ts'
 import {
   ACCESS_TOKEN_ACCEPTED,
   activeCheck,
@@ -18,7 +32,8 @@ import {
   testCheck,
 } from './checks.ts'
 import { readEvidence } from './evidence.ts'
-import type { Check, Claims, Verification, Webhook } from './verification.ts'
+import { scopeOf } from './scope.ts'
+import { type Check, type Claims, ClaimsSchema, type Verification, type Webhook } from './verification.ts'
 
 /** Time limit of all calls of a verification together. The response is due within 10 s. */
 const VERIFICATION_TIMEOUT_MS = 8_000
@@ -201,4 +216,51 @@ function statusOf(refusal: Refusal): number | null {
 function accountTypeOf(followers: CallOutcome<unknown>): Verification['accountType'] {
   if (followers.ok) return 'verified_or_premium'
   return statusOf(followers.fault) === 403 ? 'unverified' : 'unknown'
+}
+
+const verifySchema: FastifySchema = {
+  operationId: 'verifyAccount',
+  summary: 'Verify the official account',
+  description: `Asks LINE whether the account of the scope is set up correctly, and stores the outcome on the account.
+The body is optional. With \`testWebhook\`, LINE also sends a test delivery to the webhook.`,
+  tags: [TAGS.account],
+  security: THREE_HEADERS,
+  body: jsonBody(reference('Claims')),
+  'x-body-optional': true,
+  response: {
+    ...success('Verification', 'The outcome of all checks. A failed check is also a 200.'),
+    ...failures({
+      ...CLIENT_FAILURES,
+      ...BODY_FAILURES,
+      400: 'The body is not valid JSON, or a field is invalid. `details` identifies the field.',
+      404: 'The API key is not active, or its scope has no official account.',
+      503: 'LINE is unavailable, slow or limits requests, or the webhook was tested too often.',
+    }),
+  },
+}
+
+interface VerifyParts extends Verifier {
+  database: Database
+  /** The messaging platform in the path: `line`. */
+  channelName: string
+}
+
+const checkClaims = checker(ClaimsSchema)
+
+export function verifyRoute(
+  app: FastifyInstance,
+  parts: VerifyParts,
+  guard: onRequestAsyncHookHandler,
+): void {
+  const { channelName, ...verifier } = parts
+  const { database } = parts
+  app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
+    const scope = scopeOf(request)
+    if (scope === null) throw new AppError('no_account_in_scope')
+    const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)
+    if (account === null) throw new AppError('no_account_in_scope')
+    const body = bodyBytes(request)
+    const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))
+    return verifyAccount({ ...verifier, database: database.forTenant(scope) }, account, claims)
+  })
 }

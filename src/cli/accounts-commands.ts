@@ -1,7 +1,6 @@
 /** `oa-audience accounts` and `fleet`. */
-import { COLUMNS, type Field, secretWarning } from '../accounts/account-fields.ts'
+import { COLUMNS, type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
-import { UNPROVEN } from '../accounts/channels.ts'
 import { verifyAccount } from '../accounts/manage-accounts.ts'
 import type { Claims, Verification } from '../accounts/verification.ts'
 import type { ImportProgress } from '../audience/import/import-followers.ts'

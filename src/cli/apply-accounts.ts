@@ -1,5 +1,5 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
-import { COLUMNS, type Field, secretWarning } from '../accounts/account-fields.ts'
+import { COLUMNS, type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import {
   type AppliedAccount,
   type ApplyOptions,
@@ -10,9 +10,8 @@ import {
   RefusedLine,
   type WantedAccount,
 } from '../accounts/apply-accounts.ts'
-import { UNPROVEN } from '../accounts/channels.ts'
 import { provePlans, readFleet } from '../accounts/fleet-file.ts'
-import { publicUrlFault } from '../accounts/point-webhook.ts'
+import { publicUrlFault } from '../accounts/onboard.ts'
 import { FatalError } from '../errors.ts'
 import { type OnboardingTally, startOnboarding } from '../jobs/onboard-accounts.ts'
 import type { Platform } from '../jobs/step.ts'

@@ -1,5 +1,5 @@
 /** `oa-audience setup`: everything that a first account needs. */
-import { addFirstAccount } from '../accounts/first-account.ts'
+import { addFirstAccount } from '../accounts/organizations.ts'
 import type { NewAccount } from '../accounts/provisioning.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'

@@ -15,7 +15,7 @@ import {
   RefusedLine,
 } from '../accounts/apply-accounts.ts'
 import { provePlans, readFleet } from '../accounts/fleet-file.ts'
-import { publicUrlFault } from '../accounts/point-webhook.ts'
+import { publicUrlFault } from '../accounts/onboard.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { bodyBytes } from '../http/body.ts'
 import { Type } from '../http/typebox.ts'

@@ -7,8 +7,7 @@
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
 import { type Account, type AccountId, findAccountOn, type OrganizationId } from '../accounts/account.ts'
-import { importPage, type Onboarding, onboard } from '../accounts/onboard.ts'
-import { findWebhook, pointWebhookHere } from '../accounts/point-webhook.ts'
+import { findWebhook, importPage, type Onboarding, onboard, pointWebhookHere } from '../accounts/onboard.ts'
 import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, FatalError } from '../errors.ts'

@@ -3,11 +3,11 @@ import { LRUCache } from 'lru-cache'
 import {
   type Account,
   findAccount,
+  findNamedAccounts,
   flagForeignDestination,
   flagRedelivery,
   takeRedeliveryProof,
 } from '../../accounts/account.ts'
-import { findNamedAccounts } from '../../accounts/destinations.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
