@@ -91,7 +91,7 @@ function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt
     const invited = await attempt.compare(() => findInvited(database, invitation))
     if (invited === null) throw new AppError('invalid_invitation')
     attempt.succeed()
-    return { email: invited.email }
+    return { email: invited.name }
   })
 
   app.post('/invitation/accept', async (request, reply) => {
@@ -102,7 +102,7 @@ function invitationRoutes(app: FastifyInstance, { database }: Parts, takeAttempt
     attempt.succeed()
     const id = await acceptInvitation(database, invitation, password, request.id)
     if (id === null) throw new AppError('invalid_invitation')
-    return sendSession(database, request, reply, await openSession(database, id), invited.email)
+    return sendSession(database, request, reply, await openSession(database, id), invited.name)
   })
 }
 

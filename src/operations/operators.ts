@@ -8,9 +8,14 @@ import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operators/actor.ts'
-import { listOperators, readEmail, selectFullOwner } from '../operators/operators.ts'
 import { endSessionsOf } from '../operators/sessions.ts'
-import { HAS_JOINED, hashOfInvitation } from '../operators/sign-in.ts'
+import {
+  HAS_JOINED,
+  hashOfInvitation,
+  listOperators,
+  readEmail,
+  selectFullOwner,
+} from '../operators/sign-in.ts'
 import { OPERATORS_LOCK, takeLock } from '../postgres/locks.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, orNull, partial } from './fields.ts'

@@ -4,10 +4,7 @@ import { toJson } from '../http/format.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
 
-/**
- * Everything that is recorded. The trigger record_suspension writes `account.suspended` and `account.resumed`, and the statements
- * pause-endpoint and record-taken-deliveries write `endpoint.gone` and `account.deliveries_taken`.
- */
+/** SQL writes `account.suspended` and `account.resumed` (record_suspension), `endpoint.gone` and `account.deliveries_taken`. */
 export const ACTIONS = [
   'organization.added',
   'organization.updated',
@@ -98,10 +95,7 @@ export type ObjectKind =
   | 'secrets'
   | 'assistant'
 
-/**
- * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person
- * does not belong here.
- */
+/** By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members */
 export type Changes = Record<string, unknown>
 
 export interface NewActivity {

@@ -10,7 +10,7 @@ export const ROLES = ['viewer', 'manager', 'owner'] as const
  */
 export type Role = (typeof ROLES)[number]
 
-/** Null: all. Required by every query of this folder that the console sends, so that nobody sees another organization by mistake. */
+/** null: all; required by every query of operators */
 export type OrganizationIds = OrganizationId[] | null
 export const ALL_ORGANIZATIONS: OrganizationIds = null
 

@@ -20,7 +20,7 @@ export type Activity = {
   accountName: string | null
   objectKind: ObjectKind
   objectId: string | null
-  /** of a key, that of its client; empty: it has no name; null: it was removed, or is nothing that has a name */
+  /** of a key, that of its client; null: it was removed, or is nothing that has a name */
   objectName: string | null
   changes: Changes
   requestId: string | null
@@ -53,52 +53,38 @@ const NAMES = `left join lateral (select name from organization where id = l.org
                  when 'notification_channel' then (select name from notification_channel where id = l.object_id::bigint)
                end as name offset 0) n on true`
 
-const IS_VISIBLE = `visible(organization_id, $1) and id < $2`
-const MATCHES = `($4::text is null or action like $4 || '%')
-               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
-const NEWEST_FIRST = `order by id desc limit $3) l
+/** @param condition of the rows; an index begins with its columns */
+const listWhere = (name: string, condition: string) => statement(name)`
+    select ${COLUMNS}
+      from (select * from activity
+             where ${condition} and visible(organization_id, $1) and id < $2
+             order by id desc limit $3) l
       ${NAMES}
      order by l.id desc`
 
 /** $4 action text, or its beginning; $5 and $6 from and to timestamptz; null: any */
-const selectActivity = statement('list-activity')`
-    select ${COLUMNS}
-      from (select * from activity
-             where ${IS_VISIBLE}
-               and ${MATCHES}
-             ${NEWEST_FIRST}`
+const MATCHES = `($4::text is null or action like $4 || '%')
+               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
 
-/** $4 to $6 as above; $7 operator id bigint */
-const selectActivityOfOperator = statement('list-activity-of-operator')`
-    select ${COLUMNS}
-      from (select * from activity
-             where operator_id = $7 and ${IS_VISIBLE}
-               and ${MATCHES}
-             ${NEWEST_FIRST}`
+const selectActivity = listWhere('list-activity', MATCHES)
 
-/** $4 to $6 as above; $7 account id bigint; $8 operator id bigint, null: any */
-const selectActivityOfAccount = statement('list-activity-of-account')`
-    select ${COLUMNS}
-      from (select * from activity
-             where channel_oa_id = $7 and ($8::bigint is null or operator_id = $8)
-               and ${IS_VISIBLE}
-               and ${MATCHES}
-             ${NEWEST_FIRST}`
+/** $7 operator id bigint */
+const selectActivityOfOperator = listWhere('list-activity-of-operator', `operator_id = $7 and ${MATCHES}`)
+
+/** $7 account id bigint; $8 operator id bigint, null: any */
+const selectActivityOfAccount = listWhere(
+  'list-activity-of-account',
+  `channel_oa_id = $7 and ($8::bigint is null or operator_id = $8) and ${MATCHES}`,
+)
 
 /** $4 object kind text; $5 object id text; $6 account id bigint, null: any. The ids of members are only unique in an account. */
-const selectActivityOfObject = statement('list-activity-of-object')`
-    select ${COLUMNS}
-      from (select * from activity
-             where object_kind = $4 and object_id = $5 and ($6::bigint is null or channel_oa_id = $6)
-               and ${IS_VISIBLE}
-             ${NEWEST_FIRST}`
+const selectActivityOfObject = listWhere(
+  'list-activity-of-object',
+  'object_kind = $4 and object_id = $5 and ($6::bigint is null or channel_oa_id = $6)',
+)
 
 /** $4 request id text */
-const selectActivityOfRequest = statement('list-activity-of-request')`
-    select ${COLUMNS}
-      from (select * from activity
-             where request_id = $4 and ${IS_VISIBLE}
-             ${NEWEST_FIRST}`
+const selectActivityOfRequest = listWhere('list-activity-of-request', 'request_id = $4')
 
 interface ActivityPage {
   beforeId: bigint
@@ -138,7 +124,6 @@ export async function listActivity(
 
 const EXPORT_PAGE = 1_000
 
-/** All rows of a filter, newest first, page by page. */
 export async function* exportActivity(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -153,7 +138,7 @@ export async function* exportActivity(
   }
 }
 
-/** What was done with one object, newest first. @param accountId required for a member, whose id is unique in its account */
+/** @param accountId required for a member, whose id is unique in its account */
 export function listActivityOf(
   database: Queryable,
   organizationIds: OrganizationIds,

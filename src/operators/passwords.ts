@@ -39,12 +39,16 @@ async function isCommon(password: string): Promise<boolean> {
   return common.has(text) || common.has(base) || repeated !== undefined || new Set(text).size < 5
 }
 
+const stored = (salt: Buffer, hash: Buffer): string =>
+  ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64'), hash.toString('base64')].join('$')
+
 /** Returns the hash with its parameters and salt: `scrypt$N$r$p$salt$hash`. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
-  const hash = await derive(password, salt, COST)
-  return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64'), hash.toString('base64')].join('$')
+  return stored(salt, await derive(password, salt, COST))
 }
+
+const NOBODY = stored(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 /**
  * Takes the same time for an operator who does not exist or has no password, so that nobody learns who has one.
@@ -52,24 +56,15 @@ export async function hashPassword(password: string): Promise<string> {
  */
 export async function isPassword(
   password: string,
-  stored: string | null,
+  hashed: string | null,
   isKnown: boolean,
 ): Promise<boolean> {
-  const [, N, r, p, salt = '', hash = ''] = (stored ?? NOBODY).split('$')
+  const [, N, r, p, salt = '', hash = ''] = (hashed ?? NOBODY).split('$')
   const cost = { N: Number(N), r: Number(r), p: Number(p) }
   const waitingMax = isKnown ? WAITING_MAX : UNKNOWN_WAITING_MAX
   const derived = await derive(password, Buffer.from(salt, 'base64'), cost, waitingMax)
-  return equalInConstantTime(derived, Buffer.from(hash, 'base64')) && stored !== null
+  return equalInConstantTime(derived, Buffer.from(hash, 'base64')) && hashed !== null
 }
-
-const NOBODY = [
-  'scrypt',
-  COST.N,
-  COST.r,
-  COST.p,
-  Buffer.alloc(SALT_BYTES).toString('base64'),
-  Buffer.alloc(HASH_BYTES).toString('base64'),
-].join('$')
 
 let waiting = 0
 let last: Promise<unknown> = Promise.resolve()

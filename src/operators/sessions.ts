@@ -2,15 +2,12 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import type { Secret } from '../config/secret.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Operator, OrganizationIds, Role } from './actor.ts'
+import type { Operator } from './actor.ts'
 
 /** A working day with its overtime. */
 export const SESSION_SECONDS = 12 * 3_600
 
-/**
- * Far more than an operator has browsers, or a team that shares CONSOLE_TOKEN. Beyond the limit, the session that ends first is
- * deleted, so sign-ins cannot fill the table.
- */
+/** Beyond the limit, the session that ends first is deleted, so sign-ins cannot fill the table. */
 const SESSIONS_MAX = 1_000
 
 const ID_BYTES = 32
@@ -43,25 +40,24 @@ export async function openSession(database: Queryable, owner: SessionOwner): Pro
   return { id, endsAt: (session as { endsAt: string }).endsAt }
 }
 
-/** $1 id_hash bytea; $2 token_mac bytea, null: there is no CONSOLE_TOKEN */
-const selectSession = statement('select-operator-session')`
-    select iso(s.expires_at) as "endsAt",
-           o.id, o.email, o.role, o.organization_ids as "organizationIds"
-      from operator_session s left join operator o on o.id = s.operator_id
-     where s.id_hash = $1 and s.expires_at > now() and (s.token_mac = $2 or o.status = 'active')`
-
 export interface Session {
   /** null: a proxy signs the operator in with every request */
   endsAt: string | null
-  operator: Omit<Operator, 'requestId'>
+  operator: SignedIn
 }
 
-export type OperatorRow = { id: bigint; email: string; role: Role; organizationIds: OrganizationIds }
+export type SignedIn = Omit<Operator, 'requestId'>
 
-/**
- * Returns null if the session does not exist, has ended, belongs to another CONSOLE_TOKEN, or its operator is disabled. The role and
- * the organizations are those of this moment.
- */
+/** $1 id_hash bytea; $2 token_mac bytea, null: there is no CONSOLE_TOKEN. A session without an operator is that of the token. */
+const selectSession = statement('select-operator-session')`
+    select iso(s.expires_at) as "endsAt", o.id as "operatorId",
+           case when s.operator_id is null then 'token' else 'operator' end as kind,
+           case when s.operator_id is null then 'token' else o.email end as name,
+           case when s.operator_id is null then 'owner' else o.role end as role, o.organization_ids as "organizationIds"
+      from operator_session s left join operator o on o.id = s.operator_id
+     where s.id_hash = $1 and s.expires_at > now() and (s.token_mac = $2 or o.status = 'active')`
+
+/** Null also if the session belongs to another CONSOLE_TOKEN, or its operator is disabled. */
 export async function findSession(
   database: Queryable,
   id: string,
@@ -69,36 +65,18 @@ export async function findSession(
 ): Promise<Session | null> {
   if (!ID.test(id)) return null
   const values = [hashOf(id), token && macOf(id, token)]
-  type Row = { endsAt: string } & (OperatorRow | { id: null })
-  const [session] = await database.query<Row>(selectSession, values)
+  const [session] = await database.query<SignedIn & { endsAt: string }>(selectSession, values)
   if (session === undefined) return null
-  return { endsAt: session.endsAt, operator: session.id === null ? TOKEN_HOLDER : asOperator(session) }
+  const { endsAt, ...operator } = session
+  return { endsAt, operator }
 }
 
-const TOKEN_HOLDER: Session['operator'] = {
-  kind: 'token',
-  operatorId: null,
-  name: 'token',
-  role: 'owner',
-  organizationIds: null,
-}
-
-export const asOperator = ({ id, email, role, organizationIds }: OperatorRow): Session['operator'] => ({
-  kind: 'operator',
-  operatorId: id,
-  name: email,
-  role,
-  organizationIds,
-})
-
-/** $1 id_hash bytea */
 const deleteSession = statement('delete-operator-session')`delete from operator_session where id_hash = $1`
 
 export async function endSession(database: Queryable, id: string): Promise<void> {
   if (ID.test(id)) await database.query(deleteSession, [hashOf(id)])
 }
 
-/** $1 operator id bigint */
 const deleteSessions = statement(
   'delete-sessions-of-operator',
 )`delete from operator_session where operator_id = $1`
