@@ -30,7 +30,7 @@ import type { Transactions } from './postgres/statement.ts'
 import { changeSecrets, countPlainRows } from './secrets/stored-secrets.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './upkeep/maintenance.ts'
 import type { Retention } from './upkeep/retention.ts'
-import { AccountMonitor } from './watch/account-monitor.ts'
+import { monitorAccounts } from './watch/account-monitor.ts'
 import { listChannels } from './watch/notifications/channels.ts'
 import { startHeartbeat } from './watch/notifications/heartbeat.ts'
 import { startOutbox } from './watch/notifications/outbox.ts'
@@ -54,7 +54,6 @@ interface BackgroundParts {
 }
 
 export class Background {
-  readonly #monitor: AccountMonitor
   readonly #sender: Sender
   readonly jobs: JobRunner
   /** A shutdown waits for these. */
@@ -67,7 +66,6 @@ export class Background {
   constructor(parts: BackgroundParts) {
     const { opened, verifier, sender, notificationSender, heartbeatUrl, erasureLedger, metrics, log } = parts
     const { database, ready } = opened
-    this.#monitor = new AccountMonitor(database, verifier)
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
     this.jobs = new JobRunner(database, log, { platform: verifier, onQueued, erasureLedger })
@@ -95,11 +93,11 @@ export class Background {
         every(CHECKPOINT_INTERVAL_MS, () => this.#checkReplication(database, log)),
       ]
       this.#awaited = [
+        ...monitorAccounts(database, verifier),
         new ProfileFiller(database, verifier.lineApi).start(),
         new SegmentSync(database, verifier.lineApi).start(),
         every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
       ]
-      this.#monitor.start()
       this.#notifying = [startWatch(database, log), startOutbox(database, notificationSender, log)]
       if (heartbeatUrl !== null) this.#notifying.push(startHeartbeat(database, heartbeatUrl, log))
       this.#sender.start()
@@ -120,7 +118,7 @@ export class Background {
     for (const { stop } of this.#others) void stop()
     const notifying = this.#notifying.map((stop) => stop())
     const awaited = this.#awaited.map(({ stop }) => stop())
-    await Promise.all([...awaited, this.#monitor.stop(), ...notifying, this.#sender.stop(), this.jobs.stop()])
+    await Promise.all([...awaited, ...notifying, this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {

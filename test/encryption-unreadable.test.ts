@@ -8,7 +8,7 @@ import { startFollowersImport, startOnboarding } from '../src/jobs/onboard-accou
 import { takeTurn } from '../src/jobs/turn.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { commandActor } from '../src/operators/actor.ts'
-import { AccountMonitor } from '../src/watch/account-monitor.ts'
+import { checkDueAccounts } from '../src/watch/account-monitor.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
@@ -75,7 +75,7 @@ describe('an account with an unreadable secret', () => {
   it('is not checked with LINE, which the result explains, and others are checked', async () => {
     await copySecret(healthy, broken)
     await load(plain, 'update account_check set due_at = now()')
-    await new AccountMonitor(database, verifier).checkDue()
+    await checkDueAccounts(database, verifier)
     const checks = await load(plain, 'select channel_oa_id as id, fault from account_check order by 1')
     const fault = expect.stringContaining('no key of SECRETS_KEYS reads official_account.channel_secret')
     expect(checks).toEqual([

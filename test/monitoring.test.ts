@@ -1,7 +1,7 @@
 /** What the service finds out about accounts by itself. */
 import { expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
-import { AccountMonitor } from '../src/watch/account-monitor.ts'
+import { checkDueAccounts } from '../src/watch/account-monitor.ts'
 import { readFleetCharts } from '../src/watch/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
@@ -29,7 +29,8 @@ async function setUp() {
      insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
      values (${tenant.accountId}, date_trunc('hour', now()), 'line', 1, now())`,
   )
-  const monitor = new AccountMonitor(database, verifierOn(platform, publicUrl))
+  const verifier = verifierOn(platform, publicUrl)
+  const monitor = { checkDue: () => checkDueAccounts(database, verifier) }
   const state = async () => {
     const { account, reasons } = await statusOf(database, tenant)
     return { ...account, reasons }

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/watch/account-figures.ts'
-import { AccountMonitor } from '../src/watch/account-monitor.ts'
+import { checkDueAccounts } from '../src/watch/account-monitor.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { platformDay } from '../tools/simulator/statistics.ts'
@@ -17,7 +17,7 @@ const { database, platform, service, verify, addVerifiable } = await setUpVerifi
 const bystander = await addVerifiable()
 /** A verification writes the counts of deliveries, which are otherwise written every few seconds. */
 const writeCounts = () => verify(bystander)
-const monitor = new AccountMonitor(database, verifierOn(platform))
+const verifier = verifierOn(platform)
 const follow = () => [lineEvent('follow', randomUserId())]
 const DAY_MS = 86_400_000
 
@@ -181,7 +181,7 @@ async function passAnHour({ tenant: { accountId } }: Wired) {
             count_due_at = case channel_oa_id when $1 then now() else 'infinity' end`,
     [accountId],
   )
-  while ((await monitor.checkDue()) > 0);
+  while ((await checkDueAccounts(database, verifier)) > 0);
   while ((await refreshDueFigures(database)) > 0);
 }
 

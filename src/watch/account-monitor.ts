@@ -1,11 +1,9 @@
-/**
- * Verifies every account with LINE and stores LINE's statistics, so that operators notice an expired token or a disabled webhook
- * before their customers do. Each account is due once an hour, in one instance. Planner idioms: docs/planner.md.
- */
+/** Verifies every account with LINE once an hour, in one instance, and stores LINE's statistics. Planner idioms: docs/planner.md. */
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
+import { toJson } from '../http/format.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { MessageQuota } from '../line-api/line-responses.ts'
@@ -17,79 +15,69 @@ const IDLE_MS = 5_000
 /** Accounts checked at the same time. A check takes about seven calls to LINE, so 1,000 accounts take some minutes per hour. */
 const CONCURRENCY = 4
 
-export class AccountMonitor {
-  readonly #verifier: Verifier
-  readonly #database: Database
-  #repetitions: Repetition[] = []
+type Monitored = Omit<Verifier, 'database'>
 
-  constructor(database: Database, verifier: Omit<Verifier, 'database'>) {
-    this.#database = database
-    this.#verifier = { ...verifier, database }
+export function monitorAccounts(database: Database, verifier: Monitored): Repetition[] {
+  const pauseAfter = (count: number) => (count === 0 ? IDLE_MS : 0)
+  return [
+    every(IDLE_MS, async (signal) => pauseAfter(await checkDueAccounts(database, verifier, signal))),
+    every(IDLE_MS, async () => pauseAfter(await refreshDueFigures(database))),
+  ]
+}
+
+/** Returns the number of accounts that were due. Throws DatabaseUnavailable. */
+export async function checkDueAccounts(
+  database: Database,
+  verifier: Monitored,
+  signal = AbortSignal.any([]),
+): Promise<number> {
+  const due = await takeDueAccounts(database, CONCURRENCY)
+  const checked = due.filter(({ can_call_platform }) => can_call_platform)
+  const check = async ({ id }: DueAccount) =>
+    storeCheckResult(database, id, await checkAccount({ ...verifier, database }, id, signal))
+  await Promise.all(checked.map(check))
+  return due.length
+}
+
+async function checkAccount(
+  verifier: Verifier & { database: Database },
+  id: AccountId,
+  signal: AbortSignal,
+): Promise<CheckResult | null> {
+  try {
+    const account = await findAccount(verifier.database, id)
+    if (account === null) return null
+    await verifyAccount(verifier, account, {}, false)
+    return await readFigures(verifier, account, signal)
+  } catch (error) {
+    if (error instanceof UnreadableSecret) return { fault: error.message }
+    if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
+    return { fault: 'LINE is unreachable, slow or rate limiting' }
   }
+}
 
-  start(): void {
-    const pauseAfter = (count: number) => (count === 0 ? IDLE_MS : 0)
-    this.#repetitions = [
-      every(IDLE_MS, async (signal) => pauseAfter(await this.checkDue(signal))),
-      every(IDLE_MS, async () => pauseAfter(await refreshDueFigures(this.#database))),
-    ]
+/** Figures that LINE does not return, for example for lack of permission, stay unchanged. */
+async function readFigures(
+  { database, lineApi }: Verifier,
+  account: Account,
+  signal: AbortSignal,
+): Promise<CheckResult> {
+  const [token, quota] = await Promise.all([
+    lineApi.tokenInfo(account, signal),
+    lineApi.messageQuota(account, signal),
+  ])
+  const missing = await database.query<{ day: string }>(selectMissingDays, [account.id])
+  for (const { day } of missing) {
+    const statistics = await lineApi.followerStatistics(account, day, signal)
+    if (!statistics.ok) break
+    if (statistics.value === null) continue
+    const { followers, reachable, blocks } = statistics.value
+    await database.query(storeStatistics, [account.id, day, followers, reachable, blocks])
   }
-
-  async stop(): Promise<void> {
-    await Promise.all(this.#repetitions.map(({ stop }) => stop()))
-  }
-
-  /** Returns the number of accounts that were due. Throws DatabaseUnavailable. */
-  async checkDue(signal = AbortSignal.any([])): Promise<number> {
-    const due = await takeDueAccounts(this.#database, CONCURRENCY)
-    const checked = due.filter(({ can_call_platform }) => can_call_platform)
-    await Promise.all(checked.map(({ id }) => this.#check(id, signal)))
-    return due.length
-  }
-
-  async #check(id: AccountId, signal: AbortSignal): Promise<void> {
-    const account = await findAccount(this.#database, id).catch((error) => {
-      if (!(error instanceof UnreadableSecret)) throw error
-      return storeCheckResult(this.#database, id, { fault: error.message }).then(() => null)
-    })
-    if (account === null) return
-    const fault = await this.#verify(account)
-    const result: CheckResult = fault === null ? await this.#readFigures(account, signal) : { fault }
-    await storeCheckResult(this.#database, id, result)
-  }
-
-  /** @returns why LINE did not respond, or null if the outcome is stored */
-  async #verify(account: Account): Promise<string | null> {
-    try {
-      await verifyAccount(this.#verifier, account, {}, false)
-      return null
-    } catch (error) {
-      if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
-      return 'LINE is unreachable, slow or rate limiting'
-    }
-  }
-
-  /** Figures that LINE does not return, for example for lack of permission, stay unchanged. */
-  async #readFigures(account: Account, signal: AbortSignal): Promise<CheckResult> {
-    const { lineApi } = this.#verifier
-    const [token, quota] = await Promise.all([
-      lineApi.tokenInfo(account, signal),
-      lineApi.messageQuota(account, signal),
-    ])
-    const missing = await this.#database.query<{ day: string }>(selectMissingDays, [account.id])
-    for (const { day } of missing) {
-      const statistics = await lineApi.followerStatistics(account, day, signal)
-      if (!statistics.ok) break
-      if (statistics.value !== null) {
-        const { followers, reachable, blocks } = statistics.value
-        await this.#database.query(storeStatistics, [account.id, day, followers, reachable, blocks])
-      }
-    }
-    return {
-      fault: null,
-      ...(token.ok ? { tokenLifetimeSeconds: token.value?.expiresInSeconds ?? null } : {}),
-      ...(quota.ok ? { quota: quota.value } : {}),
-    }
+  return {
+    fault: null,
+    ...(token.ok ? { tokenLifetimeSeconds: token.value?.expiresInSeconds ?? null } : {}),
+    ...(quota.ok ? { quota: quota.value } : {}),
   }
 }
 
@@ -112,7 +100,6 @@ const takeDue = statement('take-due-accounts')`
 
 interface DueAccount extends Row {
   id: AccountId
-  /** An access token, or the credentials that issue one, are stored. */
   can_call_platform: boolean
 }
 
@@ -139,7 +126,7 @@ const storeStatistics = statement('store-follower-statistics')`
 interface CheckResult {
   /** why LINE did not respond; null if it did */
   fault: string | null
-  /** undefined keeps the stored value, because LINE did not return one */
+  /** absent: LINE did not return it, so the stored value stays */
   tokenLifetimeSeconds?: number | null
   quota?: MessageQuota
 }
@@ -147,32 +134,25 @@ interface CheckResult {
 /** After a fault, an account is due again after this time instead of an hour. */
 const RETRY_MINUTES = 10
 
-/**
- * $1 bigint: account; $2 text: fault or null; $3 boolean: $4 is known; $4 float8: seconds until the token expires, or null; $5 boolean: $6
- * and $7 are known; $6 bigint: quota or null; $7 bigint: used messages; $8 int: minutes after a fault
- */
+/** $1 bigint: account; $2 jsonb: CheckResult; $3 int: minutes after a fault */
 const storeCheck = statement('store-account-check')`
     update account_check
-       set checked_at = now(), fault = $2::text,
-           token_expires_at = case when $3::boolean then now() + $4::float8 * interval '1 second' else token_expires_at end,
-           quota_limit = case when $5::boolean then $6::bigint else quota_limit end,
-           quota_used = case when $5::boolean then $7::bigint else quota_used end,
-           due_at = case when $2::text is null then due_at else now() + $8 * interval '1 minute' end
+       set checked_at = now(), fault = result->>'fault',
+           token_expires_at = case when result ? 'tokenLifetimeSeconds'
+                                   then now() + (result->>'tokenLifetimeSeconds')::float8 * interval '1 second'
+                                   else token_expires_at end,
+           quota_limit = case when result ? 'quota' then (result->'quota'->>'limit')::bigint else quota_limit end,
+           quota_used = case when result ? 'quota' then (result->'quota'->>'used')::bigint else quota_used end,
+           due_at = case when result->>'fault' is null then due_at else now() + $3 * interval '1 minute' end
+      from (select $2::jsonb as result) given
      where channel_oa_id = $1`
 
+/** @param result null: the account was removed */
 async function storeCheckResult(
   database: Queryable,
   id: AccountId,
-  { fault, tokenLifetimeSeconds, quota }: CheckResult,
+  result: CheckResult | null,
 ): Promise<void> {
-  await database.query(storeCheck, [
-    id,
-    fault,
-    tokenLifetimeSeconds !== undefined,
-    tokenLifetimeSeconds ?? null,
-    quota !== undefined,
-    quota?.limit ?? null,
-    quota?.used ?? null,
-    RETRY_MINUTES,
-  ])
+  if (result === null) return
+  await database.query(storeCheck, [id, toJson(result), RETRY_MINUTES])
 }

@@ -7,7 +7,7 @@ import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Verifier } from '../../src/accounts/verify.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
-import { AccountMonitor } from '../../src/watch/account-monitor.ts'
+import { checkDueAccounts } from '../../src/watch/account-monitor.ts'
 import { GROUP_SECONDS } from '../../src/watch/notifications/announce.ts'
 import { accountWatch } from '../../src/watch/store-statuses.ts'
 import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
@@ -80,8 +80,7 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
 /** Checks all accounts, and lets two passes see the result, after which the messages are due. */
 async function observe({ database, verifier, organizationId }: IncidentParts): Promise<void> {
   const [started] = await database.query<{ at: string }>(makeDue, [organizationId])
-  const monitor = new AccountMonitor(database, verifier)
-  while ((await monitor.checkDue()) > 0);
+  while ((await checkDueAccounts(database, verifier)) > 0);
   // A service on the same database may have taken some of the checks.
   while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
   const watch = accountWatch(database)
