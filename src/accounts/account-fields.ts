@@ -13,7 +13,7 @@ import { isStorableText } from '../postgres/storable.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import type { AccountColumns } from './provisioning.ts'
 
-/** Field → column. The compiler requires one field for each column. */
+/** Field → column */
 export const COLUMNS = {
   name: 'name',
   channelId: 'channel_id',
@@ -41,7 +41,7 @@ export const FIELDS = Object.keys(COLUMNS) as Field[]
 /** Fields whose values are never shown. Anybody who has the `oa_hash` can write events. */
 const SECRET_FIELDS: readonly Field[] = ['channelSecret', 'channelAccessToken', 'chatSecret', 'oaHash']
 const REQUIRED_FIELDS: readonly Field[] = ['name', 'oaHash', 'trackingKey']
-/** A change of these makes the stored verification one of other credentials. */
+/** A change of these ends the stored verification. */
 const VERIFIED_FIELDS: readonly Field[] = [
   'channelId',
   'channelSecret',
@@ -50,21 +50,15 @@ const VERIFIED_FIELDS: readonly Field[] = [
   'basicId',
 ]
 
-/** A channel id as LINE writes it. `08` would be a different account from `8`. */
-function isChannelId(text: string): boolean {
-  return /^[1-9]\d{0,19}$/.test(text)
-}
+/** As LINE writes it: `08` would be a different account from `8`. */
+const isChannelId = (text: string) => /^[1-9]\d{0,19}$/.test(text)
 
 /** A MINI App has three internal channels. */
 const LOGIN_CHANNELS_MAX = 20
 
 const idsOf = (text: string) => text.split(/[\s,;]+/).filter((id) => id !== '')
 
-function isUrlSegment(text: string): boolean {
-  return /^[\w.~-]*$/.test(text)
-}
-
-/** Checks of values that would otherwise fail later, on the platform or in a URL. */
+/** Values that would otherwise fail later, on the platform or in a URL. */
 const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: string } } = {
   channelId: {
     isValid: isChannelId,
@@ -80,7 +74,7 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
     rule: `must be up to ${LOGIN_CHANNELS_MAX} ids of decimal digits, separated by commas.`,
   },
   oaHash: {
-    isValid: isUrlSegment,
+    isValid: (text) => /^[\w.~-]*$/.test(text),
     rule: 'has characters that a URL would change. Use letters, digits and - _ . ~ only.',
   },
 }
@@ -88,7 +82,7 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
 /** LINE's access tokens have a few hundred characters. Limits the memory of the start check, which reads 200 rows at a time. */
 export const SECRET_MAX_LENGTH = 4_096
 
-/** The service could not decrypt such a value, and would not start again. */
+/** With such a value, the service would not start again. */
 const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
 
 /** Returns what is wrong with a value, without the value, or null. */
@@ -123,10 +117,7 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
   )
 }
 
-/**
- * What an update changes, by field: [before, after], or only that a secret was replaced or removed. Values are compared in this process,
- * because PostgreSQL may log the parameters of a comparison.
- */
+/** By field: [before, after], or that a secret was replaced or removed. Compared in this process, because PostgreSQL may log parameters. */
 export function accountChanges(before: Partial<AccountColumns>, after: Partial<AccountColumns>): Changes {
   const changes: Changes = {}
   for (const field of FIELDS) {
@@ -139,24 +130,18 @@ export function accountChanges(before: Partial<AccountColumns>, after: Partial<A
   return changes
 }
 
-/**
- * The columns that an update changes. If a secret were stored again, its new ciphertext would be taken for another secret: cached accounts
- * would be read again, and the account would be checked.
- */
+/** If an equal secret were stored again, its new ciphertext would be taken for another secret, and the account would be checked. */
 export function changedColumns(changes: Changes, columns: Partial<AccountColumns>): Partial<AccountColumns> {
-  const changed = FIELDS.filter((field) => Object.hasOwn(changes, field)).map((field) => COLUMNS[field])
+  const changed = FIELDS.filter((field) => field in changes).map((field) => COLUMNS[field])
   return Object.fromEntries(changed.map((column) => [column, columns[column]]))
 }
 
 export const concernsVerification = (changes: Changes): boolean =>
-  VERIFIED_FIELDS.some((field) => Object.hasOwn(changes, field))
+  VERIFIED_FIELDS.some((field) => field in changes)
 
-/** Form of LINE's channel secrets. Simulators may use others, so any other text is only a warning. */
-const CHANNEL_SECRET = /^[0-9a-f]{32}$/
-
-/** Returns a warning about an unusual channel secret, or null. With a mistyped secret, every delivery is refused. */
+/** Simulators may use secrets of another form. */
 export function secretWarning(secret: string | null | undefined): string | null {
-  if (!secret || CHANNEL_SECRET.test(secret)) return null
+  if (!secret || /^[0-9a-f]{32}$/.test(secret)) return null
   return 'the channel secret is not 32 digits 0-9 a-f, as those of LINE are. If it is wrong, every delivery is refused.'
 }
 
@@ -190,8 +175,8 @@ export async function findOwners(
 }
 
 export function describeOwner({ channelId, id, name, organizationId, organizationName }: ChannelOwner) {
-  const quoted = (text: string) => JSON.stringify(text)
-  return `channel ${channelId} is already account ${id} ${quoted(name)} of organization ${organizationId} ${quoted(organizationName)}.`
+  const organization = `organization ${organizationId} ${JSON.stringify(organizationName)}`
+  return `channel ${channelId} is already account ${id} ${JSON.stringify(name)} of ${organization}.`
 }
 
 /** Throws `invalid_input` if another account that the actor sees has the channel. */
@@ -219,7 +204,6 @@ type ChannelColumns = Partial<Pick<AccountColumns, 'channel_id' | 'channel_secre
 export const REFUSED =
   'LINE refuses this channel id and secret. Compare both with the LINE Developers Console, "Basic settings". Nothing was changed.'
 
-/** For the operator who stored an unproven secret. */
 export const UNPROVEN =
   'LINE does not respond, so nothing proves that channel id and secret belong together. Verify the account with a test delivery.'
 
@@ -231,7 +215,6 @@ export async function proveChannel(lineApi: LineApi | null, channel: ChannelColu
   return proof
 }
 
-/** Never throws. */
 export async function askLine(
   lineApi: LineApi,
   { channel_id: channelId, channel_secret: secret }: ChannelColumns,

@@ -16,17 +16,17 @@ export interface Account {
   botUserId: string | null
   basicId: string | null
   chatSecret: Secret | null
-  /** The support chat's inbox of this account. Null: every inbox of the chat. */
+  /** null: every inbox of the support chat */
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** The LINE Login channels whose ID tokens prove people in tracking events. */
+  /** their ID tokens prove people in tracking events */
   loginChannelIds: string[]
-  /** Changes with every value that admits deliveries or determines their account. */
+  /** changes with every value that admits deliveries or determines their account */
   credentialsVersion: bigint
-  /** A `destination` other than botUserId in a delivery of the last hour. */
+  /** of a delivery of the last hour for another bot */
   foreignDestination: string | null
-  /** The next delivery with events is stored, and refused once, so that LINE sends it again. */
+  /** the next delivery with events is stored, and refused once, so that LINE sends it again */
   isProofArmed: boolean
 }
 
@@ -35,23 +35,20 @@ type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
 type AccountRow = Omit<Account, SecretName | 'oaHash'> &
   Record<SecretName, string | null> & { oaHash: string }
 
-/** SQL: the newest delivery of a week for another bot, as the account a was flagged. Null: none. */
+/** SQL of account a: the newest delivery of a week for another bot */
 export const FOREIGN_DESTINATION_AT = `case when a.foreign_destination <> a.bot_user_id
                  and a.foreign_destination_at > now() - interval '7 days' then a.foreign_destination_at end`
 
-/** SQL: the refusal of account a's last proof, if LINE did not send that delivery again within ten minutes. */
+/** SQL of account a: the delivery that its last proof refused, if LINE did not send it again within ten minutes */
 export const REDELIVERY_OFF_AT = `case when a.redelivery_refused_at > a.redelivery_armed_at
                  and a.redelivery_refused_at < now() - interval '10 minutes'
                  and coalesce(a.redelivery_seen_at, '-infinity') < a.redelivery_armed_at then a.redelivery_refused_at end`
 
-/** SQL: the proof of an account waits for its delivery. */
+/** SQL: a proof waits for its delivery */
 export const IS_PROOF_ARMED = `coalesce(redelivery_armed_at > now() - interval '10 minutes', false)
            and (redelivery_refused_at > redelivery_armed_at) is not true`
 
-/**
- * A blank chat_inbox_id counts as null, and blank login channels do not count. Other programs write these columns, and a blank filter
- * would drop every webhook.
- */
+/** Other programs write chat_inbox_id and login_channel_ids. A blank filter would drop every webhook. */
 const SELECT_ACCOUNT = `
     select id, organization_id as "organizationId", channel_id as "channelId", channel_secret as "channelSecret",
            channel_access_token as "channelAccessToken", bot_user_id as "botUserId", basic_id as "basicId",
@@ -106,12 +103,11 @@ const noteRedelivery = statement('note-redelivery')`
      where id = $1
        and (redelivery_seen_at > greatest(now() - interval '1 hour', redelivery_armed_at)) is not true`
 
-/** For ten minutes, the next delivery with events is stored, and answered 503 once. */
 export async function armRedeliveryProof(database: Queryable, id: AccountId): Promise<void> {
   await database.query(armProof, [id])
 }
 
-/** Whether the delivery that is being answered is the one to refuse. */
+/** Returns whether the delivery that is being answered is the one to refuse. */
 export async function takeRedeliveryProof(database: Queryable, id: AccountId): Promise<boolean> {
   return (await database.query(takeProof, [id])).length > 0
 }
@@ -182,12 +178,11 @@ async function findOne(database: Lookups, statement: Statement, values: unknown[
 // channel secret as the account in the path. All accounts of a module channel share its webhook and its secret. A secret that only the
 // account in the path has proves nothing about another one (decision 29).
 
-/** Limits the time of the lookup, as in versions_of_bot. If more accounts have the bot, the account in the path receives the delivery. */
+/** As in versions_of_bot. If more accounts have the bot, the account in the path receives the delivery. */
 const ACCOUNTS_OF_BOT_MAX = 20
 
 /**
- * The secrets are compared in this process, because they are encrypted. The versions are computed once per delivery (`offset 0`), and
- * not once per account with the bot.
+ * Encrypted secrets are compared in this process. `offset 0`: the versions are computed once per delivery, not once per account.
  *
  * $1 accounts in the paths bigint[]; $2 destinations text[]; $3 maximum number of accounts int
  */

@@ -17,9 +17,9 @@ const FAULTS_MAX = 20
 
 /** What is wrong with a line of a file, without any of its cells. */
 export interface FileFault {
-  /** from 1; the line on which the record ends */
+  /** from 1; the last line of the record */
   line: number
-  /** the name or the number of the column; null: the whole line */
+  /** name or number; null: the whole line */
   column: string | null
   message: string
 }
@@ -41,11 +41,11 @@ export class RefusedFile extends FatalError {
 }
 
 export interface WantedAccount {
-  /** Line number in the file, from 1. */
   line: number
+  /** id or name */
   organization: string
   channelId: string
-  /** The columns to set, including `channel_id`. All others keep their values. */
+  /** to set, including `channel_id`; all others keep their values */
   columns: Partial<AccountColumns>
 }
 
@@ -55,17 +55,12 @@ export interface ApplyOptions {
   addsOrganizations?: boolean
 }
 
-export interface Plan {
-  line: number
-  /** as the file writes it */
-  organization: string
+export type Plan = WantedAccount & {
   /** null: the organization will be added */
   organizationId: OrganizationId | null
-  channelId: string
   name: string
-  /** Null: the account will be added. */
+  /** null: the account will be added */
   storedId: AccountId | null
-  columns: Partial<AccountColumns>
   /** by field, without any secret */
   changes: Changes
 }
@@ -109,23 +104,23 @@ export async function planAccounts(
     // The reader has refused a row without a channel id.
     return organizationId === undefined || row.channelId === '' ? [] : [{ ...row, organizationId }]
   })
-  const stored = await findStored(database, placed)
-  const owners = await findOwners(
-    database,
-    actor,
-    placed.map(({ channelId }) => channelId),
-  )
+  const channelIds = placed.map(({ channelId }) => channelId)
+  const stored = await findStored(database, placed, channelIds)
+  const owners = await findOwners(database, actor, channelIds)
   const lines = new Map<string, number>()
   const plans = placed.map((row): Plan => {
-    const { line, channelId } = row
+    const { line, channelId, columns } = row
+    const refuse = (column: string | null, message: string) => faults.push({ line, column, message })
     const first = lines.get(channelId)
+    if (first !== undefined) refuse(null, `the account is already in line ${first}.`)
+    else lines.set(channelId, line)
     const known = stored.get(keyOf(row))
     const owner = known === undefined ? owners.get(channelId) : undefined
-    if (first !== undefined)
-      faults.push({ line, column: null, message: `the account is already in line ${first}.` })
-    else lines.set(channelId, line)
-    if (owner !== undefined) faults.push({ line, column: 'channel_id', message: describeOwner(owner) })
-    return planOf(row, known, faults)
+    if (owner !== undefined) refuse('channel_id', describeOwner(owner))
+    const name = columns.name ?? known?.columns.name ?? ''
+    if (name === '') refuse('name', 'a new account needs a name.')
+    const changes = accountChanges(known?.columns ?? {}, columns)
+    return { ...row, name, storedId: known?.id ?? null, changes }
   })
   throwFaults(faults.toSorted((a, b) => a.line - b.line))
   return plans
@@ -166,8 +161,8 @@ export function throwFaults(faults: FileFault[]): void {
   if (faults.length > 0) throw new RefusedFile(faults)
 }
 
-const keyOf = ({ organizationId, organization, channelId }: Omit<PlacedAccount, 'line' | 'columns'>) =>
-  `${organizationId ?? organization} ${channelId}`
+const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId | null; channelId: string }) =>
+  `${organizationId} ${channelId}`
 
 type StoredAccount = {
   id: AccountId
@@ -175,29 +170,20 @@ type StoredAccount = {
   channelId: string
   columns: Partial<AccountColumns>
 }
-type PlacedAccount = WantedAccount & { organizationId: OrganizationId | null }
 
-async function findStored(database: Queryable, placed: PlacedAccount[]): Promise<Map<string, StoredAccount>> {
+async function findStored(
+  database: Queryable,
+  placed: Array<{ organizationId: OrganizationId | null }>,
+  channelIds: string[],
+): Promise<Map<string, StoredAccount>> {
   const organizationIds = [...new Set(placed.flatMap(({ organizationId }) => organizationId ?? []))]
-  const channelIds = placed.map(({ channelId }) => channelId)
   const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
-  const decrypted = rows.map((row) => ({
-    ...row,
-    columns: decryptAccount(database.secretKeys, row.id, row.columns),
-  }))
-  return new Map(decrypted.map((row) => [keyOf({ ...row, organization: '' }), row]))
-}
-
-function planOf(
-  { line, organization, organizationId, channelId, columns }: PlacedAccount,
-  stored: StoredAccount | undefined,
-  faults: FileFault[],
-): Plan {
-  const name = columns.name ?? stored?.columns.name ?? ''
-  if (name === '') faults.push({ line, column: 'name', message: 'a new account needs a name.' })
-  const changes = accountChanges(stored?.columns ?? {}, columns)
-  const storedId = stored?.id ?? null
-  return { line, organization, organizationId, channelId, name, storedId, columns, changes }
+  return new Map(
+    rows.map((row) => {
+      const columns = decryptAccount(database.secretKeys, row.id, row.columns)
+      return [keyOf(row), { ...row, columns }]
+    }),
+  )
 }
 
 async function store(
@@ -214,7 +200,7 @@ async function store(
 
 // Organizations, which a file names by id or name.
 
-/** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
+/** $1 ids bigint[], $2 names text[], $3 organization ids bigint[], null: all */
 const selectNamedOrganizations = statement('select-organizations-by-id-or-name')`
     select id, name from organization
      where (id = any ($1::bigint[]) or name = any ($2::text[])) and visible(id, $3)

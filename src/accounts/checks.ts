@@ -22,7 +22,6 @@ export function refusedCheck(name: keyof typeof CONSEQUENCES, refusal: Refusal):
   return failed(name, reason, message, facts)
 }
 
-/** @param consequence for a refusal that does not concern credentials, without status and reason */
 export function explainRefusal(
   refusal: Refusal,
   consequence: string,
@@ -112,17 +111,18 @@ export function activeCheck({ active }: Webhook): Check {
       )
 }
 
-const TEST_ADVICE = new Map<string, [reason: FailureReason, message: string]>([
-  [
-    'COULD_NOT_CONNECT',
-    [
-      'test_not_connected',
-      'The platform cannot connect to the webhook URL: check its host, port and certificate',
-    ],
+const TEST_ADVICE: Record<string, [reason: FailureReason, message: string]> = {
+  COULD_NOT_CONNECT: [
+    'test_not_connected',
+    'The platform cannot connect to the webhook URL: check its host, port and certificate',
   ],
-  ['REQUEST_TIMEOUT', ['test_timed_out', 'The webhook URL did not respond to the platform in time']],
-  ['ERROR_STATUS_CODE', ['test_error_status', 'The webhook URL responded with an error']],
-])
+  REQUEST_TIMEOUT: ['test_timed_out', 'The webhook URL did not respond to the platform in time'],
+  ERROR_STATUS_CODE: ['test_error_status', 'The webhook URL responded with an error'],
+}
+const TEST_FAILED: [reason: FailureReason, message: string] = [
+  'test_failed',
+  'The test delivery of the platform failed',
+]
 
 const SIGNATURE_REFUSED =
   'This service refused the signature of the test delivery (status 403): the stored channel secret differs from the channel’s'
@@ -131,20 +131,13 @@ const PATH_ADVICE = ' (status 404): the webhook URL does not end in the path of 
 /** @param isHere whether the tested URL is this service's. A 403 of another service says nothing about the secret stored here. */
 export function testCheck({ success, reason, statusCode }: WebhookTest, isHere: boolean): Check {
   if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
-  const [failure, advice] = TEST_ADVICE.get(reason) ?? [
-    'test_failed',
-    'The test delivery of the platform failed',
-  ]
+  const [failure, advice] = (Object.hasOwn(TEST_ADVICE, reason) && TEST_ADVICE[reason]) || TEST_FAILED
   if (statusCode === null || statusCode <= 0) return failed('webhook_test', failure, advice)
   const facts = { status: statusCode }
   if (statusCode === 403 && isHere)
     return failed('webhook_test', 'test_signature_refused', SIGNATURE_REFUSED, facts)
-  return failed(
-    'webhook_test',
-    failure,
-    advice + (statusCode === 404 ? PATH_ADVICE : ` (status ${statusCode})`),
-    facts,
-  )
+  const detail = statusCode === 404 ? PATH_ADVICE : ` (status ${statusCode})`
+  return failed('webhook_test', failure, advice + detail, facts)
 }
 
 export const TEST_IMPOSSIBLE = failed(

@@ -20,10 +20,7 @@ type Lifetime = {
 const EARLIEST = '1970-01-01T00:00:00Z'
 const LATEST = '9999-12-31T23:59:59.999Z'
 
-/**
- * SQL that formats a time of a column that other programs write. `infinity` is null. Other times that JavaScript cannot read become
- * the earliest or the latest one.
- */
+/** SQL of a time that other programs write. `infinity` is null. Times that JavaScript cannot read become the earliest or the latest one. */
 export const jsonTime = (column: string) => `case when ${column} < 'infinity'
            then iso(greatest(least(${column}, '${LATEST}'), '${EARLIEST}')) end`
 

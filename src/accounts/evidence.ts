@@ -7,7 +7,6 @@ import type { Check, FailureReason } from './verification.ts'
 const LATE_SHARE_MAX = 0.01
 
 interface SourceCounts {
-  source: string
   lastAt: string | null
   lastRefusedAt: string | null
   refusedSince: number
@@ -32,7 +31,7 @@ interface EvidenceRow extends Row {
   hasLoginChannel: boolean
   hasChatSecret: boolean
   kept: number
-  sources: SourceCounts[]
+  sources: Array<SourceCounts & { source: string }>
 }
 
 /** The counts of 35 days. $1 account id bigint */
@@ -73,51 +72,51 @@ type Finding = Omit<Check, 'name'>
 export async function readEvidence(database: Queryable, id: AccountId): Promise<Check[]> {
   const [row] = await database.query<EvidenceRow>(selectEvidence, [id])
   if (row === undefined) return []
-  const of = (source: string) => row.sources.find((counts) => counts.source === source)
-  const line = of('line')
-  const findings: Array<[Check['name'], Finding]> = [
-    ['channel_secret', channelSecret(row, line)],
-    ['redelivery', redelivery(row)],
-    ['destination', destination(row, line)],
-    ['response_time', responseTime(line)],
-    ['module', moduleChannel(row)],
-    ['login_channels', loginChannels(row, of('id_token'))],
-    ['chat_secret', chatSecret(row, of('mbox'))],
-    ['tracking_key', trackingKey(of('tracking'))],
-  ]
-  return findings.map(([name, finding]) => ({ name, ...finding }))
+  const of = (source: string) => row.sources.find((counts) => counts.source === source) ?? NO_COUNTS
+  const findings = {
+    channel_secret: channelSecret(row, of('line')),
+    redelivery: redelivery(row),
+    destination: destination(row, of('line')),
+    response_time: responseTime(of('line')),
+    module: moduleChannel(row),
+    login_channels: loginChannels(row, of('id_token')),
+    chat_secret: chatSecret(row, of('mbox')),
+    tracking_key: found(of('tracking').lastAt, 'Tracking events arrive', 'No tracking event has arrived yet'),
+  }
+  return Object.entries(findings).map(([name, finding]) => ({
+    name: name as keyof typeof findings,
+    ...finding,
+  }))
 }
 
-const proven = (message: string, seenAt: string | null): Finding => ({ ok: true, message, seenAt })
+const NO_COUNTS = { lastAt: null, lastRefusedAt: null, refusedSince: 0, deliveries24h: 0, late24h: 0 }
+
+/** @param seenAt null: deliveries have not proven it yet, for the reason `otherwise` */
+const found = (seenAt: string | null, message: string, otherwise: string): Finding =>
+  seenAt === null ? { ok: null, message: otherwise, seenAt } : { ok: true, message, seenAt }
 const unknown = (message: string): Finding => ({ ok: null, message, seenAt: null })
 const disproven = (reason: FailureReason, seenAt: string | null, message: string): Finding => ({
   ...{ ok: false, message, reason, seenAt },
 })
 
-const isLater = (at: string | null | undefined, other: string | null | undefined): at is string =>
-  typeof at === 'string' && (typeof other !== 'string' || at > other)
+/** ISO times in UTC are in the order of their characters. */
+const isLater = (at: string | null, other: string | null): at is string => at !== null && at > (other ?? '')
 
-function channelSecret({ secretChangedAt, kept }: EvidenceRow, line: SourceCounts | undefined): Finding {
-  const { lastAt = null, lastRefusedAt = null, refusedSince = 0 } = line ?? {}
+function channelSecret({ secretChangedAt, kept }: EvidenceRow, line: SourceCounts): Finding {
+  const { lastAt, lastRefusedAt, refusedSince } = line
   const acceptedAt = isLater(lastAt, secretChangedAt) ? lastAt : null
   if (isLater(lastRefusedAt, acceptedAt) && isLater(lastRefusedAt, secretChangedAt)) {
-    const keptText =
-      kept === 0
-        ? ''
-        : `. ${kept} of them are kept for 24 hours, and taken in when the right secret is stored`
+    const keptText = `. ${kept} of them are kept for 24 hours, and taken in when the right secret is stored`
     return disproven(
       'secret_refused',
       lastRefusedAt,
       `Deliveries whose signature does not match: ${refusedSince}, the newest at ${lastRefusedAt}. Copy the channel secret from ` +
-        `the LINE Developers Console${keptText}`,
+        `the LINE Developers Console${kept === 0 ? '' : keptText}`,
     )
   }
-  if (acceptedAt !== null) return proven('The stored secret signs what arrives', acceptedAt)
-  return unknown(
-    secretChangedAt === null
-      ? 'No delivery has arrived yet'
-      : 'No delivery has arrived since the secret was changed',
-  )
+  const nothing = 'No delivery has arrived'
+  const otherwise = secretChangedAt === null ? `${nothing} yet` : `${nothing} since the secret was changed`
+  return found(acceptedAt, 'The stored secret signs what arrives', otherwise)
 }
 
 function redelivery({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: EvidenceRow): Finding {
@@ -132,44 +131,39 @@ function redelivery({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: Evidenc
     return unknown(
       `The delivery of ${refusedAt} was refused on purpose. LINE has until ten minutes later to send it again`,
     )
-  if (isProofArmed && (seenAt ?? '') < (armedAt ?? ''))
+  if (isProofArmed && isLater(armedAt, seenAt))
     return unknown(
       `A proof is armed since ${armedAt}: the next delivery with events will be stored, and refused once`,
     )
-  if (seenAt !== null) return proven('LINE sends again what was not accepted', seenAt)
-  return unknown('Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it')
+  const otherwise = 'Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it'
+  return found(seenAt, 'LINE sends again what was not accepted', otherwise)
 }
 
 function destination(
   { botUserId, foreignDestination, foreignDestinationAt }: EvidenceRow,
-  line: SourceCounts | undefined,
+  { lastAt }: SourceCounts,
 ): Finding {
-  if (foreignDestinationAt !== null)
-    return disproven(
-      'other_destination',
-      foreignDestinationAt,
-      `A delivery was for the bot ${foreignDestination}, and the account's bot is ${botUserId}: correct the webhook URL of the other ` +
-        'channel, or the bot user id of this account',
-    )
-  if (line?.lastAt) return proven('Deliveries are for this bot', line.lastAt)
-  return unknown('No delivery has arrived yet')
-}
-
-function responseTime(line: SourceCounts | undefined): Finding {
-  const { deliveries24h = 0, late24h = 0, lastAt = null } = line ?? {}
-  if (deliveries24h === 0) return unknown('No delivery has arrived in 24 hours')
-  const message = `${late24h} of ${deliveries24h} deliveries of 24 hours were answered later than the 2 s that LINE waits`
-  if (late24h / deliveries24h <= LATE_SHARE_MAX) return proven(message, lastAt)
+  if (foreignDestinationAt === null)
+    return found(lastAt, 'Deliveries are for this bot', 'No delivery has arrived yet')
   return disproven(
-    'responded_late',
-    lastAt,
-    `${message}: the operator of this service has to look at its database`,
+    'other_destination',
+    foreignDestinationAt,
+    `A delivery was for the bot ${foreignDestination}, and the account's bot is ${botUserId}: correct the webhook URL of the other ` +
+      'channel, or the bot user id of this account',
   )
 }
 
+function responseTime({ deliveries24h, late24h, lastAt }: SourceCounts): Finding {
+  if (deliveries24h === 0) return unknown('No delivery has arrived in 24 hours')
+  const message = `${late24h} of ${deliveries24h} deliveries of 24 hours were answered later than the 2 s that LINE waits`
+  if (late24h / deliveries24h <= LATE_SHARE_MAX) return { ok: true, message, seenAt: lastAt }
+  const fix = 'the operator of this service has to look at its database'
+  return disproven('responded_late', lastAt, `${message}: ${fix}`)
+}
+
 function moduleChannel({ moduleAttached, moduleAt }: EvidenceRow): Finding {
-  if (moduleAttached === null) return unknown('No module channel was attached or detached')
-  if (moduleAttached) return proven('A module channel is attached', moduleAt)
+  if (moduleAttached !== false || moduleAt === null)
+    return found(moduleAt, 'A module channel is attached', 'No module channel was attached or detached')
   return disproven(
     'module_detached',
     moduleAt,
@@ -177,30 +171,26 @@ function moduleChannel({ moduleAttached, moduleAt }: EvidenceRow): Finding {
   )
 }
 
-function loginChannels({ hasLoginChannel }: EvidenceRow, tokens: SourceCounts | undefined): Finding {
-  if (isLater(tokens?.lastRefusedAt, tokens?.lastAt))
+function loginChannels({ hasLoginChannel }: EvidenceRow, { lastAt, lastRefusedAt }: SourceCounts): Finding {
+  if (isLater(lastRefusedAt, lastAt))
     return disproven(
       'other_login_channel',
-      tokens.lastRefusedAt,
-      `An ID token of another login channel arrived at ${tokens.lastRefusedAt}: store the id of the channel of that page`,
+      lastRefusedAt,
+      `An ID token of another login channel arrived at ${lastRefusedAt}: store the id of the channel of that page`,
     )
-  if (tokens?.lastAt) return proven('ID tokens of the login channels prove people', tokens.lastAt)
-  return unknown(hasLoginChannel ? 'No ID token has arrived yet' : 'No login channel is stored')
+  const otherwise = hasLoginChannel ? 'No ID token has arrived yet' : 'No login channel is stored'
+  return found(lastAt, 'ID tokens of the login channels prove people', otherwise)
 }
 
-function chatSecret({ hasChatSecret }: EvidenceRow, chat: SourceCounts | undefined): Finding {
-  if (isLater(chat?.lastRefusedAt, chat?.lastAt))
+function chatSecret({ hasChatSecret }: EvidenceRow, chat: SourceCounts): Finding {
+  const { lastAt, lastRefusedAt, refusedSince } = chat
+  if (isLater(lastRefusedAt, lastAt))
     return disproven(
       'chat_secret_refused',
-      chat.lastRefusedAt,
-      `${chat.refusedSince} callbacks of the support chat were refused, the newest at ${chat.lastRefusedAt}: compare the chat secret`,
+      lastRefusedAt,
+      `${refusedSince} callbacks of the support chat were refused, the newest at ${lastRefusedAt}: compare the chat secret`,
     )
-  if (!chat?.lastAt) return unknown('No callback of the support chat has arrived yet')
-  const message = 'Callbacks arrive, unsigned: no chat secret is stored'
-  return proven(hasChatSecret ? 'The chat secret signs what arrives' : message, chat.lastAt)
+  const signed = 'The chat secret signs what arrives'
+  const message = hasChatSecret ? signed : 'Callbacks arrive, unsigned: no chat secret is stored'
+  return found(lastAt, message, 'No callback of the support chat has arrived yet')
 }
-
-const trackingKey = (tracking: SourceCounts | undefined): Finding =>
-  tracking?.lastAt
-    ? proven('Tracking events arrive', tracking.lastAt)
-    : unknown('No tracking event has arrived yet')

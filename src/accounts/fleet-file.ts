@@ -23,8 +23,8 @@ interface Line {
 }
 
 /**
- * Throws a RefusedFile with all faults of the file, or a FatalError if it is not a CSV file.
- * @param found collects the faults of lines instead, so that they are reported together with what the database finds
+ * Throws a RefusedFile with all faults of the file, or a FatalError.
+ * @param found collects the faults of lines instead, for planAccounts
  */
 export async function readFleet(file: TextSource, found?: FileFault[]): Promise<WantedAccount[]> {
   const [header, ...lines] = await readAccountLines(file)
@@ -82,16 +82,13 @@ function readAccount({ number: line, cells }: Line, columns: string[], faults: F
   return { line, organization, channelId: columnValues.channel_id ?? '', columns: columnValues }
 }
 
-// Proves the channel secrets of a fleet file before it is stored.
-
 /** LINE allows 2,000 a second. */
 const PROOFS_AT_ONCE = 20
 /** 10,000 × 0.1 s ÷ 20 = 50 s. With a last call of 6 s, a console's request ends before a proxy gives up after 60 s. */
 const PROOFS_MAX_MS = 50_000
 
 /**
- * Asks LINE about the channels of a fleet file whose secrets are new. Throws a RefusedFile with the lines that LINE refuses. When LINE does
- * not respond once, or the time is over, it is not asked about the remaining lines.
+ * Asks LINE about new channel secrets until it does not respond once, or the time is over. Throws a RefusedFile with refused lines.
  * @returns the number of lines that are not proven
  */
 export async function provePlans(lineApi: LineApi, plans: Plan[]): Promise<number> {

@@ -26,7 +26,7 @@ import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
 
 interface AccountActivity {
-  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported' | 'removed'
+  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported'
   account: Pick<Account, 'id' | 'organizationId'>
   changes: Changes
 }
@@ -36,13 +36,9 @@ export function recordAccount(
   actor: Actor,
   { action, account: { id, organizationId }, changes }: AccountActivity,
 ): Promise<void> {
-  return recordActivity(transaction, actor, {
-    action: `account.${action}`,
-    object: { kind: 'account', id },
-    organizationId,
-    accountId: id,
-    changes,
-  })
+  const object = { kind: 'account', id } as const
+  const target = { object, organizationId, accountId: id }
+  return recordActivity(transaction, actor, { action: `account.${action}`, ...target, changes })
 }
 
 const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
@@ -50,7 +46,7 @@ const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boole
 
 export interface AccountParts {
   database: Transactions
-  /** proves channel secrets; null: store them unproven */
+  /** null: secrets are stored unproven */
   lineApi: LineApi | null
 }
 
@@ -85,7 +81,6 @@ export async function addAccountIn(
   return added
 }
 
-/** The secrets of the row are compared in this process. */
 const lockAccount = statement('lock-account-of-operator')`
     select id, organization_id as "organizationId", to_jsonb(account) - 'person_key' as columns
       from official_account account
@@ -129,7 +124,6 @@ async function checkChannel(
   return proveChannel(lineApi, { ...account.stored, ...columns })
 }
 
-/** Throws NotVisible. */
 async function lockStored(transaction: Queryable, { organizationIds }: Actor, id: AccountId) {
   const [locked] = await transaction.query<LockedAccount>(lockAccount, [id, organizationIds])
   const account = requireVisible(locked, 'account', id)

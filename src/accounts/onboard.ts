@@ -30,7 +30,7 @@ interface Onboarded {
 
 const NOT_APPLIED = 'LINE has not applied the new webhook URL yet: apply the file again'
 
-/** Never throws for a fault of the account or the platform. Skips what an earlier run has completed. */
+/** Skips what an earlier run has completed. */
 export async function onboard(onboarding: Onboarding, account: Account): Promise<Onboarded> {
   const { database, actor, setsWebhook } = onboarding
   try {
@@ -48,7 +48,6 @@ export async function onboard(onboarding: Onboarding, account: Account): Promise
   }
 }
 
-/** Whether a stored verification shows that nothing is left to do. */
 function isComplete(
   stored: Verification | null,
   { setsWebhook, publicUrl }: Onboarding,
@@ -65,7 +64,7 @@ function problemOf({ checks }: Verification, setsWebhook: boolean): string | nul
   return checks.find(({ name, ok }) => ok === false && !ignored.includes(name))?.message ?? null
 }
 
-/** A page is stored in its own transaction, with its continuation token. Repeating it changes nothing. */
+/** Stores a page with its continuation token. Repeating it changes nothing. */
 export function importPage(
   { database, lineApi, actor }: Pick<Onboarding, 'database' | 'lineApi' | 'actor'>,
   account: Account,
@@ -86,7 +85,6 @@ interface WebhookParts {
   actor: Actor
 }
 
-/** Returns why LINE cannot be given a webhook URL of this service, or null. */
 export function publicUrlFault(publicUrl: string | null): string | null {
   if (publicUrl === null) return 'PUBLIC_URL is not set, so no webhook URL can be set.'
   if (!/^https:/i.test(publicUrl)) return 'PUBLIC_URL must begin with https://, which LINE requires.'
@@ -119,10 +117,7 @@ export async function findWebhook(
   }
 }
 
-/**
- * Sets the webhook URL of an account that LINE identifies as this one. LINE applies it within a minute. Throws like findWebhook.
- * @param current what the operator was shown, or what was read just before
- */
+/** LINE applies it within a minute. Throws like findWebhook, and if LINE identifies another account. */
 export async function replaceWebhook(
   { database, lineApi, publicUrl, actor }: WebhookParts,
   account: Account,
@@ -169,10 +164,7 @@ export async function pointWebhookHere(parts: WebhookParts, account: Account): P
 
 const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
 
-/**
- * Throws if the access token was issued for another channel, because the command would take over the webhook of that channel. A token
- * that is issued from channel id and secret is always correct.
- */
+/** With an access token of another channel, the command would take over the webhook of that channel. */
 async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
   const info = await lineApi.botInfo(account)
   if (!info.ok) throw toError(info.fault)
@@ -188,7 +180,7 @@ async function requireIdentity(lineApi: LineApi, account: Account): Promise<void
   }
 }
 
-/** Two accounts with the same channel would repeatedly take the webhook from each other. */
+/** Two accounts with one channel would take the webhook from each other again and again. */
 function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
   const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
   if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
@@ -202,7 +194,7 @@ function webhookUrl(publicUrl: string | null, id: AccountId): string {
   return (publicUrl ?? '') + path
 }
 
-/** Whether a webhook URL is this service's URL for the account. If publicUrl is null, only paths are compared. */
+/** @param publicUrl null: only paths are compared */
 export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
   return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
 }

@@ -95,10 +95,7 @@ export interface AddedFirstAccount {
   proof: Proof
 }
 
-/**
- * Adds an organization with one account, and a client with a key for it, in one transaction. Throws a FatalError if the
- * organization or the channel already exists, and `invalid_input` if LINE refuses the channel id and secret.
- */
+/** With a client and a key. Throws a FatalError if organization or channel exist, and `invalid_input` if LINE refuses the channel. */
 export async function addFirstAccount(
   { database, lineApi }: AccountParts,
   actor: Actor,

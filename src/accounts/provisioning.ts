@@ -33,7 +33,7 @@ const insertAccount = statement('insert-account')`
            given.basic_id, given.chat_secret, given.chat_inbox_id,
            coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_ids
       from jsonb_populate_record(null::official_account, $2::jsonb) as given
-    returning id, oa_hash, tracking_key`
+    returning id, oa_hash as "oaHash", tracking_key as "trackingKey"`
 
 /** $1 account id bigint, $2 values jsonb: a column that it does not contain keeps its value */
 const updateAccountColumns = statement('update-account-columns')`
@@ -75,7 +75,7 @@ export async function addOrganization(database: Queryable, name: string): Promis
 const encryptAccount = <C extends Partial<AccountColumns>>(keys: SecretKeys, id: AccountId, columns: C): C =>
   mapSecrets(columns, (column, text) => keys.encrypt(`official_account.${column}`, id, text))
 
-/** Returns the columns with their secrets decrypted. A secret that no key reads is empty, so that it can be replaced or removed. */
+/** A secret that no key reads is empty, so that it can be replaced or removed. */
 export const decryptAccount = <C extends Partial<AccountColumns>>(
   keys: SecretKeys,
   id: AccountId,
@@ -97,7 +97,7 @@ function mapSecrets<C extends Partial<AccountColumns>>(
   return mapped as C
 }
 
-export interface AddedAccount {
+export type AddedAccount = {
   id: AccountId
   /** Path segment of the support chat's callback URL. */
   oaHash: string
@@ -110,14 +110,12 @@ export async function addAccount(
   organizationId: OrganizationId,
   columns: NewAccount,
 ): Promise<AddedAccount> {
-  const [added] = await insertWithFreeId<{ id: bigint; oa_hash: string; tracking_key: string }>(
-    database,
-    'official_account',
-    insertAccount,
-    (id) => [organizationId, JSON.stringify(encryptAccount(database.secretKeys, id, columns)), id],
-  )
-  const { id, oa_hash: oaHash, tracking_key: trackingKey } = inserted(added)
-  return { id, oaHash, trackingKey }
+  const [added] = await insertWithFreeId<AddedAccount>(database, 'official_account', insertAccount, (id) => [
+    organizationId,
+    JSON.stringify(encryptAccount(database.secretKeys, id, columns)),
+    id,
+  ])
+  return inserted(added)
 }
 
 export async function updateAccount(
@@ -184,10 +182,8 @@ export async function revokeKey(database: Queryable, id: bigint): Promise<void> 
 
 export const newClientSecret = () => randomCredential('secret')
 
-/** Returns 192 random bits in characters that need no quoting in URLs, shells and JSON. */
-function randomCredential(prefix: string): string {
-  return `${prefix}_${randomBytes(24).toString('base64url')}`
-}
+/** 192 random bits in characters that need no quoting in URLs, shells and JSON */
+const randomCredential = (prefix: string) => `${prefix}_${randomBytes(24).toString('base64url')}`
 
 function inserted<R>(row: R | null | undefined): R {
   if (row === null || row === undefined) throw new Error('the insert returned no row')

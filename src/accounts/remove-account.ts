@@ -1,14 +1,11 @@
 /**
- * Removes an official account and everything that is stored about it. If LINE has audiences of its segments, they are deleted before,
- * for at most ten minutes, in which the account works.
+ * Removes an official account and everything that is stored about it, in the steps of jobs/remove-account.ts. If LINE has audiences of its
+ * segments, they are deleted before, for at most ten minutes, in which the account works. Planner idioms: docs/planner.md.
  *
- * 1. One transaction locks out flushes, replaces its credentials, deletes its keys and pauses its endpoints. After that, deliveries and
- *    requests are refused. Instances that have cached the account refuse them too, because a flush compares the version of the
- *    credentials. Endpoints do not receive a `member.erased` for each member.
- * 2. Its rows are deleted in batches, so that no statement is long.
+ * 1. One transaction locks out flushes, replaces the credentials, deletes the keys and pauses the endpoints. Then deliveries and requests
+ *    are refused, also by instances that have cached the account: a flush compares the version of the credentials.
+ * 2. The rows are deleted in batches, so that no statement is long.
  * 3. One transaction locks out flushes again, and deletes the last rows and the account.
- *
- * jobs/remove-account.ts takes the steps. Planner idioms: docs/planner.md.
  */
 
 import type { OrganizationIds } from '../operators/actor.ts'
@@ -16,7 +13,7 @@ import { finishErasure, lockOutSendersAndFlushes, type PendingErasure } from '..
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
 
-/** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
+/** Members cost the most, with their tombstones, tags and edits: about 50 ms. */
 const ROWS_PER_STATEMENT = 2_000
 
 /** Every table with rows of accounts, in the order of deletion. Jobs would change its members, and endpoints would receive erasures. */
@@ -50,10 +47,7 @@ type AccountTable = (typeof ACCOUNT_TABLES)[number]
 
 const nameOf = (table: AccountTable) => `delete-rows-of-account-${table.replaceAll('_', '-')}`
 
-/**
- * By table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` prevents an index scan of all rows of the account
- * in the second check.
- */
+/** A ctid is only unique within one partition, so a batch may be larger. `+ 0` prevents an index scan of all rows of the account. */
 const deleteRows = (table: AccountTable) => statement(nameOf(table))`
     with deleted as (
       delete from ${table}
@@ -80,13 +74,12 @@ const STATEMENTS = Object.fromEntries(
   ]),
 ) as Record<AccountTable, Statement>
 
-/** Returns the number of deleted rows. */
 async function deleteBatch(database: Queryable, table: AccountTable, id: AccountId): Promise<number> {
   const [deleted] = await database.query<{ count: number }>(STATEMENTS[table], [id, ROWS_PER_STATEMENT])
   return deleted?.count ?? 0
 }
 
-/** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
+/** Events are counted by their keys: stored ones cannot be counted without reading those of all accounts. */
 type AccountContents = {
   name: string
   members: number
@@ -162,7 +155,7 @@ export async function hasAudiences(database: Queryable, id: AccountId): Promise<
 
 /** Before step 2, outside of its transactions. */
 export async function finishErasuresOf(database: Queryable, id: AccountId): Promise<void> {
-  // Another instance that scrubs an erasure moves events, so step 2 would miss them. After the erasures, nothing moves events.
+  // Another instance that scrubs an erasure moves events, so step 2 would miss them.
   for (const erasure of await database.query<PendingErasure>(selectPendingErasures, [id])) {
     await finishErasure(database, erasure)
   }

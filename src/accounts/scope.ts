@@ -6,14 +6,14 @@ import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 
 import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { type Row, statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
-/** The official account and organization that a request may read and change. */
+/** What a request may read and change. */
 export interface Scope {
-  /** Id of the API key. Null: an operator or the command line. */
+  /** null: an operator or a command */
   keyId: bigint | null
-  /** Name of the operator or command, for the edits of members. Absent: a client. */
+  /** of the operator or command, for the edits of members; absent: a client */
   actorName?: string
   accountId: AccountId
   organizationId: OrganizationId
@@ -21,7 +21,6 @@ export interface Scope {
 
 interface Caller {
   apiClientId: bigint
-  /** Null: the key is not active, has expired, or belongs to another client. */
   scope: Scope | null
 }
 
@@ -31,27 +30,21 @@ declare module 'fastify' {
   }
 }
 
-interface CallerRow extends Row {
-  client_id: bigint
-  key_id: bigint | null
-  channel_oa_id: bigint
-  organization_id: bigint
-  is_use_due: boolean
-}
+/** keyId is null if the key is not active, has expired, or belongs to another client. */
+type CallerRow = Omit<Scope, 'actorName'> & { apiClientId: bigint; isUseDue: boolean }
 
 /** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
 const isUseDue = (lastUsedAt: string) => `(${lastUsedAt} > now() - interval '1 hour') is not true`
 
 /**
- * The client without a key if the key is not active or has expired. The previous secret is valid until the rotation is finished. A use is
- * due for recording once an hour, and never while the database is read-only.
+ * The previous secret is valid until the rotation is finished. A use is recorded once an hour, and never while the database is read-only.
  *
  * $1 client_id text, $2 client_secret text, $3 key text
  */
 const selectActiveCaller = statement('active-caller')`
-    select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id,
+    select c.id as "apiClientId", k.id as "keyId", k.channel_oa_id as "accountId", k.organization_id as "organizationId",
            (${isUseDue('c.last_used_at')} or k.id is not null and ${isUseDue('k.last_used_at')})
-             and current_setting('transaction_read_only') = 'off' as is_use_due
+             and current_setting('transaction_read_only') = 'off' as "isUseDue"
       from api_client c
       left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
                          and (k.expires_at is null or k.expires_at > now())
@@ -62,10 +55,7 @@ export function decorateWithCaller(app: FastifyInstance): void {
   app.decorateRequest('caller', null)
 }
 
-/**
- * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws `internal`
- * (500), because a 401 would mean that the credentials are wrong.
- */
+/** The guard. Throws 401, or 500 if the query fails: a 401 would mean that the credentials are wrong. */
 export function requireApiClient(database: Database): onRequestAsyncHookHandler {
   const noteUse = recordUses(database)
   return async (request) => {
@@ -80,7 +70,7 @@ export function requireApiClient(database: Database): onRequestAsyncHookHandler 
   }
 }
 
-/** Each route has its own response to null, and sends it before any other check. Throws `caller_unknown` (401) without the guard. */
+/** Each route has its own response to null, and sends it before any other check. */
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')
   return caller.scope
@@ -91,7 +81,7 @@ export function clientOf({ caller }: FastifyRequest): bigint {
   return caller.apiClientId
 }
 
-/** A stream lasts longer than the guard's check. Throws `invalid_client` (401) unless client and key are still valid, with the same scope. */
+/** For streams. Throws `invalid_client` (401) unless client and key are still valid, with the same scope. */
 export async function requireScopeAgain(
   { caller }: FastifyRequest,
   { keyId, accountId, organizationId }: Scope,
@@ -115,10 +105,9 @@ async function findCaller(
       apiKey,
     ])
     if (row === undefined) return null
-    const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
-    if (row.is_use_due) noteUse(apiClientId, keyId)
-    const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
-    return { apiClientId, scope }
+    const { apiClientId, isUseDue, ...scope } = row
+    if (isUseDue) noteUse(apiClientId, scope.keyId)
+    return { apiClientId, scope: scope.keyId === null ? null : scope }
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }
@@ -133,8 +122,7 @@ function header(request: FastifyRequest, name: string): string | undefined {
 }
 
 /**
- * Each row is written by the first of several instances: the others skip it while it is locked, and then find that it is not due. No
- * index contains the column, so an update changes no index.
+ * The first of several instances writes a row: the others skip it while it is locked, and then find that it is not due.
  *
  * $1 client id bigint, $2 key id bigint or null
  */

@@ -43,14 +43,7 @@ export const FAILURE_REASONS = [
 ] as const
 
 /** Programs and the console's languages read the code instead of the message. */
-const FailureReasonSchema = Type.Unsafe<(typeof FAILURE_REASONS)[number]>(
-  Type.Union(
-    FAILURE_REASONS.map((reason) => Type.Literal(reason)),
-    { description: 'why the check failed; absent if it passed' },
-  ),
-)
-
-export type FailureReason = Static<typeof FailureReasonSchema>
+export type FailureReason = (typeof FAILURE_REASONS)[number]
 
 /** What the platform is asked. */
 const ASKED = ['access_token', 'identity', 'webhook_endpoint', 'webhook_active', 'webhook_test'] as const
@@ -65,14 +58,20 @@ const PROVEN = [
   'chat_secret',
   'tracking_key',
 ] as const
+const CHECKS = [...ASKED, ...PROVEN]
 
 const CheckSchema = Type.Object({
-  name: Type.Unsafe<(typeof ASKED)[number] | (typeof PROVEN)[number]>(
-    Type.Union([...ASKED, ...PROVEN].map((name) => Type.Literal(name))),
-  ),
+  name: Type.Unsafe<(typeof CHECKS)[number]>(Type.Union(CHECKS.map((name) => Type.Literal(name)))),
   ok: Nullable(Type.Boolean({ description: 'null: deliveries have proven nothing yet' })),
   message: Type.String({ description: 'the result of the check and, if it failed, how to fix it' }),
-  reason: Type.Optional(FailureReasonSchema),
+  reason: Type.Optional(
+    Type.Unsafe<FailureReason>(
+      Type.Union(
+        FAILURE_REASONS.map((reason) => Type.Literal(reason)),
+        { description: 'why the check failed; absent if it passed' },
+      ),
+    ),
+  ),
   seenAt: Type.Optional(
     Nullable(
       Type.String({

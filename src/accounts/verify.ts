@@ -35,16 +35,16 @@ import { readEvidence } from './evidence.ts'
 import { scopeOf } from './scope.ts'
 import { type Check, type Claims, ClaimsSchema, type Verification, type Webhook } from './verification.ts'
 
-/** Time limit of all calls of a verification together. The response is due within 10 s. */
+/** Of all calls together. The response is due within 10 s. */
 const VERIFICATION_TIMEOUT_MS = 8_000
 
 export interface Verifier {
   database: Queryable
   lineApi: LineApi
   publicUrl: string | null
-  /** The paths of an account's webhook, the recommended one first. */
+  /** of an account, the recommended one first */
   webhookPaths: (accountId: string) => string[]
-  /** Stores what this process has counted of deliveries. Absent in a process that receives none. */
+  /** stores what this process has counted of deliveries; absent in a process that receives none */
   writeCounts?: () => Promise<void>
   now: () => number
 }
@@ -88,8 +88,7 @@ const storeVerification = statement('store-verification')`
                due_at = case when d.failed_at is null then d.due_at else now() end`
 
 /**
- * Stores the outcome, which may be a refusal by the platform. Throws `platform_unavailable` and stores nothing if the platform is
- * unreachable, slow or rate limiting.
+ * Throws `platform_unavailable` and stores nothing if the platform is unreachable, slow or rate limiting.
  * @param isRequested false: a periodic verification, of which endpoints receive only a changed outcome
  */
 export async function verifyAccount(
@@ -103,7 +102,7 @@ export async function verifyAccount(
   return verification
 }
 
-/** Asks the platform, which takes seconds, and stores nothing. Throws `platform_unavailable`. */
+/** Takes seconds, and stores nothing. Throws `platform_unavailable`. */
 export async function checkAccount(
   verifier: Verifier,
   account: Account,
@@ -143,29 +142,19 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   const signal = AbortSignal.timeout(VERIFICATION_TIMEOUT_MS)
   lineApi.forgetToken(account)
   const info = requireAvailable(await lineApi.botInfo(account, signal))
-  if (!info.ok) {
-    return {
-      account: null,
-      accountType: 'unknown',
-      webhook: null,
-      checks: [refusedCheck('access_token', info.fault)],
-    }
-  }
+  const nothing = { account: null, accountType: 'unknown', webhook: null } as const
+  if (!info.ok) return { ...nothing, checks: [refusedCheck('access_token', info.fault)] }
   const identity = identityCheck(account, claims, info.value)
   const checks = [ACCESS_TOKEN_ACCEPTED, identity]
   // All other responses would describe another account.
-  if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
+  if (!identity.ok) return { ...nothing, account: info.value, checks }
   const [followers, endpoint] = await Promise.all([
     lineApi.followers(account, 1, undefined, signal).then(requireAvailable),
     lineApi.webhookEndpoint(account, signal).then(requireAvailable),
   ])
-  const webhook = await checkWebhook(verifier, account, claims, endpoint, signal)
-  return {
-    account: info.value,
-    accountType: accountTypeOf(followers),
-    webhook: webhook.webhook,
-    checks: [...checks, ...webhook.checks],
-  }
+  const found = await checkWebhook(verifier, account, claims, endpoint, signal)
+  const accountType = accountTypeOf(followers)
+  return { account: info.value, accountType, ...found, checks: [...checks, ...found.checks] }
 }
 
 async function checkWebhook(
@@ -189,17 +178,13 @@ async function checkWebhook(
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, TEST_IMPOSSIBLE] }
   const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, signal))
-  return test.ok
-    ? {
-        webhook: { ...webhook, test: test.value },
-        checks: [...checks, testCheck(test.value, webhook.matches)],
-      }
-    : { webhook, checks: [...checks, refusedCheck('webhook_test', test.fault)] }
+  if (!test.ok) return { webhook, checks: [...checks, refusedCheck('webhook_test', test.fault)] }
+  const tested = testCheck(test.value, webhook.matches)
+  return { webhook: { ...webhook, test: test.value }, checks: [...checks, tested] }
 }
 
 type CallOutcome<T> = { ok: true; value: T } | { ok: false; fault: Refusal }
 
-/** Throws `platform_unavailable` for a fault that does not concern the account. */
 function requireAvailable<T>(result: PlatformResult<T>): CallOutcome<T> {
   if (result.ok) return result
   if (result.fault.type === 'unavailable') {
@@ -241,7 +226,7 @@ The body is optional. With \`testWebhook\`, LINE also sends a test delivery to t
 
 interface VerifyParts extends Verifier {
   database: Database
-  /** The messaging platform in the path: `line`. */
+  /** `line`, in the path */
   channelName: string
 }
 
