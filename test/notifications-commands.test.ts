@@ -102,7 +102,7 @@ it('show the text of each message, newest first', async () => {
   const id = await addChannel(database, { target: receiver.url })
   const first = await addNotification(database, id, [{ id: tenant.accountId }])
   const second = await addNotification(database, id, [], {
-    ...{ kind: 'platform_up', reason: null, facts: '{"since":"2026-01-01T00:00:00Z"}' },
+    ...{ kind: 'test', reason: null },
     due_at: new Date(Date.now() + 3_600_000),
   })
   startOutbox(database)
@@ -110,7 +110,7 @@ it('show the text of each message, newest first', async () => {
   const list = () => listNotifications(database, id, page)
   await expect.poll(async () => (await list())?.at(-1)?.sentAt).not.toBeNull()
   const [waiting, sent] = (await list()) ?? []
-  expect(waiting).toMatchObject({ id: second, kind: 'platform_up', attempts: 0, answer: null, accounts: 0 })
+  expect(waiting).toMatchObject({ id: second, kind: 'test', attempts: 0, answer: null, accounts: 0 })
   expect(sent).toMatchObject({ id: first, accounts: 1, accountNames: ['test'], status: 200, answer: '' })
   const { text } = JSON.parse(receiver.received[0]?.body ?? '')
   expect(text).toContain(sent?.text)

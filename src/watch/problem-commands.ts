@@ -1,19 +1,10 @@
-/**
- * Problems of accounts, and the frame of messages, in English for commands and else in the language of a channel: their texts, how they
- * write periods, and the command that fixes a problem.
- */
+/** Problems of accounts, and the frame of messages, in a language: texts, periods, and the command that fixes a problem. */
 import { createRequire } from 'node:module'
 import type { AccountId } from '../accounts/account.ts'
 import { age, periodOf } from '../http/format.ts'
-import { isStoredToken, type Problem } from './account-status.ts'
+import { isStoredToken, type Problem, type Reason, type ReasonFacts } from './account-status.ts'
 import type messages from './message-texts.en.json'
-import {
-  describeProblem,
-  type ExplainedProblem,
-  type Formats,
-  fill,
-  type ProblemTexts,
-} from './problem-texts.ts'
+import { describeProblem, type ExplainedProblem, fill, type ProblemTexts } from './problem-texts.ts'
 
 export const LANGUAGES = ['en', 'ja', 'th', 'zh'] as const
 export type Language = (typeof LANGUAGES)[number]
@@ -23,16 +14,11 @@ const require = createRequire(import.meta.url)
 
 export const textsIn = (language: Language): ProblemTexts => require(`./problem-texts.${language}.json`)
 
-/** The frame of a message. Apart from the problems, because pages do not show it. */
+/** The frame of a message, which pages do not show. */
 export const messagesIn = (language: Language): typeof messages => require(`./message-texts.${language}.json`)
 
-interface MessageFormats extends Formats {
-  /** `45 min` */
-  duration: (seconds: number) => string
-}
-
 /** @param now to which times are relative */
-export function formatsIn(language: Language, now: number): MessageFormats {
+export function formatsIn(language: Language, now: number) {
   const locale = `${language === 'zh' ? 'zh-Hant-TW' : language}-u-nu-latn`
   const duration = (seconds: number) => {
     if (language === 'en') return age(seconds)
@@ -45,7 +31,7 @@ export function formatsIn(language: Language, now: number): MessageFormats {
     const [count, unit] = periodOf(Math.abs(seconds))
     return new Intl.RelativeTimeFormat(locale).format(seconds < 0 ? count : -count, unit)
   }
-  return { number: String, date: (day) => day, relative, duration }
+  return { number: String, date: (day: string) => day, relative, duration }
 }
 
 /** Without a command, for several accounts. */
@@ -53,7 +39,7 @@ export const explainForMany = (problem: Problem, now: number, language: Language
   describeProblem(textsIn(language), problem, formatsIn(language, now))
 
 export function explainProblem(
-  id: AccountId,
+  id: AccountId | string,
   problem: Problem,
   now: number,
   language: Language = 'en',
@@ -68,53 +54,41 @@ export function explainProblem(
   }
 }
 
-function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
-  switch (reason) {
-    case 'no_channel_secret':
-    case 'line_signature_refused':
-    case 'line_signature_doubtful':
-      return `oa-audience accounts update ${id} --channel-secret -`
-    case 'webhook_test_failed':
-      return facts.check?.reason === 'test_signature_refused'
-        ? `oa-audience accounts update ${id} --channel-secret -`
-        : `oa-audience accounts verify ${id} --test-webhook`
-    case 'token_refused':
-      return isStoredToken(facts.check)
-        ? `oa-audience accounts update ${id} --channel-access-token -`
-        : `oa-audience accounts update ${id} --channel-id ID --channel-secret -`
-    case 'other_account':
-      return `oa-audience accounts update ${id} --channel-id ID --channel-secret -`
-    case 'chat_signature_refused':
-      return `oa-audience accounts update ${id} --chat-secret -`
-    case 'token_expires':
-      return `oa-audience accounts update ${id} --channel-access-token -`
-    case 'not_verifiable': {
-      const { hasChannelId, hasChannelSecret } = facts
-      const options = `${hasChannelId ? '' : ' --channel-id ID'}${hasChannelSecret ? '' : ' --channel-secret -'}`
-      return `oa-audience accounts update ${id}${options}`
-    }
-    case 'foreign_destination':
-      return `oa-audience accounts verify ${id}`
-    case 'answered_elsewhere':
-      return `oa-audience accounts verify ${id} --test-webhook`
-    case 'redelivery_off':
-      return `oa-audience accounts verify ${id} --prove-redelivery`
-    case 'duplicate_bot':
-      return `oa-audience accounts show ${facts.otherId}`
-    case 'never_delivered':
-    case 'unusually_quiet':
-    case 'silent_for_days':
-      return `oa-audience accounts verify ${id} --test-webhook`
-    case 'deliveries_failed':
-    case 'platform_unreachable':
-      return 'oa-audience doctor'
-    case 'events_unapplied':
-      return `oa-audience events list --status failed --account ${id}`
-    case 'endpoint_failing':
-      return `oa-audience endpoints pause ${facts.endpointId}`
-    case 'endpoint_failed':
-      return `oa-audience endpoints list --account ${id}; oa-audience endpoints retry ID`
-    default:
-      return null
-  }
+const UPDATE = 'oa-audience accounts update {id}'
+const STORE_SECRET = `${UPDATE} --channel-secret -`
+const STORE_CHANNEL = `${UPDATE} --channel-id ID --channel-secret -`
+const STORE_TOKEN = `${UPDATE} --channel-access-token -`
+const VERIFY = 'oa-audience accounts verify {id}'
+const TEST = `${VERIFY} --test-webhook`
+
+const COMMANDS: { [R in Reason]?: string | ((facts: ReasonFacts[R]) => string) } = {
+  no_channel_secret: STORE_SECRET,
+  token_refused: ({ check }) => (isStoredToken(check) ? STORE_TOKEN : STORE_CHANNEL),
+  other_account: STORE_CHANNEL,
+  webhook_test_failed: ({ check }) => (check.reason === 'test_signature_refused' ? STORE_SECRET : TEST),
+  line_signature_refused: STORE_SECRET,
+  foreign_destination: VERIFY,
+  answered_elsewhere: TEST,
+  chat_signature_refused: `${UPDATE} --chat-secret -`,
+  line_signature_doubtful: STORE_SECRET,
+  redelivery_off: `${VERIFY} --prove-redelivery`,
+  duplicate_bot: 'oa-audience accounts show {otherId}',
+  deliveries_failed: 'oa-audience doctor',
+  events_unapplied: 'oa-audience events list --status failed --account {id}',
+  endpoint_failing: 'oa-audience endpoints pause {endpointId}',
+  endpoint_failed: 'oa-audience endpoints list --account {id}; oa-audience endpoints retry ID',
+  token_expires: STORE_TOKEN,
+  not_verifiable: ({ hasChannelId, hasChannelSecret }) =>
+    `${UPDATE}${hasChannelId ? '' : ' --channel-id ID'}${hasChannelSecret ? '' : ' --channel-secret -'}`,
+  platform_unreachable: 'oa-audience doctor',
+  never_delivered: TEST,
+  unusually_quiet: TEST,
+  silent_for_days: TEST,
+}
+
+function commandFor(id: AccountId | string, { reason, facts }: Problem): string | null {
+  const command = COMMANDS[reason] as string | ((facts: object) => string) | undefined
+  if (command === undefined) return null
+  const template = typeof command === 'string' ? command : command(facts)
+  return fill(template, { id: String(id), ...(facts as Record<string, string>) })
 }

@@ -4,7 +4,7 @@ import { chatName, oneLine } from '../../src/http/one-line.ts'
 import { type Problem, REASONS } from '../../src/watch/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
 import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'
-import { plainText, UNCHANGED, writeLines } from '../../src/watch/notifications/text.ts'
+import { plainText, writeLines } from '../../src/watch/notifications/text.ts'
 import { LANGUAGES, messagesIn } from '../../src/watch/problem-commands.ts'
 
 /** Each text with its placeholders, without the forms of a count, which a language may lack. */
@@ -30,7 +30,7 @@ const failing = (pending: number): Problem => ({
 })
 
 const account = (id: number, columns: Partial<NotifiedAccount> = {}): NotifiedAccount => ({
-  ...{ id: BigInt(id), name: `Cafe ${id}`, organizationId: 1n, organizationName: 'Coffee Group' },
+  ...{ id: String(id), name: `Cafe ${id}`, organizationId: '1', organizationName: 'Coffee Group' },
   ...{ before: 'ok', after: 'broken', problem: SUSPENDED, since: '2026-11-21T02:58:30.000Z' },
   ...columns,
 })
@@ -54,8 +54,7 @@ function notification(columns: Partial<Notification>): Notification {
 const many = (count: number, columns: Partial<NotifiedAccount> = {}) =>
   Array.from({ length: count }, (_, index) => account(index + 1, columns))
 
-const text = (columns: Partial<Notification>) =>
-  writeLines(notification(columns), { consoleUrl: CONSOLE, ...UNCHANGED }).join('\n')
+const text = (columns: Partial<Notification>) => writeLines(notification(columns), CONSOLE).join('\n')
 
 describe('a message', () => {
   it('about several accounts says of each what differs', () => {

@@ -1,16 +1,15 @@
 /**
  * Makes messages of what changed and was not announced yet, in one transaction. The current rows of notification_account have what each
- * channel was sent last about an account that has a problem. A muted account was never announced: the end of its mute makes its problem
- * a new one (`forgetMuted`).
+ * channel was sent last about an account that has a problem. The end of a mute makes the problem a new one (`forgetMuted`).
  */
 import { PASS_LOCK, takeLock } from '../../postgres/locks.ts'
 import { type Statement, statement, type Transactions } from '../../postgres/statement.ts'
 
-/** A change waits for so long for others: accounts that break within a minute are one message. */
+/** Accounts that break within a minute are one message. */
 export const GROUP_SECONDS = 45
 /** Messages of one channel about one reason. What follows is collected until the hour is over. */
 export const PER_HOUR_MAX = 3
-/** While a problem lasts, a channel is reminded of it once a day, with all that was announced more than an hour ago. */
+/** A reminder has all that was announced more than an hour ago. */
 const REMINDER_HOURS = 24
 /** Accounts of the messages that one statement makes, unless one message has more. 30,000 take about 2 s, and a statement may take 5 s. */
 const ACCOUNTS_PER_STATEMENT = 10_000

@@ -39,8 +39,7 @@ export type ChannelSummary = ChannelSettings & {
 }
 
 /**
- * Counted channels are small: an organization has at most CHANNELS_MAX, and retention keeps 30 days of messages. A channel about all
- * organizations belongs to operators of all organizations.
+ * A channel about all organizations belongs to operators of all organizations.
  *
  * $1 organization ids bigint[], null: all; $2 channel id bigint, null: all
  */
@@ -74,7 +73,6 @@ export async function listChannels(
   return channels.map((channel) => printable(database.secretKeys, channel))
 }
 
-/** Throws NotVisible. */
 export async function findChannel(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -105,7 +103,7 @@ const originOf = (url: string) => (URL.canParse(url) ? `${new URL(url).origin}/â
 export const recordedTarget = (format: ChannelFormat, target: string): string =>
   format === 'email' ? target.replace(/^.*@/s, 'â€¦@') : originOf(target)
 
-/** A pass begins every 15 s, or every 5 times as long as the last one took: seconds for 30,000 accounts. */
+/** A pass begins every 15 s, and takes seconds for 30,000 accounts. */
 const WATCH_LATE_MINUTES = 5
 
 type ChannelFinding = { check: string; severity: Severity; message: string }
@@ -140,7 +138,6 @@ const selectWatchAge = statement('select-notification-watch-age')`
       from notification_watch
      where completed_at < now() - $1 * interval '1 minute' and ($2 or completed_at > '-infinity')`
 
-/** Channels that accept messages say nothing about whether any are made. */
 async function examineWatch(database: Queryable, isWatched: boolean): Promise<ChannelFinding[]> {
   const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, [
     WATCH_LATE_MINUTES,

@@ -1,8 +1,8 @@
 /**
- * What a notification says, as it is read at the time of sending: the names of accounts are those of today. Accounts that were removed,
- * or moved to an organization that the channel is not about, are left out.
+ * What a notification says, read at the time of sending. Accounts that were removed, or moved to an organization that the channel is not
+ * about, are left out.
  */
-import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import type { OrganizationId } from '../../accounts/account.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../account-status.ts'
 import type { Language } from '../problem-commands.ts'
@@ -13,10 +13,11 @@ export const ACCOUNTS_MAX = 100
 
 export type NotificationKind = 'problem' | 'recovery' | 'reminder' | 'platform_down' | 'platform_up' | 'test'
 
+/** JSON has no 64-bit integers, so ids are texts. */
 export interface NotifiedAccount {
-  id: AccountId
+  id: string
   name: string
-  organizationId: OrganizationId
+  organizationId: string
   organizationName: string
   before: string
   after: string
@@ -38,7 +39,7 @@ export interface Notification {
   reason: string | null
   facts: NotificationFacts
   createdMs: number
-  /** The message states periods as of this time, so that each attempt sends the same text. */
+  /** states periods as of this time, so that each attempt sends the same text */
   writtenMs: number
   /** the worst ones first, at most ACCOUNTS_MAX */
   accounts: NotifiedAccount[]
@@ -66,11 +67,11 @@ export interface NotificationTarget {
 }
 
 /**
- * Names are cut, because other programs may store ones of megabytes, and a text has 60 characters.
+ * Other programs may store names of megabytes.
  *
- * $1 notification ids bigint[]; $2 accounts int
+ * $1 notification id bigint; $2 accounts int
  */
-const selectNotifications = statement('select-notifications')`
+const selectNotification = statement('select-notification')`
     select n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
            (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
            listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
@@ -98,23 +99,12 @@ const selectNotifications = statement('select-notifications')`
                  join organization o on o.id = a.organization_id
                 where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)
                 order by position limit $2) account) listed
-     where n.id = any ($1)`
+     where n.id = $1`
 
-/** JSON has no 64-bit integers. */
-type StoredAccount = Omit<NotifiedAccount, 'id' | 'organizationId'> & { id: string; organizationId: string }
-type NotificationRow = Omit<Notification, 'accounts'> & Row & { accounts: StoredAccount[] }
-
-/** In any order. Those that were removed with their channels are left out. */
-export async function loadNotifications(database: Queryable, ids: bigint[]): Promise<Notification[]> {
-  const rows = await database.query<NotificationRow>(selectNotifications, [ids, ACCOUNTS_MAX])
-  return rows.map((row) => ({
-    ...row,
-    accounts: row.accounts.map((account) => ({
-      ...account,
-      id: BigInt(account.id) as AccountId,
-      organizationId: BigInt(account.organizationId) as OrganizationId,
-    })),
-  }))
+/** Returns null if it was removed with its channel. */
+export async function loadNotification(database: Queryable, id: bigint): Promise<Notification | null> {
+  const [notification] = await database.query<Notification & Row>(selectNotification, [id, ACCOUNTS_MAX])
+  return notification ?? null
 }
 
 const selectTarget = statement('select-notification-target')`

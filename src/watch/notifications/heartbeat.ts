@@ -1,7 +1,7 @@
 /**
- * Requests HEARTBEAT_URL once a minute while the database stores. A watchdog outside, such as healthchecks.io, alerts when the requests
- * stop. The statement that chooses the process of this minute is a proof: it has committed. It needs no room on the disk, as a delivery
- * does. So a process whose last delivery could not be stored takes every turn, also those of others, and requests nothing.
+ * Requests HEARTBEAT_URL once a minute while the database stores. The statement that chooses the process of this minute is a proof: it has
+ * committed. But it needs no room on the disk, as a delivery does. So a process whose last delivery could not be stored takes every turn,
+ * also those of others, and requests nothing.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'

@@ -1,19 +1,14 @@
-/**
- * The messages of a channel, for operators. A test is sent at once, apart from the queue, so it also works while the channel is paused.
- * It is stored with its result.
- */
+/** The messages of a channel, for operators. A test is sent apart from the queue, so it also works while the channel is paused. */
 import { isAccepted } from '../../endpoints/post.ts'
 import { TestLimit } from '../../endpoints/test-delivery.ts'
 import { NotVisible } from '../../errors.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
-import { loadNotifications, loadTarget, type Notification, type NotificationKind } from './content.ts'
+import { loadNotification, loadTarget, type NotificationKind } from './content.ts'
 import type { NotificationSender } from './send.ts'
 import { nameOf, plainText } from './text.ts'
 
 const NAMES_MAX = 5
-/** A message about 30,000 accounts takes up to 400 ms, and a statement may take 5 s. */
-const MESSAGES_PER_STATEMENT = 5
 
 export type NotificationSummary = {
   id: bigint
@@ -44,25 +39,22 @@ const selectHistory = statement('list-notifications')`
 
 type HistoryRow = Row & Omit<NotificationSummary, 'kind' | 'reason' | 'accounts' | 'accountNames' | 'text'>
 
-/** Newest first. */
 export async function listNotifications(
   database: Queryable,
   channelId: bigint,
   { beforeId, limit }: { beforeId: bigint; limit: number },
 ): Promise<NotificationSummary[]> {
   const rows = await database.query<HistoryRow>(selectHistory, [channelId, beforeId, limit])
-  const ids = rows.map(({ id }) => id)
-  const loaded: Notification[] = []
-  for (let at = 0; at < ids.length; at += MESSAGES_PER_STATEMENT)
-    loaded.push(...(await loadNotifications(database, ids.slice(at, at + MESSAGES_PER_STATEMENT))))
-  const byId = new Map(loaded.map((notification) => [notification.id, notification]))
-  return rows.flatMap((row) => {
-    const notification = byId.get(row.id)
-    if (notification === undefined) return []
+  const messages: NotificationSummary[] = []
+  for (const row of rows) {
+    const notification = await loadNotification(database, row.id)
+    if (notification === null) continue
     const { kind, reason, accountCount, accounts } = notification
     const accountNames = accounts.slice(0, NAMES_MAX).map((account) => nameOf(account))
-    return [{ ...row, kind, reason, accounts: accountCount, accountNames, text: plainText(notification) }]
-  })
+    const text = plainText(notification)
+    messages.push({ ...row, kind, reason, accounts: accountCount, accountNames, text })
+  }
+  return messages
 }
 
 export interface TestResult {
@@ -103,8 +95,8 @@ export class ChannelTester {
   async #send(database: Queryable, channelId: bigint): Promise<TestResult> {
     const [stored] = await database.query<{ id: bigint }>(insertTest, [channelId])
     const target = stored && (await loadTarget(database, channelId))
-    const [notification] = stored ? await loadNotifications(database, [stored.id]) : []
-    if (!target || notification === undefined) throw new NotVisible('channel', channelId)
+    const notification = stored && (await loadNotification(database, stored.id))
+    if (!target || !notification) throw new NotVisible('channel', channelId)
     const startedAtMs = performance.now()
     const response = await this.#sender(notification, target)
     const durationMs = Math.ceil(performance.now() - startedAtMs)

@@ -23,7 +23,7 @@ import { notificationResponded } from '../../observability/facts.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
 import { pauseGone } from './channels.ts'
-import { loadNotifications, loadTarget } from './content.ts'
+import { loadNotification, loadTarget } from './content.ts'
 import type { NotificationSender } from './send.ts'
 
 const POLL_MS = 1_000
@@ -59,9 +59,9 @@ export function startOutbox(
   async function attempt(claim: Claim): Promise<void> {
     try {
       const target = await loadTarget(database, claim.channelId)
-      const [notification] = await loadNotifications(database, [claim.id])
+      const notification = await loadNotification(database, claim.id)
       // Removed with its channel or organization.
-      if (target === null || notification === undefined) return
+      if (target === null || notification === null) return
       // All accounts that it is about were removed.
       if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind))
         return void (await database.query(drop, [claim.id, claim.attempts]))
@@ -86,88 +86,67 @@ export function startOutbox(
   }
 }
 
-/** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. Then other instances may repeat it. */
+/** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. */
 const LEASE_SECONDS = 60
 /** After this many hours of failed attempts, a message has failed permanently. One that has been due for as long is not sent. */
 const RETRY_HOURS = 24
 /** Of one process, and of channels about all organizations together. A quarter of its requests: a receiver may hang for 10 s. */
 const PER_ORGANIZATION_MAX = 4
 
-interface Claim {
+type Claim = {
   id: bigint
   channelId: bigint
   attempts: number
 }
 
-/** A message is due when it is made, and a retry follows within 2 hours. */
+/** A retry follows within 2 hours. */
 const IS_DUE = `is_due(due_at, interval '2 hours')`
 const IS_FREE = `is_due(leased_until, interval '${LEASE_SECONDS} seconds')`
 
 /**
- * Channels whose receivers accept messages come first, then those whose messages have waited for longest. An organization gets its share
- * of this process: its receivers may all hang. Until the transaction ends, no other instance claims messages of these channels.
+ * The next message of each channel to which nobody sends. Channels whose receivers accept messages come first, then those whose messages
+ * have waited for longest. The receivers of an organization may all hang.
  *
- * $1 channels int; $2 ids of channels that this process sends to bigint[]; $3 channels of one organization int
+ * $1 channels int; $2 ids of channels that this process sends to bigint[]; $3 channels of one organization int; $4 lease seconds int
  */
-const lockDueChannels = statement('lock-channels-with-due-notifications')`
+const claimDue = statement('claim-due-notifications')`
     with due as materialized (
-      select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing
+      select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing,
+             (array_agg(id order by due_at, id) filter (where ${IS_DUE}))[1] as next_id
         from notification where sent_at is null and failed_at is null
        group by notification_channel_id having bool_or(${IS_DUE}) and bool_and(${IS_FREE})),
     busy as materialized (
       select organization_id, count(*) as channels from notification_channel where id = any ($2) group by organization_id),
     ranked as materialized (
-      select c.id, due.due_at, due.is_failing,
-             coalesce(busy.channels, 0)
+      select due.*, coalesce(busy.channels, 0)
              + row_number() over (partition by c.organization_id order by due.is_failing, due.due_at, c.id) as position
         from due
        cross join lateral (
          select id, organization_id from notification_channel
           where id = due.id and status = 'active' and id <> all ($2) offset 0) c
         left join busy on busy.organization_id is not distinct from c.organization_id),
-    chosen as materialized (
-      select id from ranked where position <= $3 order by is_failing, due_at, id limit $1)
-    select id from notification_channel
-     where status = 'active' and id = any (array(select id from chosen))
-     order by id
-       for no key update skip locked`
-
-/** Apart, because it must see the leases of the instance that had the lock before. $1 locked channels bigint[]; $2 lease seconds int */
-const claimDue = statement('claim-due-notifications')`
-    with next as materialized (
-      select due.id
-        from unnest($1::bigint[]) as channel (id)
-       cross join lateral (
-         select n.id from notification n
-          where n.notification_channel_id = channel.id
-            and n.sent_at is null and n.failed_at is null and ${IS_DUE} and ${IS_FREE}
-          order by n.due_at, n.id
-          limit 1
-            for update skip locked) due
-       where not exists (select from notification busy
-                          where busy.notification_channel_id = channel.id
-                            and busy.sent_at is null and busy.failed_at is null and not ${IS_FREE}))
+    next as materialized (
+      -- Another instance may have claimed a message meanwhile. Then it is locked, or leased.
+      select id from notification
+       where id = any (array(select next_id from ranked where position <= $3 order by is_failing, due_at, id limit $1))
+         and sent_at is null and failed_at is null and ${IS_DUE} and ${IS_FREE}
+       order by id
+         for update skip locked)
     update notification
        set attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, now()),
-           leased_until = now() + $2 * interval '1 second'
+           leased_until = now() + $4 * interval '1 second'
      where id = any (array(select id from next))
     returning id, notification_channel_id as "channelId", attempts`
 
 export function claimNotifications(
-  database: Transactions,
+  database: Queryable,
   max: number,
   busyChannels: bigint[],
 ): Promise<Claim[]> {
-  return database.transaction(async (transaction) => {
-    const values = [max, busyChannels, PER_ORGANIZATION_MAX]
-    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, values)
-    if (channels.length === 0) return []
-    const ids = channels.map(({ id }) => id)
-    return transaction.query<Claim & Record<string, unknown>>(claimDue, [ids, LEASE_SECONDS])
-  })
+  return database.query(claimDue, [max, busyChannels, PER_ORGANIZATION_MAX, LEASE_SECONDS])
 }
 
-/** Messages that a paused channel did not receive in time. What a receiver responded before is kept. $1 hours int */
+/** Messages that a paused channel did not receive in time. $1 hours int */
 const expire = statement('expire-notifications')`
     update notification set failed_at = now(), answer = coalesce(answer, 'expired')
      where sent_at is null and failed_at is null and ${IS_FREE} and due_at < now() - $1 * interval '1 hour'`

@@ -10,7 +10,7 @@ import { HostResolver } from '../../endpoints/resolver.ts'
 import { toJson } from '../../http/format.ts'
 import { chatName, oneLine, WORD_JOINER } from '../../http/one-line.ts'
 import { messageId, type Notification, type NotificationTarget, type NotifiedAccount } from './content.ts'
-import { explainAccount, linkOf, nameOf, subjectOf, UNCHANGED, withNames, writeLines } from './text.ts'
+import { explainAccount, linkOf, nameOf, subjectOf, withNames, writeLines } from './text.ts'
 
 export interface SenderParts extends ReceiverChecks {
   /** null: no SMTP_URL */
@@ -53,7 +53,7 @@ export function notificationSender({ smtp, consoleUrl, ...checks }: SenderParts)
 }
 
 export function writeSlack(notification: Notification, consoleUrl: string | null): Message {
-  const text = writeLines(notification, { consoleUrl, safeName: chatName, safeLine: chatLine }).join('\n')
+  const text = writeLines(notification, consoleUrl, chatName, chatLine).join('\n')
   return {
     headers: { 'content-type': JSON_TYPE, 'user-agent': 'oa-audience' },
     body: JSON.stringify({ text }),
@@ -170,7 +170,7 @@ export async function openMailer(smtpUrl: Secret, options: Partial<MailerOptions
   return async (notification, { target }, consoleUrl) => {
     // Another program may have stored anything.
     if (!isEmailAddress(target)) return notSent('the target is not the address of a mailbox')
-    const lines = writeLines(notification, { consoleUrl, ...UNCHANGED })
+    const lines = writeLines(notification, consoleUrl)
     const sending = transport.sendMail({
       from: { name: 'oa-audience', address: from },
       // As an object, so that no character of it separates addresses.

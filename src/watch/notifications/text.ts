@@ -19,19 +19,14 @@ const SENTENCE_MAX_LENGTH = 300
 const LISTED_MAX = 10
 const LISTED_SENTENCE_MAX_LENGTH = 200
 
-interface TextOptions {
-  /** null: no links */
-  consoleUrl: string | null
-  /** make text harmless where it is shown; links are left as they are */
-  safeName: (name: string) => string
-  safeLine: (line: string) => string
-}
+const unchanged = (text: string) => text
 
-export const UNCHANGED = { safeName: (name: string) => name, safeLine: (line: string) => line }
-
+/** @param safeName and safeLine make text harmless where it is shown; links are left as they are */
 export function writeLines(
   notification: Notification,
-  { consoleUrl, safeName, safeLine }: TextOptions,
+  consoleUrl: string | null,
+  safeName = unchanged,
+  safeLine = unchanged,
 ): string[] {
   const named = withNames(notification, safeName)
   const lines = [subjectOf(named), ...detailsOf(named)].map((line) =>
@@ -41,10 +36,9 @@ export function writeLines(
   return link === null ? lines : [...lines, link]
 }
 
-export const plainText = (notification: Notification): string =>
-  writeLines(notification, { consoleUrl: null, ...UNCHANGED }).join('\n')
+export const plainText = (notification: Notification): string => writeLines(notification, null).join('\n')
 
-export const withNames = (notification: Notification, safeName = UNCHANGED.safeName): Notification => ({
+export const withNames = (notification: Notification, safeName = unchanged): Notification => ({
   ...notification,
   accounts: notification.accounts.map((account) => ({
     ...account,
@@ -63,7 +57,7 @@ export function linkOf(
 }
 
 export const nameOf = ({ name, id }: NotifiedAccount, language: Language = 'en'): string =>
-  oneLine(name, NAME_MAX_LENGTH) || fill(messagesIn(language).unnamed, { id: String(id) })
+  oneLine(name, NAME_MAX_LENGTH) || fill(messagesIn(language).unnamed, { id })
 
 /** Null: the account has no problem, or one that this version does not know. */
 export function explainAccount(
@@ -80,18 +74,18 @@ export function subjectOf(notification: Notification): string {
   const { facts, writtenMs, kind, accounts, accountCount, brokenCount, language } = notification
   const messages = messagesIn(language)
   const [first] = accounts
-  const isMixed = accountCount > 1 && brokenCount > 0 && brokenCount < accountCount
-  const after = accountCount === 1 ? first?.after : brokenCount === 0 ? 'degraded' : 'broken'
+  // Only a reminder is about accounts with several reasons.
+  const isMixed = kind === 'reminder' && brokenCount > 0 && brokenCount < accountCount
   const values = {
     accounts: accountsOf(notification),
     count: String(accountCount),
     broken: String(brokenCount),
-    state: stateIn(after, notification),
+    state: stateIn(brokenCount === 0 ? 'degraded' : 'broken', notification),
   }
   switch (kind) {
     case 'problem':
     case 'reminder':
-      return withReason(fill(messages[isMixed ? (`${kind}s` as const) : kind], values), notification)
+      return withReason(fill(messages[isMixed ? 'reminders' : kind], values), notification)
     case 'recovery': {
       const state = withReason(stateIn(first?.before, notification), notification)
       const duration = accountCount === 1 ? timeSince(first?.since, writtenMs, language) : null
@@ -122,20 +116,16 @@ function stateIn(state = 'broken', { language }: Notification): string {
   return states[state] ?? state
 }
 
-/** With the problem in a few words, unless the accounts have different ones. */
+/** With the problem in a few words, unless the accounts may have different ones. */
 function withReason(text: string, notification: Notification): string {
   const { reasons } = textsIn(notification.language)
-  const reason = notification.reason ?? sharedReason(notification)
+  const reason = reasonOf(notification)
   if (reason === null || !Object.hasOwn(reasons, reason)) return text
   return fill(messagesIn(notification.language).withReason, { text, reason: reasons[reason as Reason] })
 }
 
-function sharedReason({ accounts, accountCount }: Notification): string | null {
-  const reason = accounts[0]?.problem?.reason ?? null
-  const isShared =
-    accounts.length === accountCount && accounts.every(({ problem }) => problem?.reason === reason)
-  return isShared ? reason : null
-}
+const reasonOf = ({ reason, accounts: [first], accountCount }: Notification): string | null =>
+  reason ?? (accountCount === 1 ? (first?.problem?.reason ?? null) : null)
 
 function timeSince(since: string | undefined, untilMs: number, language: Language): string | null {
   const seconds = (untilMs - Date.parse(since ?? '')) / 1000
@@ -176,8 +166,7 @@ function explanationsOf(notification: Notification): string[] {
     const since = kind === 'reminder' ? [fill(messages.since, { time })] : []
     return [...(explained === null ? [] : [explained.message, explained.fix]), ...since]
   }
-  const isOneReason = notification.reason !== null || sharedReason(notification) !== null
-  if (explained === null || first.problem === null || !isOneReason)
+  if (explained === null || first.problem === null || notification.reason === null)
     return [messages.fleet, ...listOf(notification, true)]
   const hasOneMessage = accounts.every(
     (account) => explainAccount(account, notification)?.message === explained.message,
