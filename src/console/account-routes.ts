@@ -13,7 +13,7 @@ import { ACCOUNT } from '../operations/accounts.ts'
 import { search } from '../operations/search.ts'
 import { fleetRow, listFleet, readFleetCharts } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
-import { sharedExamination } from '../watch/reachability.ts'
+import { examineReachability } from '../watch/reachability.ts'
 import { confirmStatus } from '../watch/store-statuses.ts'
 import { type ConsoleParts, checkFields, found, refuseBusy, requireId, ShortText, sharesOf } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
@@ -36,8 +36,7 @@ type OfId = { Params: { id: string } }
 
 export function accountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads, verifier, config, now } = parts
-  const examineReachability = sharedExamination(config.publicUrl)
-  api.get('/reachability', VIEWER, () => examineReachability())
+  api.get('/reachability', VIEWER, () => examineReachability(config.publicUrl))
 
   api.get('/fleet', VIEWER, async (request) => {
     const fleet = await listFleet(reads, operatorOf(request).organizationIds)

@@ -18,7 +18,8 @@ import { type Action, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { type Mute, setMuteOf } from '../watch/mute.ts'
+import type { Mute } from '../watch/account-status.ts'
+import { setMuteOf } from '../watch/store-statuses.ts'
 import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
 import {
   insertAccounts,

@@ -1,17 +1,12 @@
-/**
- * Computes the figures that are too slow for a page of all accounts: the probability of a silence, the comparison with LINE's
- * statistics, and members by relationship. Planner idioms: docs/planner.md.
- */
+/** Figures that are too slow for a page of all accounts: silences, the comparison with LINE's statistics, members. See docs/planner.md. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
-/** Accounts per pass. An account whose members have not changed costs some dozens of index lookups. */
 const PASS_MAX = 100
 
 /**
- * Leases accounts for ten minutes, and stores the figures that follow from hours and days. `is_outdated`: its members are to be counted,
- * because they have changed, or an hour has passed.
+ * A lease of ten minutes. `is_outdated`: members are to be counted, because they have changed, or an hour has passed.
  *
  * A gap is a difference between LINE's statistics and the events of the same day. LINE's number of followers never decreases, so its
  * increase is the number of first follows. The increase of blocks is unfollows minus returns. The sum of all changes is compared as

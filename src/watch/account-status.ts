@@ -1,50 +1,21 @@
-/** Derives the status of an account from its facts, with the facts of each problem. */
+/** The status of an account, and the facts of its problems. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
-import type { Mute } from './mute.ts'
 
 /** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
 export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
 
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
 
-export const REASONS = {
-  no_channel_secret: 'broken',
-  suspended: 'broken',
-  token_refused: 'broken',
-  other_account: 'broken',
-  webhook_elsewhere: 'broken',
-  webhook_inactive: 'broken',
-  webhook_test_failed: 'broken',
-  line_signature_refused: 'broken',
-  foreign_destination: 'broken',
-  module_detached: 'broken',
-  answered_elsewhere: 'broken',
-  chat_signature_refused: 'degraded',
-  line_signature_doubtful: 'degraded',
-  redelivery_off: 'degraded',
-  duplicate_bot: 'degraded',
-  deliveries_missing: 'degraded',
-  deliveries_failed: 'degraded',
-  events_unapplied: 'degraded',
-  endpoint_failing: 'degraded',
-  endpoint_failed: 'degraded',
-  token_expires: 'degraded',
-  quota_used_up: 'degraded',
-  not_verifiable: 'degraded',
-  platform_unreachable: 'degraded',
-  never_delivered: 'quiet',
-  unusually_quiet: 'quiet',
-  silent_for_days: 'quiet',
-} as const satisfies Record<string, AccountStatus>
-
-/** Worst first. Among equals, the reason that explains the others comes first. */
 export type Reason = keyof typeof REASONS
 
 /** What the sentence about each problem states. */
 export type ReasonFacts = { [R in Reason]: Exclude<ReturnType<(typeof CHECKS)[R]>, false> }
 
-/** problem-texts.ts has the sentences. Only the worst problem of an account can be muted. */
+/** Nothing is announced until the date. It ends earlier if a pass stores another worst problem, or none (store-statuses.ts). */
+export type Mute = { until: string; reason: string }
+
+/** Only the worst problem of an account can be muted. */
 export type Problem = {
   [R in Reason]: { reason: R; status: (typeof REASONS)[R]; facts: ReasonFacts[R]; muted?: Mute }
 }[Reason]
@@ -68,22 +39,22 @@ export interface AccountFacts {
   /** an access token is stored, or the channel id and secret with which one can be issued */
   canCallPlatform: boolean
   isSuspended: boolean
-  /** the newest delivery of a week whose destination is another bot; null if none */
+  /** the newest delivery of a week for another bot, and its bot user id */
   foreignDestinationAt: string | null
-
-  /** when the module channel was detached; null: it was not, or LINE has delivered since */
+  foreignDestination: string | null
+  /** null: LINE has delivered since */
   moduleDetachedAt: string | null
-  /** a proof whose delivery LINE did not send again; null: none, or redelivery was seen since */
+  /** of the proof whose delivery LINE did not send again; null: redelivery was seen since */
   redeliveryOffAt: string | null
-  /** a webhook test that LINE reported as passed, and that did not arrive here; null: none */
+  /** a webhook test that LINE reported as passed, and that did not arrive here */
   answeredElsewhereAt: string | null
-  /** another account of the organization with the same bot user id; null: none */
+  /** another account of the organization with the same bot user id */
   duplicateId: AccountId | null
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
   /** when the channel secret was changed; null: LINE has delivered since, or it is the first one */
   unprovenSecretAt: string | null
-  /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
+  /** the probability of this silence, by the last four weeks; null without a silence; up to 20 minutes old */
   silenceChance: number | null
   deliveries24h: number
   events24h: number
@@ -98,12 +69,12 @@ export interface AccountFacts {
   verifiedAt: string | null
   verified: boolean | null
   failedChecks: Array<Check['name']>
-  /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
+  /** the first failed check, with LINE's message if LINE refused a call */
   firstFailure: Check | null
-  /** the failed check of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
+  /** of the last webhook test; null: it passed, LINE has delivered since, or the secret that it refused was replaced */
   testFailure: Check | null
-  /** time of the last check, and why LINE did not respond */
   checkedAt: string | null
+  /** why LINE did not respond */
   fault: string | null
   tokenExpiresAt: string | null
   quotaLimit: number | null
@@ -114,29 +85,26 @@ export interface AccountFacts {
   blocked: number | null
   profilesDue: number | null
   countedAt: string | null
-  /** how many more people follow than a week ago */
+  /** more followers than a week ago */
   growth7d: number | null
   /** the newest day of a week on which LINE counted more changes than were delivered */
   missingDay: string | null
   missing: number | null
 
-  /** the bot user id of the newest delivery for another bot */
-  foreignDestination: string | null
-
   endpointsPending: number
   endpointsFailed: number
-  /** the lowest id of an active endpoint that does not accept deliveries; null if none */
+  /** the lowest id of an active endpoint that does not accept deliveries */
   failingEndpointId: bigint | null
 }
 
-/** With the status that store-statuses.ts has stored. */
+/** with the stored status */
 export type FleetAccount = AccountFacts & AccountHealth
 
-/** A silence with a smaller probability is unusual, so one account of a thousand is reported by mistake. */
+/** One account of a thousand is reported by mistake. */
 const UNUSUAL_CHANCE = 0.001
-/** An account without a rhythm is quiet after this many days. */
+/** for an account without a rhythm */
 const SILENT_DAYS = 7
-/** Counts of deliveries are kept for this many days. */
+/** Counts of deliveries are kept for so long. */
 const DELIVERIES_KNOWN_DAYS = 35
 const TOKEN_EXPIRES_SOON_DAYS = 7
 /** The service queries LINE every hour, so a fault of this duration is not temporary. */
@@ -147,8 +115,10 @@ const DAY_MS = 24 * HOUR_MS
 
 const NO_FACTS: Record<string, never> = {}
 
-/** Each returns the facts of the problem, or false if the account does not have it. */
-const CHECKS = {
+/** Each returns the facts of the problem, or false if the account does not have it. Among equals, one that explains others comes first. */
+type Checks = Record<string, (facts: AccountFacts, now: number) => object | false>
+
+const BROKEN = {
   no_channel_secret: ({ hasChannelSecret }) => !hasChannelSecret && NO_FACTS,
   suspended: ({ isSuspended }) => isSuspended && NO_FACTS,
   token_refused: (facts) => failedCheck(facts, 'access_token'),
@@ -162,6 +132,9 @@ const CHECKS = {
   module_detached: ({ moduleDetachedAt }) => moduleDetachedAt !== null && { detachedAt: moduleDetachedAt },
   answered_elsewhere: ({ answeredElsewhereAt }) =>
     answeredElsewhereAt !== null && { testedAt: answeredElsewhereAt },
+} satisfies Checks
+
+const DEGRADED = {
   chat_signature_refused: (facts) => refusalsOf(facts, 'mbox'),
   line_signature_doubtful: (facts) => !isSilent(facts) && refusalsOf(facts, 'line'),
   redelivery_off: ({ redeliveryOffAt }) => redeliveryOffAt !== null && { refusedAt: redeliveryOffAt },
@@ -191,6 +164,9 @@ const CHECKS = {
       hours: UNREACHABLE_HOURS,
       fault,
     },
+} satisfies Checks
+
+const QUIET = {
   never_delivered: ({ lastDeliveryAt, unprovenSecretAt, hasChannelSecret, addedAt }, now) =>
     hasChannelSecret &&
     (lastDeliveryAt === null || unprovenSecretAt !== null) && {
@@ -208,7 +184,19 @@ const CHECKS = {
     lastDeliveryAt !== null &&
     (silenceChance ?? 1) >= UNUSUAL_CHANCE &&
     Date.parse(lastDeliveryAt) < now - SILENT_DAYS * DAY_MS && { lastAt: lastDeliveryAt },
-} satisfies Record<Reason, (facts: AccountFacts, now: number) => object | false>
+} satisfies Checks
+
+const CHECKS = { ...BROKEN, ...DEGRADED, ...QUIET }
+
+const allAre = <R extends string, S extends AccountStatus>(status: S, checks: Record<R, unknown>) =>
+  Object.fromEntries(Object.keys(checks).map((reason) => [reason, status])) as Record<R, S>
+
+/** Worst first. */
+export const REASONS = {
+  ...allAre('broken', BROKEN),
+  ...allAre('degraded', DEGRADED),
+  ...allAre('quiet', QUIET),
+}
 
 function failedCheck(
   { failedChecks, firstFailure }: AccountFacts,

@@ -9,15 +9,20 @@ import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import type { FleetAccount } from './account-status.ts'
-import { problemsOf } from './mute.ts'
 
-/** Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
+/** Other work of the process runs between two pages. */
 const PAGE_SIZE = 500
 
+/** SQL of the problems in a row of account_check */
+export const problemsOf = (
+  check: string,
+) => `case when ${check}.muted_until > now() then jsonb_set(${check}.problems, '{0,muted}',
+                     jsonb_build_object('until', iso(${check}.muted_until), 'reason', ${check}.mute_reason))
+                else coalesce(${check}.problems, '[]') end`
+
 /**
- * The account monitor stores the probability of a silence and the counts of past hours. A later delivery ends that silence. If no
- * instance has run the monitor for twice its interval, both are computed here. An account with deliveries in this hour or the one
- * before is not silent. An account that is being removed has no status: its credentials are deleted.
+ * The account monitor stores the probability of a silence and the counts of past hours. If no instance has run it for twice its interval,
+ * both are computed here. An account that is being removed has no status: its credentials are deleted.
  *
  * $1 least account id bigint; $2 accounts int; $3 organization ids bigint[], null: all
  */

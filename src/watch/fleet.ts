@@ -6,7 +6,6 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { ACCOUNT_STATUSES, type FleetAccount } from './account-status.ts'
 import { readFleet } from './fleet-facts.ts'
 
-/** Equals are ordered by id. */
 export async function listFleet(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -22,7 +21,6 @@ export type FleetRow = ReturnType<typeof fleetRow>
 
 export function fleetRow(account: FleetAccount) {
   const [worst] = account.problems
-  // Building the object from parts would take 20 µs.
   return {
     id: account.id,
     name: account.name,

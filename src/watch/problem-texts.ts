@@ -1,7 +1,4 @@
-/**
- * What is wrong with an account and how to fix it, in the words of problem-texts.*.json: for pages, for messages in the language of their
- * channel, and for commands in English.
- */
+/** What is wrong with an account and how to fix it, in the words of problem-texts.*.json: for pages, messages and commands. */
 import type { Check, FailureReason } from '../accounts/verification.ts'
 import type { Problem } from './account-status.ts'
 import type english from './problem-texts.en.json'
@@ -30,10 +27,7 @@ export interface ExplainedProblem {
   fix: string
 }
 
-/**
- * Fills a template. `{count}` is the value; `{count|event|events}` is the first form for the value `1`, else the second.
- * A value that is missing stays visible, and a test compares the values of each call with its template.
- */
+/** `{count}` is the value; `{count|event|events}` is the first form for the value `1`, else the second. A missing value stays visible. */
 export function fill(template: string, values: Record<string, string>): string {
   return template.replaceAll(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name, one, many) =>
     one === undefined ? (values[name] ?? whole) : values[name] === '1' ? one : many,

@@ -1,8 +1,6 @@
 /**
- * Examines from this machine whether GET PUBLIC_URL/api reaches this service, by TLS with a certificate that LINE accepts.
- *
- * It sends one request at most, follows no redirect, and reports nothing that a server wrote. It cannot prove that LINE reaches the
- * service: a router may treat its own network differently. Only LINE's test delivery proves that.
+ * Examines from this machine whether GET PUBLIC_URL/api reaches this service, by TLS with a certificate that LINE accepts. It follows no
+ * redirect, and reports nothing that a server wrote. Only LINE's test delivery proves that LINE reaches the service.
  */
 import type { IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
@@ -17,13 +15,9 @@ import { fill } from './problem-texts.ts'
 
 /** `setup` waits for it. */
 const EXAMINATION_MAX_MS = 5_000
-/** The response of this service has about 50 bytes. Node.js limits the headers to 16 KiB. */
 const BODY_MAX_BYTES = 16 * 1024
 
-/**
- * `error`: LINE cannot deliver. `warning`: it may be able to. For example, many routers refuse connections from their own network to
- * their public address, and accept the same connections from the internet.
- */
+/** `warning`: many routers refuse connections from their own network to their public address, and accept those from the internet. */
 const SEVERITIES = {
   not_configured: 'warning',
   name_unresolved: 'error',
@@ -49,7 +43,7 @@ export interface Reachability {
 export interface ReachabilityOptions {
   /** name servers as `address:port`; null: the system's */
   nameServers?: string[] | null
-  /** By default the public ones only: LINE does not have the private authorities that this machine may trust. */
+  /** the public ones: LINE does not have the private authorities that this machine may trust */
   authorities?: readonly string[]
   timeoutMs?: number
 }
@@ -136,16 +130,4 @@ function explainFailure(code = 'EUNKNOWN', isSecure: boolean): Outcome {
   // The operating system's codes have no underscore. EPROTO is OpenSSL's, for a server without TLS.
   if (/^E[A-Z0-9]+$/.test(code) && code !== 'EPROTO') return ['no_response', code]
   return [isSecure ? 'other_program' : 'certificate_refused', code]
-}
-
-/** Returns a function that examines PUBLIC_URL at most once per EXAMINATION_MAX_MS, however often it is called. */
-export function sharedExamination(publicUrl: string | null): () => Promise<Reachability> {
-  let last: Promise<Reachability> | null = null
-  let startedAtMs = 0
-  return () => {
-    if (last !== null && performance.now() - startedAtMs < EXAMINATION_MAX_MS) return last
-    startedAtMs = performance.now()
-    last = examineReachability(publicUrl)
-    return last
-  }
 }

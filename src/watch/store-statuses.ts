@@ -1,50 +1,47 @@
 /**
- * The only writer of the status of an account. One process at a time makes a pass every 15 s, or at once when an operator has changed
- * something:
+ * The only writer of the status of an account. One process at a time makes a pass every 15 s:
  *
  * 1. `claimPass` chooses the process. If it dies, the next pass reads the same facts.
  * 2. `storeStatuses` reads and assesses all accounts page by page, outside of any transaction, and stores each status that has changed.
  * 3. `announce` stores messages about what changed and was not announced, in one transaction.
  *
- * Everything else selects what is stored. The page of an account, `fleet` and `doctor` store what they show first. If no pass was
- * completed for five minutes, doctor reports it and the metrics have no statuses. All reads use the primary: a replica may be 30 s old.
+ * Everything else selects what is stored. The page of an account, `fleet` and `doctor` store what they show first.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { AccountId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
+import { readTime } from '../http/read-time.ts'
+import { refuseInput } from '../http/validate.ts'
 import { every, type Stop } from '../jobs/every.ts'
+import { type Changes, changesBetween } from '../operators/activity.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { type AccountFacts, assessAccount, type Problem } from './account-status.ts'
-import { findFleetAccount, readFleet } from './fleet-facts.ts'
-import { problemsOf } from './mute.ts'
+import { type AccountFacts, assessAccount, type Mute, type Problem } from './account-status.ts'
+import { findFleetAccount, problemsOf, readFleet } from './fleet-facts.ts'
 import { announce } from './notifications/announce.ts'
 
 export const PASS_INTERVAL_MS = 15_000
 
-/** $1 float8: milliseconds between passes; $2 float8: the same after a change by an operator */
+/** $1 float8: milliseconds between passes */
 const claimNext = statement('claim-status-pass')`
-    update notification_watch w set pass = pass + 1, passed_at = now()
+    update notification_watch set pass = pass + 1, passed_at = now()
      where is_due(passed_at + $1::float8 * interval '1 millisecond', $1::float8 * interval '1 millisecond')
-        or passed_at <= now() - $2::float8 * interval '1 millisecond'
-           and exists (select from activity where occurred_at > w.passed_at)
     returning pass, extract(epoch from now())::float8 * 1000 as now`
 
 type ClaimedPass = Row & { pass: bigint; now: number }
 
 export async function claimPass(
   database: Queryable,
-  intervalMs: number,
-  leastMs = intervalMs,
+  intervalMs = PASS_INTERVAL_MS,
 ): Promise<ClaimedPass | null> {
-  const [claimed] = await database.query<ClaimedPass>(claimNext, [intervalMs, leastMs])
+  const [claimed] = await database.query<ClaimedPass>(claimNext, [intervalMs])
   return claimed ?? null
 }
 
 /**
- * Skips rows that others lock, until the next pass. If another process has begun a later pass, this one took too long and stores nothing.
- * A time ahead of the clock was stored before the clock was corrected.
+ * If another process has begun a later pass, this one took too long and stores nothing. A time ahead of the clock was stored before the
+ * clock was corrected.
  *
  * $1 pass bigint, null: any; $2 account ids bigint[]; $3 statuses text[]; $4 problems text[]
  */
@@ -86,7 +83,7 @@ export async function confirmStatus(database: Queryable, id: AccountId, now: num
   if (facts !== null) await store(database, null, [facts], now).catch(() => undefined)
 }
 
-/** The worst account first. None if no pass was completed for five minutes: no figure is better than an outdated one. */
+/** The worst account first. If no pass was completed for five minutes, no figure is better than an outdated one. */
 const selectProblems = statement('select-account-problems')`
     select a.id, a.name, ${problemsOf('k')} as problems
       from account_check k join official_account a on a.id = k.channel_oa_id
@@ -99,10 +96,8 @@ export const listProblems = (
 ): Promise<Array<Row & { id: AccountId; name: string; problems: Problem[] }>> =>
   database.query(selectProblems)
 
-/** Passes use at most a fifth of the time, because a pass of 30,000 accounts is seconds of work for PostgreSQL. */
-const PASS_SHARE = 1 / 5
 const CLAIM_INTERVAL_MS = 2_000
-/** A pass may take seconds, which is longer than a shutdown may take. It is repeated, because it stores all or nothing. */
+/** A shutdown does not wait for a pass, which is repeated. */
 const STOP_MAX_MS = 3_000
 
 export function startWatch(database: Database, log: FastifyBaseLogger): Stop {
@@ -117,21 +112,63 @@ export function startWatch(database: Database, log: FastifyBaseLogger): Stop {
   return () => stop(STOP_MAX_MS)
 }
 
-/** Returns a function that makes a pass, if one is due. It returns whether it stored what it saw, and throws DatabaseUnavailable. */
-export function accountWatch(database: Database): () => Promise<boolean> {
-  let lastMs = 0
-  return async () => {
-    const claimed = await claimPass(database, nextInterval(PASS_INTERVAL_MS, lastMs), nextInterval(0, lastMs))
-    if (claimed === null) return false
-    const startedAt = performance.now()
-    try {
-      await storeStatuses(database, claimed.pass, claimed.now)
-      return await announce(database, claimed.pass)
-    } finally {
-      lastMs = performance.now() - startedAt
-    }
-  }
+/** Returns a function that makes a pass, if one is due, and returns whether it stored what it saw. */
+export const accountWatch = (database: Database) => async (): Promise<boolean> => {
+  const claimed = await claimPass(database)
+  if (claimed === null) return false
+  await storeStatuses(database, claimed.pass, claimed.now)
+  return announce(database, claimed.pass)
 }
 
-/** @param lastMs how long the last pass took */
-export const nextInterval = (minMs: number, lastMs: number): number => Math.max(minMs, lastMs / PASS_SHARE)
+// Mutes of an account's worst problem.
+
+/** A mute that nobody remembers would hide a broken account. */
+export const MUTE_MAX_DAYS = 90
+const DAY_MS = 86_400_000
+
+/** Throws `invalid_input`. */
+export function readMute({ until, reason }: Mute): Mute {
+  const untilMs = readTime('until', until)
+  const now = Date.now()
+  if (untilMs <= now || untilMs > now + MUTE_MAX_DAYS * DAY_MS)
+    refuseInput('until', 'must be in the future, and at most 90 days from now')
+  if (reason.trim() === '') refuseInput('reason', 'must not be empty')
+  return { until: new Date(untilMs).toISOString(), reason: reason.trim() }
+}
+
+/** $1 account id bigint, $2 until timestamptz or null, $3 reason text or null. No row: the account has no problem. */
+const setMute = statement('set-mute')`
+    with before as (
+      select channel_oa_id as id, problems->0->>'reason' as problem, muted_until > now() as is_muted, muted_until, mute_reason
+        from account_check where channel_oa_id = $1 and problems <> '[]' for no key update)
+    update account_check c set muted_until = $2, mute_reason = $3
+      from before where c.channel_oa_id = before.id
+    returning before.problem, iso(c.muted_until) as until,
+              case when is_muted then iso(before.muted_until) end as "untilBefore",
+              case when is_muted then before.mute_reason end as "reasonBefore"`
+
+type Muted = {
+  problem: string
+  until: string | null
+  untilBefore: string | null
+  reasonBefore: string | null
+}
+
+/**
+ * Call it in a transaction. Returns null if nothing changes. Throws `invalid_input` if there is no problem to mute.
+ * @param mute null: messages are sent again
+ */
+export async function setMuteOf(
+  transaction: Queryable,
+  id: AccountId,
+  mute: Mute | null,
+): Promise<Changes | null> {
+  const reason = mute?.reason ?? null
+  const [muted] = await transaction.query<Muted>(setMute, [id, mute?.until ?? null, reason])
+  if (muted === undefined && mute !== null)
+    throw new AppError('invalid_input', { message: `account ${id} has no problem that could be muted.` })
+  if (muted === undefined) return null
+  const { problem, until, untilBefore, reasonBefore } = muted
+  const changes = changesBetween({ until: untilBefore, reason: reasonBefore }, { until, reason })
+  return Object.keys(changes).length === 0 ? null : { problem, ...changes }
+}

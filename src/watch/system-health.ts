@@ -34,7 +34,7 @@ const ok = finding('ok')
 const warning = finding('warning')
 const failure = finding('error')
 
-/** At least one finding per part. Problems are findings, never exceptions. */
+/** Problems are findings, never exceptions. */
 export async function examineSystem(config: Config): Promise<Finding[]> {
   const examined = examineReachability(config.publicUrl)
   const findings = [
@@ -105,10 +105,7 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
   })
 }
 
-/**
- * If checkpoints of the delta feed are ahead of the clock, the clock stepped back. Checkpoints that are more than an hour ahead do not
- * matter, see audience/feed-statement.ts.
- */
+/** If checkpoints of the delta feed are ahead of the clock, it stepped back. Beyond an hour they do not matter (feed-statement.ts). */
 const selectServer = statement('select-server-health')`
     select current_setting('server_version') as version, current_setting('fsync') as fsync,
            (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark
@@ -236,7 +233,7 @@ export function examineReplica({
 /** Two weeks are enough to give a program another secret or a later time. */
 const EXPIRES_SOON_DAYS = 14
 const UNUSED_DAYS = 90
-/** More of them would hide the other findings of `doctor`. */
+/** More would hide other findings. */
 const FINDINGS_MAX = 50
 
 /** $1 days before the expiry int, $2 days without use int, $3 maximum number of rows int */
