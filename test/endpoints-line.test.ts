@@ -25,6 +25,33 @@ it('an endpoint with replies receives a delivery as LINE sent it, signed with th
   expect(await database.query('select from endpoint_delivery')).toEqual([])
 })
 
+it('a delivery of an account without a channel secret is kept, and sent once there is one', async () => {
+  const { service, tenant, addEndpoint, makeDue, becomesQuiet, database } = await startSending()
+  const { url, received } = await startReceiver()
+  const id = await addEndpoint(url, { status: 'paused' })
+  await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
+  await database.query('update official_account set channel_secret = null')
+  await database.query(`update endpoint set status = 'active' where id = $1`, [id])
+  await expect
+    .poll(() => database.query('select answer from endpoint_delivery'))
+    .toEqual([{ answer: 'there is no channel secret to sign with' }])
+  expect(received).toEqual([])
+  await database.query('update official_account set channel_secret = $1', [tenant.channelSecret])
+  await makeDue()
+  await becomesQuiet()
+  expect(received).toHaveLength(1)
+})
+
+it('a delivery that a flush wrote while its endpoint was removed is deleted', async () => {
+  const { database, tenant } = await startSending()
+  const values = [tenant.accountId]
+  await database.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id) values ($1, 999999999)`,
+    values,
+  )
+  await expect.poll(() => database.query('select from endpoint_delivery')).toEqual([])
+})
+
 it('an endpoint without replies receives the event types that it asked for, and only new events', async () => {
   const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
   const { url, received } = await startReceiver()

@@ -1,7 +1,6 @@
 /** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { type Row, statement } from '../postgres/statement.ts'
 import type { Address, HostResolver, Share } from './resolver.ts'
 
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
@@ -65,28 +64,6 @@ export function readTarget(
     if (error instanceof RefusedUrl) return error
     throw error
   }
-}
-
-export interface EndpointRow extends Row, Receiver {
-  id: bigint
-  channel_oa_id: bigint
-  status: string
-  format: 'line' | 'members'
-  can_sign: boolean
-}
-
-/** $1 bigint: endpoint. */
-export const loadEndpoint = statement('load-endpoint')`
-    select p.id, p.channel_oa_id, p.status, p.url, p.allow_private_network, p.format,
-           coalesce(case p.format when 'line' then a.channel_secret else p.secret end, '') ~ '\\S' as can_sign
-      from endpoint p join official_account a on a.id = p.channel_oa_id
-     where p.id = $1`
-
-/** Returns RefusedUrl if nothing may be sent. */
-export function targetOf(endpoint: EndpointRow, checks: ReceiverChecks): Target | RefusedUrl {
-  if (endpoint.can_sign) return readTarget(endpoint.channel_oa_id, endpoint, checks)
-  const missing = endpoint.format === 'line' ? 'channel secret' : 'secret'
-  return new RefusedUrl(`there is no ${missing} to sign with`)
 }
 
 /** The connection uses the addresses that were checked, which prevents DNS rebinding. All of a name's addresses must be public. */

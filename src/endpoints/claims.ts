@@ -24,19 +24,6 @@ const WAITING_MAX = 8_192
 /** Minimum per endpoint. */
 const WAITING_MIN = 16
 
-/** It skips from endpoint to endpoint in the indexes, so its cost grows with their number, not with that of deliveries. */
-export const ENDPOINTS_WITH_PENDING = `
-    with recursive pending (id) as (
-      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
-       union all
-      select next.endpoint_id
-        from pending
-        join lateral (select endpoint_id from endpoint_delivery
-                       where endpoint_id > pending.id and failed_at is null
-                       order by endpoint_id, due_at limit 1) next on true
-    )
-    select id from pending`
-
 interface ClaimedRow extends Row {
   id: bigint
   channel_oa_id: bigint
@@ -66,16 +53,20 @@ const pendingEndpoints = statement('pending-endpoints')`
                           where endpoint_id = w.id offset 0) x on true
      order by w.position`
 
-/** Leases the oldest due deliveries of each endpoint. A retry is due within 2 hours (LAST_RETRY_MS). $3 int: milliseconds of the lease. */
+/**
+ * Leases the oldest due deliveries of each endpoint that is active or was removed. A retry is due within 2 hours (LAST_RETRY_MS).
+ * $3 int: milliseconds of the lease.
+ */
 const claimDue = statement('claim-due-deliveries')`
     with due as materialized (
       select d.channel_oa_id, d.id
         from unnest($1::bigint[], $2::int[]) as w (endpoint_id, room)
-        join lateral (select from endpoint where id = w.endpoint_id and status = 'active' offset 0) p on true
+        left join lateral (select status from endpoint where id = w.endpoint_id offset 0) p on true
        cross join due_ranges(interval '2 hours') range
         join lateral (
           select channel_oa_id, id from endpoint_delivery
-           where endpoint_id = w.endpoint_id and failed_at is null and is_due(leased_until, $3 * interval '1 millisecond')
+           where coalesce(p.status, 'active') = 'active' and endpoint_id = w.endpoint_id and failed_at is null
+             and is_due(leased_until, $3 * interval '1 millisecond')
              and due_at >= range.since and due_at < range.until
            order by due_at limit w.room for update skip locked) d on true
     )

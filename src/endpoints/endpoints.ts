@@ -1,14 +1,15 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
 import type { Condition } from '../audience/condition.ts'
+import type { SecretKeys } from '../config/secret-keys.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
 import { type ContentRow, loadContents } from './contents.ts'
-import { writeMessage } from './messages.ts'
-import { isAccepted } from './post.ts'
+import { MissingSecret, writeMessage } from './messages.ts'
+import { isAccepted, type Message } from './post.ts'
 import type { EndpointFormat } from './settings.ts'
 
 /** Counting more deliveries takes long and does not help the operator. */
@@ -46,10 +47,8 @@ export type EndpointSummary = {
 }
 
 /**
- * The oldest pending delivery is found among the $2 that are due first.
- *
- * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint id bigint, null: all; $4 after this id bigint;
- * $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
+ * The oldest pending delivery is found among the $2 that are due first. $1 account id bigint, null: all accounts; $3 endpoint id
+ * bigint, null: all; $4 after this id bigint; $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
  */
 const selectEndpoints = statement('select-endpoints')`
     select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.condition, p.replies,
@@ -84,7 +83,6 @@ export function listEndpoints(
   return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit, organizationIds])
 }
 
-/** Throws NotVisible. */
 export async function findEndpoint(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -127,7 +125,6 @@ export type DeliverySummary = {
   memberId: bigint | null
   /** of the format `line`; null for `members` */
   events: number | null
-  /** of a replay or a resend */
   isReplay: boolean
   attempts: number
   createdAt: string
@@ -207,9 +204,18 @@ export interface DeliveryRequest {
   body: string | null
 }
 
+function previewOf(keys: SecretKeys, content: ContentRow, nowMs: number): Message | null {
+  try {
+    return writeMessage(keys, content, nowMs)
+  } catch (error) {
+    if (error instanceof MissingSecret) return null
+    throw error
+  }
+}
+
 const SIGNATURE_HEADERS = ['x-line-signature', 'webhook-signature']
 
-/** Returns the request as it would be sent now. Throws NotVisible. */
+/** The request as it would be sent now. */
 export async function previewDelivery(
   database: Queryable,
   { id: endpointId, accountId }: Pick<EndpointSummary, 'id' | 'accountId'>,
@@ -218,7 +224,7 @@ export async function previewDelivery(
 ): Promise<DeliveryRequest> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
   if (content?.endpoint_id !== endpointId) throw new NotVisible('delivery', deliveryId)
-  const message = writeMessage(database.secretKeys, content, nowMs)
+  const message = previewOf(database.secretKeys, content, nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,

@@ -35,7 +35,10 @@ export interface Content extends Row {
   data: string | null
 }
 
-/** Returns null if there is nothing to send, or no secret to sign with. Throws UnreadableSecret. */
+/** An operator can add the secret, so the delivery is tried again. */
+export class MissingSecret extends Error {}
+
+/** Returns null if there is nothing to send. Throws MissingSecret and UnreadableSecret. */
 export const writeMessage = (keys: SecretKeys, content: Content, nowMs: number): Message | null =>
   content.format === 'line' ? writeLine(keys, content) : writeMembers(keys, content, nowMs)
 
@@ -43,8 +46,9 @@ function writeLine(
   keys: SecretKeys,
   { channel_oa_id, channel_secret, destination, events, replies, repliesTo, attempts }: Content,
 ): Message | null {
+  if (events === null) return null
   const secret = secretOrNull(keys.decrypt('official_account.channel_secret', channel_oa_id, channel_secret))
-  if (events === null || secret === null) return null
+  if (secret === null) throw new MissingSecret('there is no channel secret to sign with')
   const isRetry = attempts > 1
   const mayReply = (index: number) => replies && (repliesTo?.[index] ?? true)
   const isAsSent = replies && repliesTo === null && !isRetry
@@ -82,9 +86,10 @@ function writeMembers(
   { message_id, endpoint_id, type, data, secret, previous_secret }: Content,
   nowMs: number,
 ): Message | null {
+  if (data === null) return null
   const current = secretOrNull(keys.decrypt('endpoint.secret', endpoint_id, secret))
   const previous = secretOrNull(keys.decrypt('endpoint.previous_secret', endpoint_id, previous_secret))
-  if (data === null || current === null) return null
+  if (current === null) throw new MissingSecret('there is no secret to sign with')
   const secrets = previous === null ? [current] : [current, previous]
   return standardMessage({ id: message_id, type: type ?? '', data, atMs: nowMs }, secrets, nowMs)
 }

@@ -20,12 +20,13 @@ import type { Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
-import { type EndpointRow, loadEndpoint, type ReceiverChecks, RefusedUrl, targetOf } from './address.ts'
+import { type Row, statement } from '../postgres/statement.ts'
+import { type Receiver, type ReceiverChecks, RefusedUrl, readTarget } from './address.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
 import { pauseGone } from './manage.ts'
-import { writeMessage } from './messages.ts'
+import { MissingSecret, writeMessage } from './messages.ts'
 import {
   type EndpointResponse,
   isAccepted,
@@ -55,6 +56,13 @@ const ENDPOINTS_MAX = 10_000
 /** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
 const ENDPOINT_MAX_AGE_MS = 5_000
 
+interface Endpoint extends Row, Receiver {
+  status: string
+}
+
+const loadEndpoint = statement('load-endpoint')`
+    select status, url, allow_private_network from endpoint where id = $1`
+
 interface Item extends LeasedDelivery {
   leasedAtMs: number
   /** Including the next one. */
@@ -64,7 +72,7 @@ interface Item extends LeasedDelivery {
 
 interface Attempt {
   started: Started<Item>
-  endpoint: EndpointRow
+  endpoint: Endpoint
   startedAtMs: number
   /** The change number that was read last. Null: the delivery has none. */
   change: bigint | null
@@ -81,7 +89,7 @@ export class Sender {
   readonly #connection: PinnedConnection
   readonly #checks: ReceiverChecks
   readonly #queue = new Queue<Item>()
-  readonly #endpoints = new LRUCache<bigint, EndpointRow>({ max: ENDPOINTS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
+  readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: ENDPOINTS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
   readonly #claims: Claims
   readonly #contents: Contents
   readonly #settlements: Settlements
@@ -177,10 +185,11 @@ export class Sender {
   async #attempt(started: Started<Item>): Promise<void> {
     const { item } = started
     try {
+      const endpoint = await this.#endpointOf(item.endpointId)
       const isLate = performance.now() - item.leasedAtMs > LATEST_START_MS
-      const endpoint = isLate ? undefined : await this.#endpointOf(item.endpointId)
-      // A trigger deletes the deliveries of an endpoint that was removed.
-      if (endpoint?.status === 'active') await this.#send(started, endpoint)
+      // A flush that began before the endpoint was removed has written the delivery.
+      if (endpoint === undefined) this.#settlements.complete(item, null)
+      else if (endpoint.status === 'active' && !isLate) await this.#send(started, endpoint)
       else this.#settlements.release(item)
     } catch {
       // A fault of the database does not count as a failure of the endpoint.
@@ -192,39 +201,38 @@ export class Sender {
     }
   }
 
-  async #endpointOf(id: bigint): Promise<EndpointRow | undefined> {
+  async #endpointOf(id: bigint): Promise<Endpoint | undefined> {
     const cached = this.#endpoints.get(id)
     if (cached !== undefined) return cached
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: loadEndpoint, values: [id] }])
-    const [endpoint] = rows as EndpointRow[]
-    // An operator may be about to correct what prevents sending.
-    if (endpoint?.status === 'active' && endpoint.can_sign) this.#endpoints.set(id, endpoint)
+    const [endpoint] = rows as Endpoint[]
+    if (endpoint?.status === 'active') this.#endpoints.set(id, endpoint)
     return endpoint
   }
 
-  async #send(started: Started<Item>, endpoint: EndpointRow): Promise<void> {
+  async #send(started: Started<Item>, endpoint: Endpoint): Promise<void> {
     const { item } = started
     const startedAtMs = performance.now()
     const attempt: Attempt = {
       ...{ started, endpoint, startedAtMs },
       ...{ change: null, isCurrent: false, events: null, readMs: 0 },
     }
-    const target = targetOf(endpoint, this.#checks)
+    const target = readTarget(item.accountId, endpoint, this.#checks)
     if (target instanceof RefusedUrl) {
-      this.#endpoints.delete(endpoint.id)
+      this.#endpoints.delete(item.endpointId)
       return this.#noteResponse(attempt, notSent(target.message), null)
     }
     const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
     const open = (stop: () => void) => this.#open(attempt, stop)
     const response = await post(target, open, (received) => {
       if (!isAccepted({ status: received.statusCode ?? null })) seen.watch(received)
-    }).catch(unreadableResponse)
+    }).catch(responseOfOurs)
     if (response !== null) {
       const text = isAccepted(response) ? null : storedText(seen.body, target.url)
       this.#noteResponse(attempt, response, text)
     } else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
-      this.#endpoints.delete(endpoint.id)
+      this.#endpoints.delete(item.endpointId)
       this.#settlements.release(item)
     }
   }
@@ -276,8 +284,9 @@ export class Sender {
   }
 }
 
-/** The delivery is tried again later, because an operator can add the key. Until then, each attempt fails. */
-function unreadableResponse(error: unknown): EndpointResponse {
-  if (!(error instanceof UnreadableSecret)) throw error
-  return notSent(UNREADABLE_SECRET)
+/** The delivery is tried again later, because an operator can add the secret or its key. Until then, each attempt fails. */
+function responseOfOurs(error: unknown): EndpointResponse {
+  if (error instanceof UnreadableSecret) return notSent(UNREADABLE_SECRET)
+  if (error instanceof MissingSecret) return notSent(error.message)
+  throw error
 }

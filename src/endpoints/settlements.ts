@@ -76,20 +76,20 @@ const noteAttempts = statement('note-endpoint-attempts')`
                status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason,
                response_text = excluded.response_text`
 
-/** A member that changed during the attempt stays due. `change` is the one that was sent, null for none. */
+/** A member that changed during the attempt stays due. `change` is the one that was sent, if the delivery has one. */
 const completeDeliveries = statement('complete-deliveries')`
     with sent as materialized (
       select * from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as s (channel_oa_id, id, change)
        order by channel_oa_id, id
     ), completed as (
       delete from endpoint_delivery d using sent s
-       where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is not distinct from s.change
+       where d.channel_oa_id = s.channel_oa_id and d.id = s.id and coalesce(d.change = s.change, true)
       returning d.channel_oa_id, d.id
     )
     update endpoint_delivery d
        set attempts = 0, first_attempt_at = null, created_at = now(), due_at = now(), leased_until = '-infinity'
       from sent s
-     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change <> s.change`
 
 /** After $7 hours of failed attempts, a delivery has failed permanently. */
 const postponeDeliveries = statement('postpone-deliveries')`
@@ -125,7 +125,7 @@ const renewRetries = statement('renew-retries-of-endpoint')`
 type Settled =
   | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
   | { kind: 'released' | 'recovered'; delivery: LeasedDelivery }
-  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult; delayMs: number; tookMs: number }
+  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult }
 
 export class Settlements {
   readonly #connection: PinnedConnection
@@ -153,10 +153,8 @@ export class Settlements {
 
   /** Completes the delivery, or postpones it, and stores the result for operators. @param change as above */
   note(result: AttemptResult, change: bigint | null): void {
-    const { delivery, response, attempt, startedAtMs } = result
-    const delayMs = retryDelayMs(attempt, response)
-    const tookMs = performance.now() - startedAtMs
-    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery, result, delayMs, tookMs })
+    const { delivery, response } = result
+    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery, result })
     if (isAccepted(response)) this.complete(delivery, change)
   }
 
@@ -199,8 +197,8 @@ function statementsFor(ended: Settled[]): BoundStatement[] {
       ...keysOf(postponed),
       int4Array(postponed.map(({ result }) => result.response.status)),
       textArray(postponed.map(({ result }) => toStorableText(result.response.reason))),
-      int4Array(postponed.map(({ delayMs }) => delayMs)),
-      int4Array(postponed.map(({ tookMs }) => Math.ceil(tookMs))),
+      int4Array(postponed.map(({ result }) => retryDelayMs(result.attempt, result.response))),
+      int4Array(postponed.map(({ result }) => Math.ceil(performance.now() - result.startedAtMs))),
       RETRY_HOURS,
     ]
     statements.push({ statement: postponeDeliveries, values })

@@ -1,10 +1,11 @@
 /** Sends a test message to an endpoint, apart from the queue and the state of the endpoint: it may be paused. */
 import { LRUCache } from 'lru-cache'
+import type { SecretKeys } from '../config/secret-keys.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { Shares } from '../http/shares.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl, type Receiver, type ReceiverChecks } from './address.ts'
-import { type Content, writeMessage } from './messages.ts'
+import { type Content, MissingSecret, writeMessage } from './messages.ts'
 import { type Message, sendNow } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { SeenResponse } from './response.ts'
@@ -56,8 +57,7 @@ export class EndpointTester {
   async test(database: Queryable, id: bigint): Promise<TestDelivery> {
     const [tested] = await database.query<TestedRow>(selectTested, [id])
     const row = requireVisible(tested, 'endpoint', id)
-    const message = writeMessage(database.secretKeys, row, Date.now())
-    if (message === null) throw missingSecret(row)
+    const message = messageOf(database.secretKeys, row)
     return this.#limit.run(id, () => this.#send(row, message))
   }
 
@@ -75,12 +75,17 @@ export class EndpointTester {
   }
 }
 
-function missingSecret({ format, channel_oa_id: accountId }: TestedRow): AppError {
-  const message =
-    format === 'line'
-      ? `account ${accountId} has no channel secret, which signs what its endpoints receive. Set the channel secret of the account first.`
-      : 'the endpoint has no secret to sign with. Rotate its secret first.'
-  return new AppError('invalid_input', { message })
+function messageOf(keys: SecretKeys, row: TestedRow): Message {
+  try {
+    return writeMessage(keys, row, Date.now()) as Message
+  } catch (error) {
+    if (!(error instanceof MissingSecret)) throw error
+    const message =
+      row.format === 'line'
+        ? `account ${row.channel_oa_id} has no channel secret, which signs what its endpoints receive. Set the channel secret of the account first.`
+        : 'the endpoint has no secret to sign with. Rotate its secret first.'
+    throw new AppError('invalid_input', { message })
+  }
 }
 
 const TEST_INTERVAL_MS = 2_000

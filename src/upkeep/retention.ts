@@ -1,6 +1,5 @@
 /** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. See docs/planner.md. */
 import type { Config } from '../config/config.ts'
-import { ENDPOINTS_WITH_PENDING } from '../endpoints/claims.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import {
   dropExpiredKeyPartitions,
@@ -64,22 +63,6 @@ function deleteOlder(name: string, table: string, time: string, condition = 'tru
     select count(*)::int from deleted`
 }
 
-/** Written by a flush that began before the endpoint was removed. They are pending, because nothing sends them. */
-const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
-    with removed as (
-      select id from (${ENDPOINTS_WITH_PENDING}) e
-       where not exists (select from endpoint p where p.id = e.id)
-    ), deleted as (
-      delete from endpoint_delivery
-       where ctid = any (array(select d.ctid from removed r
-                                cross join lateral (
-                                  select ctid, created_at from endpoint_delivery
-                                   where endpoint_id = r.id and failed_at is null offset 0) d
-                                where d.created_at < now() - $1 * interval '1 day' limit $2))
-         and not exists (select from endpoint p where p.id = endpoint_id)
-      returning 1)
-    select count(*)::int from deleted`
-
 /** Deletes the activity of people who are not members. That of members is dated to this month, so that not every run finds it. */
 const reviewTrackedActivity = statement('review-tracked-activity')`
     with reviewed as materialized (
@@ -120,7 +103,6 @@ const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> =
     'retentionDays',
     deleteOlder('delete-failed-deliveries', 'endpoint_delivery', 'created_at', 'failed_at is not null'),
   ],
-  [0, deleteOrphanedDeliveries],
   [
     'trackingRetentionDays',
     deleteOlder('delete-unpartitioned-tracking-events', 'tracking_event_default', 'received_at'),
