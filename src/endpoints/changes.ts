@@ -20,9 +20,8 @@ const RETRY_MS = 1_000
 
 /**
  * Moves endpoints ahead by up to $1 changes each. Unsent changes of one member share one row, so a member that changed a hundred
- * times is sent once. An endpoint that another instance is moving is skipped.
- *
- * $2 bigint: the endpoint after which to begin; $3 int: how many are examined; $4 int: how many are moved.
+ * times is sent once. An endpoint that another instance is moving is skipped. $2 bigint: the endpoint after which to begin;
+ * $3 int: how many are examined; $4 int: how many are moved.
  */
 const takeChanges = statement('take-member-changes')`
     with examined as materialized (
@@ -86,38 +85,26 @@ const takeChanges = statement('take-member-changes')`
       returning p.id
     )
     select case when (select count(*) from follower) = $4 then (select max(id) from follower)
-                else (select max(id) from examined) end as last_id,
+                else (select max(id) from examined) end as "lastId",
            array(select id from moved) as moved`
 
-interface StepRow extends Row {
-  /** Null: the round is over. */
-  last_id: bigint | null
-  /** bigint[] of a result of pg. */
-  moved: string[]
-}
-
-/** @param onMoved receives the endpoints with new deliveries */
+/** Gives each endpoint one turn per round. @param onMoved receives the endpoints with new deliveries */
 export function followFeeds(database: Transactions, onMoved: (endpointIds: bigint[]) => void): Repetition {
-  return every(RETRY_MS, (signal) => moveAll(database, onMoved, signal))
+  return every(RETRY_MS, async (signal) => {
+    const startedAtMs = performance.now()
+    let hasMoved = false
+    let lastId: bigint | null = INT64_MIN
+    while (lastId !== null && !signal.aborted) {
+      const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
+      // All changes below change_horizon() are visible, so no change can appear before the newest one that was taken.
+      const [row] = (await database.query<Row>(takeChanges, values)) as [Step]
+      if (row.moved.length > 0) onMoved(row.moved.map(BigInt))
+      hasMoved ||= row.moved.length > 0
+      lastId = row.lastId
+    }
+    return hasMoved ? 0 : Math.max(PAUSE_MS, PAUSE_PER_ROUND * (performance.now() - startedAtMs))
+  })
 }
 
-/** Gives each endpoint one turn. Returns the pause before the next round. */
-async function moveAll(
-  database: Transactions,
-  onMoved: (endpointIds: bigint[]) => void,
-  signal: AbortSignal,
-): Promise<number> {
-  const startedAtMs = performance.now()
-  let movedCount = 0
-  let lastId: bigint | null = INT64_MIN
-  while (lastId !== null && !signal.aborted) {
-    const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
-    // All changes below change_horizon() are visible, so no change can appear before the newest one that was taken.
-    const [row]: Array<StepRow | undefined> = await database.query<StepRow>(takeChanges, values)
-    const moved = (row?.moved ?? []).map(BigInt)
-    movedCount += moved.length
-    if (moved.length > 0) onMoved(moved)
-    lastId = row?.last_id ?? null
-  }
-  return movedCount > 0 ? 0 : Math.max(PAUSE_MS, PAUSE_PER_ROUND * (performance.now() - startedAtMs))
-}
+/** `lastId` is null at the end of a round. `moved` is a bigint[] of a result of pg. */
+type Step = { lastId: bigint | null; moved: string[] }

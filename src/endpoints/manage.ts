@@ -8,13 +8,8 @@ const ROWS_PER_STATEMENT = 5_000
 /** Deliveries that become due when an endpoint is resumed, in the transaction: 0.2 s. */
 const RENEWED_MAX = 10_000
 
-const pauseById = statement('pause-endpoint-by-id')`
-    update endpoint set status = 'paused' where id = $1 returning id`
-
-export async function pauseEndpoint(database: Queryable, id: bigint): Promise<void> {
-  const [paused] = await database.query(pauseById, [id])
-  requireVisible(paused, 'endpoint', id)
-}
+const updateStatus = statement('update-endpoint-status')`
+    update endpoint set status = $2 where id = $1`
 
 /** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
 export const pauseGone = statement('pause-endpoint')`
@@ -24,13 +19,7 @@ export const pauseGone = statement('pause-endpoint')`
     select 'service', 'service', 'endpoint.gone', a.organization_id, a.id, 'endpoint', p.id::text
       from paused p join official_account a on a.id = p.channel_oa_id`
 
-const resumeById = statement('resume-endpoint')`
-    update endpoint set status = 'active' where id = $1 returning id`
-
-/**
- * Makes deliveries due that were tried before, and restarts their 24 hours of retries. Any others are due at the end of their backoff, or
- * when the endpoint has accepted one: see claimDue.
- */
+/** Makes deliveries due that were tried before, and restarts their 24 hours of retries. */
 const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
     with tried as (
       select channel_oa_id, id from endpoint_delivery
@@ -45,10 +34,9 @@ export async function renewBacklog(database: Queryable, id: bigint): Promise<voi
   await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
 
-export async function resumeEndpoint(database: Queryable, id: bigint): Promise<void> {
-  const [resumed] = await database.query(resumeById, [id])
-  requireVisible(resumed, 'endpoint', id)
-  await renewBacklog(database, id)
+export async function setStatus(database: Queryable, id: bigint, status: 'active' | 'paused'): Promise<void> {
+  await database.query(updateStatus, [id, status])
+  if (status === 'active') await renewBacklog(database, id)
 }
 
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`
@@ -75,7 +63,7 @@ export async function removeEndpointBatch(
   database: Queryable,
   id: bigint,
 ): Promise<{ deleted: number; isLast: boolean }> {
-  await pauseEndpoint(database, id)
+  await setStatus(database, id, 'paused')
   const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
   const deleted = row?.count ?? 0
   const isLast = deleted < ROWS_PER_STATEMENT
@@ -94,8 +82,7 @@ const replaceSecret = statement('replace-endpoint-secret')`
 
 /** Messages have the signatures of both secrets until finishRotation. */
 export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string> {
-  const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
-  const state = requireVisible(locked, 'endpoint', id)
+  const state = await lockState(transaction, id)
   if (state.format === 'line')
     refuse(
       `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`,
@@ -115,13 +102,12 @@ export async function rotateSecret(transaction: Queryable, id: bigint): Promise<
   return secret
 }
 
-/** Throws NotVisible, and `invalid_input` if the endpoint is not rotating. */
 export async function finishRotation(transaction: Queryable, id: bigint): Promise<void> {
   const { secret } = await lockRotating(transaction, id)
   await transaction.query(replaceSecret, [id, secret, null])
 }
 
-/** The previous secret signs alone again. Throws as finishRotation does. */
+/** The previous secret signs alone again. */
 export async function discardRotation(transaction: Queryable, id: bigint): Promise<void> {
   const state = await lockRotating(transaction, id)
   const { secretKeys } = transaction
@@ -132,9 +118,13 @@ export async function discardRotation(transaction: Queryable, id: bigint): Promi
   await transaction.query(replaceSecret, [id, secretKeys.encrypt('endpoint.secret', id, previous), null])
 }
 
-async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets> {
+async function lockState(transaction: Queryable, id: bigint): Promise<LockedSecrets> {
   const [locked] = await transaction.query<LockedSecrets>(lockSecrets, [id])
-  const state = requireVisible(locked, 'endpoint', id)
+  return requireVisible(locked, 'endpoint', id)
+}
+
+async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets> {
+  const state = await lockState(transaction, id)
   if (state.previous === null)
     refuse(`endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.`)
   return state

@@ -73,7 +73,7 @@ export const outcomeOf = (response: EndpointResponse) =>
 
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
-/** Resolves with null if nothing is left to send. @param stop is called if the message may no longer be written */
+/** Returns null if nothing is left to send. @param stop is called if the message may no longer be written */
 type Open = (stop: () => void) => Promise<OpenMessage | null>
 
 /** Sees the response before it is read. */
@@ -161,7 +161,7 @@ function send(
   })
 }
 
-/** Calls `resolve` or `fail`, perhaps both. Only the first call counts. */
+/** Only the first call of `resolve` or `fail` counts. */
 function readResponse(
   request: ClientRequest,
   resolve: (response: EndpointResponse) => void,

@@ -10,14 +10,12 @@ import type { EndpointSettings } from './settings.ts'
 
 type EndpointOfPerson = { id: bigint; name: string; status: string; mayReply: boolean }
 
-/** $1 account id bigint; $2 user id text */
 const selectOfPerson = statement('select-endpoints-of-person')`
     select id, name, status, replies and row_number() over (partition by replies order by priority, id) = 1 as "mayReply"
       from endpoint p
      where channel_oa_id = $1 and receives_event(p, 'message', $2)
      order by id`
 
-/** @param accountId an account that the actor sees */
 export function listEndpointsOfPerson(
   database: Queryable,
   accountId: AccountId,
@@ -36,10 +34,8 @@ type Move = {
 }
 
 /**
- * The members after one, by the endpoint that may reply now and the one that may reply after the change.
- *
- * $1 account id bigint; $2 after this member bigint; $3 members int; the changed endpoint: $4 id bigint, $5 condition jsonb or null,
- * $6 replies boolean, $7 priority int
+ * Counts members by the endpoint that may reply now and the one that may reply after the change. $2 after this member bigint;
+ * $3 members int; the changed endpoint: $4 id bigint, $5 condition jsonb or null, $6 replies boolean, $7 priority int
  */
 const countReplies = statement('count-replies-by-endpoint')`
     with now as materialized (
@@ -71,10 +67,7 @@ export interface Rehearsal {
 /** A proxy in front of the console waits at least 30 s. */
 const REHEARSAL_MAX_MS = 20_000
 
-/**
- * Counts exactly who moves. Throws `unavailable` after REHEARSAL_MAX_MS.
- * @param settings of the endpoint after the change, with a condition as checkCondition returns it
- */
+/** Throws `unavailable` after REHEARSAL_MAX_MS. @param settings after the change, with a condition as checkCondition returns it */
 export async function rehearse(
   database: Queryable,
   { id, accountId }: { id: bigint; accountId: AccountId },

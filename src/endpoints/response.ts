@@ -121,7 +121,6 @@ export class SeenResponse {
 const cleaned = (text: string): string =>
   text.replace(/\r\n/g, '\n').replace(/(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu, '\ufffd')
 
-/** Stored with a failed attempt. */
 export const RESPONSE_TEXT_MAX_BYTES = 1_024
 const RESPONSE_TEXT_MAX_LENGTH = 1_000
 /** Of HMAC-SHA256 in base64, with which another request could be forged. */
@@ -129,7 +128,7 @@ const SIGNATURE = /[A-Za-z0-9+/]{43}=/g
 /** Shorter ones are not secrets, and occur in any text. */
 const TOKEN_MIN_LENGTH = 6
 
-/** Returns the text to store: without signatures, and without values of the query string, which may be tokens that the receiver echoes. */
+/** Without signatures, and without values of the query string, which may be tokens that the receiver echoes. */
 export function storedText(body: string, { search }: URL): string | null {
   const raw = [...search.matchAll(/=([^&]+)/g)].map(([, value = '']) => value)
   const values = [...raw, ...new URLSearchParams(search).values()]

@@ -35,21 +35,13 @@ export interface NewEndpoint extends EndpointSettings {
 /** The secret is null for `line`: deliveries are signed with the channel secret. */
 type AddedEndpoint = { id: bigint; secret: string | null }
 
-/**
- * Returns no row if the account does not exist.
- *
- * $1 account id bigint, $2 name text, $3 url text, $4 format text, $5 events text[] or null, $6 replies boolean,
- * $7 allow_private_network boolean, $8 condition jsonb or null, $9 priority int, $10 secret text or null, $11 id bigint
- */
+/** Returns no row if the account does not exist. $1 account id bigint; $11 id bigint; the others in the order of the columns */
 const insertEndpoint = statement('insert-endpoint')`
     insert into endpoint (id, channel_oa_id, name, url, format, events, replies, allow_private_network, condition, priority, secret)
     select $11, id, $2, $3, $4, $5, $6, $7, $8, $9, $10 from official_account where id = $1
     returning id`
 
-/**
- * Throws NotVisible for the account, and `invalid_input` that says why the endpoint is refused.
- * @param own the base URLs of this service, where an endpoint would be a loop
- */
+/** @param own the base URLs of this service, where an endpoint would be a loop */
 export async function addEndpoint(
   database: Queryable,
   endpoint: NewEndpoint,
@@ -76,7 +68,6 @@ export function requirePrivateNetwork(
     refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
 }
 
-/** For an operator. */
 export async function addEndpointOf(
   transaction: Queryable,
   actor: Actor,
@@ -113,10 +104,6 @@ const lockEndpoint = statement('lock-endpoint')`
            allow_private_network as "allowPrivateNetwork"
       from endpoint where id = $1 for no key update`
 
-/**
- * $1 endpoint id bigint, $2 name text, $3 url text, $4 events text[] or null, $5 replies boolean, $6 allow_private_network boolean,
- * $7 condition jsonb or null, $8 priority int
- */
 const updateSettings = statement('update-endpoint')`
     update endpoint
        set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6, condition = $7, priority = $8
@@ -125,8 +112,6 @@ const updateSettings = statement('update-endpoint')`
 /**
  * Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one. Changed events, conditions and
  * priorities do not concern deliveries that are queued already. The format cannot be changed, because these have content of one format.
- *
- * Throws NotVisible, and `invalid_input` that says why a setting is refused.
  */
 export async function updateEndpoint(
   transaction: Queryable,

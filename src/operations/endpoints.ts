@@ -15,10 +15,9 @@ import {
 import {
   discardRotation,
   finishRotation,
-  pauseEndpoint,
   removeEndpointBatch,
-  resumeEndpoint,
   rotateSecret,
+  setStatus,
 } from '../endpoints/manage.ts'
 import { listEndpointsOfPerson, rehearse } from '../endpoints/repliers.ts'
 import {
@@ -200,7 +199,7 @@ export const ENDPOINTS = {
     help: 'stop sending; what is not sent yet is kept',
     records: 'endpoint.paused',
     run: async ({ database, target }) => {
-      await pauseEndpoint(database, target.id)
+      await setStatus(database, target.id, 'paused')
     },
   }),
 
@@ -211,7 +210,7 @@ export const ENDPOINTS = {
     records: 'endpoint.resumed',
     status: 'active',
     run: async ({ database, target }) => {
-      await resumeEndpoint(database, target.id)
+      await setStatus(database, target.id, 'active')
     },
   }),
 
