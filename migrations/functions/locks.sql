@@ -50,14 +50,19 @@ end $$;
 create or replace function is_sending_quiet(account_id bigint) returns boolean language sql
   return pg_try_advisory_xact_lock(7302, account_lock(account_id));
 
--- Takes a lock for each delivery of these accounts. False: an erasure has the lock or waits for it.
-create or replace function begin_sending(account_ids bigint[]) returns boolean[] language sql
+-- Takes a lock for each delivery of these accounts. False: an erasure has the lock or waits for it. In plpgsql, because the plans of
+-- functions in sql are made again in each call.
+create or replace function begin_sending(account_ids bigint[]) returns boolean[] language plpgsql as $$
+begin
   return array(select case when pg_try_advisory_lock_shared(7304, account_lock(account_id))
                       then pg_advisory_unlock_shared(7304, account_lock(account_id))
                            and pg_try_advisory_lock_shared(7302, account_lock(account_id))
                       else false end
                  from unnest(account_ids) as account_id);
+end $$;
 
-create or replace function release_sending(account_ids bigint[]) returns bigint language sql
+create or replace function release_sending(account_ids bigint[]) returns bigint language plpgsql as $$
+begin
   return (select count(pg_advisory_unlock_shared(7302, account_lock(account_id)))
             from unnest(account_ids) as account_id);
+end $$;

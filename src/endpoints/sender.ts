@@ -54,7 +54,7 @@ const STARTS_PER_TURN = 8
 const STOP_MAX_MS = 4_000
 const ENDPOINTS_MAX = 10_000
 /** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
-const ENDPOINT_MAX_AGE_MS = 5_000
+const ENDPOINT_MAX_AGE_MS = 60_000
 
 interface Endpoint extends Row, Receiver {
   status: string
