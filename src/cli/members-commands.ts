@@ -1,8 +1,7 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 
 import type { Account } from '../accounts/account.ts'
-import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
-import { LedgerUnwritable } from '../audience/erasure/ledger-writer.ts'
+import { ErasureLedger, LedgerUnwritable } from '../audience/erasure/erasure-ledger.ts'
 import {
   findPerson,
   type Person,

@@ -3,6 +3,7 @@ import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import {
   LedgerDamage,
   type LedgerErasure,
@@ -11,7 +12,6 @@ import {
   parseLine,
   readLedgerFile,
 } from '../../src/audience/erasure/ledger-files.ts'
-import { LedgerWriter } from '../../src/audience/erasure/ledger-writer.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { runs } from '../support/runs.ts'
@@ -83,9 +83,9 @@ describe('a line of the erasure ledger', () => {
 describe('a file of the erasure ledger', () => {
   it('has all lines of concurrent appends in their order', async () => {
     const directory = temporaryDirectory()
-    const writer = new LedgerWriter(directory)
+    const ledger = new ErasureLedger(directory)
     const written = fc.sample(erasure, 100)
-    await Promise.all(written.map((each) => writer.append([each])))
+    await Promise.all(written.map((each) => ledger.append([each])))
     const [path = '', ...others] = await listLedgerFiles(directory)
     expect(others).toEqual([])
     expect(await read(path)).toEqual(written)
