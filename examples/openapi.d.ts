@@ -411,6 +411,7 @@ export interface components {
       displayName: string | null
       pictureUrl: string | null
       language: string | null
+      /** @enum {string} */
       relationship: 'following' | 'blocked' | 'unknown'
       followedAt: string | null
       blockedAt: string | null
@@ -1615,14 +1616,14 @@ export interface operations {
         userId?: string
         /** @description Returns the member with this `externalId`. */
         externalId?: string
-        /** @description Returns members with this relationship. */
-        relationship?: 'following' | 'blocked' | 'unknown'
-        /** @description Returns members that have all of these tags. */
-        tag?: string[]
         /** @description Returns members of the segment with this name. Its condition must hold. */
         segment?: string
         /** @description Returns members whose display name contains this text, ignoring case. */
         q?: string
+        /** @description Returns members with this relationship. */
+        relationship?: 'following' | 'blocked' | 'unknown'
+        /** @description Returns members that have all of these tags. */
+        tag?: string[]
         /** @description Returns members that changed since this time, oldest change first, and a tombstone for each erased member. A member may be returned again. */
         updatedSince?: string
         /** @description Maximum number of members per page. */

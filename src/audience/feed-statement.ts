@@ -12,7 +12,7 @@
  * a checkpoint that is not above the horizon of this walk. The client requests it with the latest time in this walk. So changes above
  * the horizon that were made after the first page are left to the next walk.
  *
- * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over). `is_lost`: the client
+ * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over). `isLost`: the client
  * may have read changes that a restore of the database has lost, so it must begin again. Planner idioms: docs/planner.md.
  */
 
@@ -22,9 +22,8 @@ import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
 import { erasedCsv, erasedJson, LINE_ID, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /**
- * Driven by audience_member_change and erased_member_change. The last candidate is returned even if it does not match, because the
- * next page begins after it. Members are found by ctid and in the order of ids, because without statistics the planner would find an id
- * by scanning the account in another index.
+ * Driven by audience_member_change and erased_member_change. The last candidate is returned even if it does not match, because the next
+ * page begins after it. Without statistics, the planner would find an id by scanning the account, so members are found by ctid.
  *
  * $4 is the page size plus one. If that many rows are found, the next page begins after the last member of this one. Otherwise it begins
  * after the last candidate, if the scan reached its limit.
@@ -100,19 +99,19 @@ const feed = (format: string, member: string, erased: string, separator: string)
     select string_agg(line, ${separator} order by position) filter (where position < $4) as lines,
            (count(line) filter (where position < $4))::int as members,
            max(id) filter (where ends_page) as id, max(change) filter (where ends_page) as change,
-           (select until_change from range) as until_change, (select horizon from range) as horizon,
-           (select (extract(epoch from began_at) * 1000000)::bigint from range) as began_us,
+           (select until_change from range) as "untilChange", (select horizon from range) as horizon,
+           (select (extract(epoch from began_at) * 1000000)::bigint from range) as "beganUs",
            -- Evaluated for each page instead of cached, because a restore changes it. The table has one row per restore (decision 59).
            exists (select from database_restore
                     where backup_at - interval '60 seconds' <= (select read_until from range)
-                      and restored_at > (select read_until from range)) as is_lost
+                      and restored_at > (select read_until from range)) as "isLost"
       from ended`
 
 export const listByChange: List = {
   page: feed('page', memberJson, erasedJson, `','`),
   ndjson: feed('ndjson', memberJson, erasedJson, `E'\\n'`),
   csv: feed('csv', memberCsv, erasedCsv, `E'\\r\\n'`),
-  lineIds: feed('line-ids', LINE_ID, 'null', `E'\\n'`),
+  'line-ids': feed('line-ids', LINE_ID, 'null', `E'\\n'`),
 }
 
 // Checkpoints (rows of change_mark) store which changes had ended at which time, so that a delta feed can begin at a time.

@@ -1,5 +1,3 @@
-/** The filters of a list of members. */
-
 import type { AccountId } from '../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { readTime } from '../http/read-time.ts'
@@ -17,13 +15,19 @@ const NAME_PART_MAX_LENGTH = 100
 
 const Tag = StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH })
 
+const optional = (maxLength: number, description: string) =>
+  Type.Optional(StorableText({ minLength: 1, maxLength, description }))
+
 export const filterParameters = {
-  userId: Type.Optional(StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })),
-  externalId: Type.Optional(StorableText({ minLength: 1, maxLength: EXTERNAL_ID_MAX_LENGTH })),
+  userId: optional(USER_ID_MAX_LENGTH, 'Returns the member with this user id of the channel.'),
+  externalId: optional(EXTERNAL_ID_MAX_LENGTH, 'Returns the member with this `externalId`.'),
   relationship: Type.Optional(RelationshipSchema),
   tag: Type.Optional(Type.Union([Tag, Type.Array(Tag, { maxItems: TAGS_MAX })])),
-  segment: Type.Optional(StorableText({ minLength: 1, maxLength: SEGMENT_NAME_MAX_LENGTH })),
-  q: Type.Optional(StorableText({ minLength: 1, maxLength: NAME_PART_MAX_LENGTH })),
+  segment: optional(
+    SEGMENT_NAME_MAX_LENGTH,
+    'Returns members of the segment with this name. Its condition must hold.',
+  ),
+  q: optional(NAME_PART_MAX_LENGTH, 'Returns members whose display name contains this text, ignoring case.'),
   updatedSince: Type.Optional(Type.String()),
 }
 

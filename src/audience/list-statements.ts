@@ -15,18 +15,10 @@ import { type Statement, statement } from '../postgres/statement.ts'
 import { holdsFor } from './condition.ts'
 import { LINE_ID, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
-export interface List {
-  page: Statement
-  ndjson: Statement
-  csv: Statement
-  /** user ids of LINE's form, one per line */
-  lineIds: Statement
-}
+/** line-ids: user ids of LINE's form, one per line */
+export type List = Record<'page' | 'ndjson' | 'csv' | 'line-ids', Statement>
 
-export interface ListById extends List {
-  /** ids, separated by commas */
-  ids: Statement
-}
+export type ListById = List & { ids: Statement }
 
 /**
  * Candidates that one statement reads from its driving index. If their matches do not fill the page, the page ends with the last
@@ -65,10 +57,10 @@ export const listById = listScanned('by-id', 'm.id > $3')
 /** Driven by audience_member_relationship. */
 export const listByRelationship = listScanned('by-relationship', 'm.relationship = $7 and m.id > $3')
 
-/** Finds at most one member. Driven by audience_member_user. */
+/** Driven by audience_member_user. */
 export const listByUserId = listFound('by-user-id', 'm.user_id = $5')
 
-/** Finds at most one member. Driven by audience_member_external_id. */
+/** Driven by audience_member_external_id. */
 export const listByExternalId = listFound('by-external-id', 'm.external_id = $6')
 
 function listScanned(name: string, condition: string): ListById {
@@ -116,13 +108,9 @@ export const listByTag = list(
 )
 
 /**
- * Members whose name contains a text:
- *
- * 1. `near` scans candidates in the order of ids, driven by the primary key. This is fast for common texts.
- * 2. If that does not fill the page, `named` searches audience_member_name, which has no order. Up to SCAN_MAX results are complete.
- *    With more, the page ends with the last candidate of `near`.
- *
- * The n-grams contain the account. `+ 0` prevents the use of other indexes, which would return all members of the account.
+ * Members whose name contains a text. `near` scans candidates in the order of ids, which is fast for common texts. If that does not fill
+ * the page, `named` searches audience_member_name, which has no order. Up to SCAN_MAX results are complete. With more, the page ends with
+ * the last candidate of `near`. `+ 0` prevents the use of other indexes, which would return all members of the account.
  */
 export const listByDisplayName = list(
   'by-name',
@@ -166,7 +154,7 @@ function list(name: string, rows: (member: string) => string): ListById {
     page: statement(`audience-${name}-page`)`${pageById(json, `','`)}`,
     ndjson: statement(`audience-${name}-ndjson`)`${streamById(json, `E'\\n'`)}`,
     csv: statement(`audience-${name}-csv`)`${streamById(csv, `E'\\r\\n'`)}`,
-    lineIds: statement(`audience-${name}-line-ids`)`${streamById(rows(LINE_ID), `E'\\n'`)}`,
+    'line-ids': statement(`audience-${name}-line-ids`)`${streamById(rows(LINE_ID), `E'\\n'`)}`,
     ids: statement(`audience-${name}-ids`)`${streamById(rows('m.id::text'), `','`)}`,
   }
 }

@@ -2,25 +2,19 @@
 
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
-import { statement } from '../postgres/statement.ts'
 
 /** LINE gives one person the same id at all accounts of one provider. Other programs and pages may use ids of another form. */
 export const LINE_USER_ID = /^U[0-9a-f]{32}$/
 /** SQL: the user id of the member m. Null: it is of another form. */
 export const LINE_ID = `case when m.user_id ~ '${LINE_USER_ID.source}' then m.user_id end`
-/** Characters. */
+// Characters.
 export const EXTERNAL_ID_MAX_LENGTH = 128
-/** Characters. */
 export const TAG_MAX_LENGTH = 64
 
 /** Key of a state that no event produced. It sorts first, so any event at the same time wins. */
 export const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
-export const RelationshipSchema = Type.Union([
-  Type.Literal('following'),
-  Type.Literal('blocked'),
-  Type.Literal('unknown'),
-])
+export const RelationshipSchema = Type.Enum(['following', 'blocked', 'unknown'], { type: 'string' })
 
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 
@@ -128,7 +122,6 @@ function jsonOf(kind: Kind, sql: string): string {
   }
 }
 
-/** They are part of the literals between the values. */
 const quoteOf = (kind: Kind) => (kind === 'plain' ? '"' : '')
 
 function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): string {
@@ -151,10 +144,7 @@ export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('t
 const FORMULA_STARTS = "'=+-@＝＋－＠\t\r\n"
 const FORMULA_CODES = [...FORMULA_STARTS].map((character) => character.charCodeAt(0)).join(',')
 
-/**
- * Text is always quoted. Text that a spreadsheet would take for a formula, or that begins with an apostrophe, is prefixed with an
- * apostrophe (see fromCsvText). Null is empty, without quotes.
- */
+/** Text is quoted, and null is empty. Text that a spreadsheet would evaluate gets an apostrophe, which fromCsvText removes. */
 function csvOf(kind: Kind, sql: string): string {
   switch (kind) {
     case 'number':
@@ -196,7 +186,3 @@ export const withTrackedActivity = `
   left join lateral (
     select event_count, first_seen_at, last_seen_at from tracked_activity
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
-
-/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Distinguishes a stale version from an unknown member. */
-export const selectVersion = statement('member-version')`
-    select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`

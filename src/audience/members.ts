@@ -1,13 +1,8 @@
-/** The members of an audience: search, one member with its timeline, and the accounts of one person. */
+/** One member with its timeline, and the accounts of one person. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import type { AccountDetails } from '../accounts/accounts.ts'
-import { refuseInput } from '../http/validate.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Filters } from './filters.ts'
-import { beginningOf } from './list.ts'
 import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from './member.ts'
-import { decodeCursor, encodeCursor, readPage } from './select-list.ts'
 
 /** $1 account id bigint; $2 user id text; $3 member id bigint or null. A user id takes precedence over an equal member id. */
 const selectMember = statement('select-member')`
@@ -29,7 +24,6 @@ export async function findMember(
 
 export type TimelineEntry = {
   at: string
-  /** null: an edit */
   receivedAt: string | null
   /** the event's source, or `client` for an edit */
   source: string
@@ -38,7 +32,7 @@ export type TimelineEntry = {
   eventId: bigint | null
 }
 
-/** What the event or the edit did to the member. timeline-texts.ts has the texts. */
+/** What the event or the edit did to the member. */
 export type TimelineEffect =
   | { kind: 'following' | 'blocked' | 'joined_or_left' | 'conversation' | 'activity' | 'seen' }
   | { kind: 'not_applied'; failure: string }
@@ -63,10 +57,9 @@ export type TimelinePosition = { atUs: bigint; part: number; id: bigint }
 
 /**
  * The newest follow or unfollow by its own time decides the relationship, so events are ordered by when they happened.
- * event_user and event_other_users find the person's events, which are then sorted.
  *
- * $1 account id bigint; $2 user id text; $3 member id bigint; $4 maximum number of rows int; $5 to $7 the position of the last entry of
- * the page before: time in microseconds bigint, part int, id bigint; null: none
+ * $1 account id bigint; $2 user id text; $3 member id bigint; $4 limit int; $5 to $7 the position of the last entry of the page before
+ * (time in microseconds bigint, part int, id bigint), or null
  */
 const selectTimeline = statement('select-timeline')`
     select iso(entry.at) as at, iso(entry.received_at) as "receivedAt", entry.source, entry.kind, entry.event_id as "eventId",
@@ -109,7 +102,7 @@ const selectTimeline = statement('select-timeline')`
      order by entry.at desc, entry.part desc, entry.id desc
      limit $4`
 
-/** The events and edits of a member, newest first. `next` null: there are no older entries. */
+/** The events and edits of a member, newest first. `next` null: this is the last page. */
 export async function memberTimeline(
   database: Queryable,
   accountId: AccountId,
@@ -118,39 +111,18 @@ export async function memberTimeline(
   after: TimelinePosition | null = null,
 ): Promise<{ entries: TimelineEntry[]; next: TimelinePosition | null }> {
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
-  // One extra row shows whether another page follows.
-  const values = [accountId, userId, id, limit + 1, ...position]
-  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
-  const page = rows.slice(0, limit)
-  const last = page.at(-1)
+  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, [
+    ...[accountId, userId, id, limit],
+    ...position,
+  ])
+  const last = rows.length < limit ? undefined : rows.at(-1)
   return {
-    entries: page.map(({ atUs, part, id, ...entry }) => entry),
-    next:
-      last === undefined || rows.length <= limit ? null : { atUs: last.atUs, part: last.part, id: last.id },
+    entries: rows.map(({ atUs, part, id, ...entry }) => entry),
+    next: last === undefined ? null : { atUs: last.atUs, part: last.part, id: last.id },
   }
 }
 
-/**
- * The same pages as GET /api/audience. Throws `invalid_input` for a cursor of another search.
- * @returns `lines`: members as JSON texts, separated by commas
- */
-export async function searchMembers(
-  database: Queryable,
-  { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
-  filters: Filters,
-  cursor: string | null,
-  limit: number,
-): Promise<{ lines: string; nextCursor: string | null }> {
-  const scope = { keyId: null, accountId, organizationId }
-  const position = cursor === null ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
-  if (position === null) refuseInput('cursor', 'does not belong to this search: begin again')
-  const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
-  return { lines, nextCursor: next && encodeCursor({ scope, filters }, next) }
-}
-
-// The accounts of which one person is a member.
-
-/** The accounts of one provider of LINE. A page and a task name each of them. */
+/** Accounts of one provider of LINE, which a page and a task name. */
 export const MEMBERSHIPS_MAX = 1_000
 
 export type Membership = {

@@ -2,9 +2,9 @@
 
 import { createHash } from 'node:crypto'
 import type { Scope } from '../accounts/scope.ts'
-import { equalInConstantTime } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import { refuseInput } from '../http/validate.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
 import { listByChange } from './feed-statement.ts'
 import { type Filters, withRequired } from './filters.ts'
@@ -21,35 +21,30 @@ import {
   SCAN_MAX,
 } from './list-statements.ts'
 
-/** The last candidate of a page, after which the next page begins. */
 type Position = IdPosition | FeedPosition
 
 /** `isCommonName`: too many names contain `q`, so the index of names is not used. */
 export type IdPosition = { kind: 'id'; id: bigint; isCommonName: boolean }
 
-/** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
+/** Delta feed. The last three are values of the first page: see feed-statement.ts. */
 type FeedPosition = {
   kind: 'change'
-  change: bigint
   id: bigint
-  walk: { untilChange: bigint; horizon: bigint; beganUs: bigint }
+  change: bigint
+  untilChange: bigint
+  horizon: bigint
+  beganUs: bigint
 }
 
 /** Where the first page begins. In a delta feed, this is a time. */
 export type Beginning = Position | { kind: 'time'; ms: number }
 
-interface PageRow extends Row {
+interface PageRow extends Row, Partial<Omit<FeedPosition, 'kind' | 'id'>> {
   /** The members as text, with the separator of the format. Null: there are none. */
   lines: string | null
   members: number
-  /** null: the walk is over */
   id: bigint | null
-  // The delta feed alone has these.
-  change?: bigint | null
-  until_change?: bigint | null
-  horizon?: bigint | null
-  began_us?: bigint | null
-  is_lost?: boolean
+  isLost?: boolean
 }
 
 /** Shorter texts are not indexed, because most names contain them. */
@@ -59,7 +54,6 @@ const INDEXED_PART_MIN_LENGTH = 2
 export interface Page {
   lines: string
   members: number
-  /** null: the walk is over */
   next: Position | null
 }
 
@@ -74,12 +68,36 @@ export async function readPage(
 ): Promise<Page> {
   const list = position.kind === 'id' ? listById(withRequired(filters), position) : listByChange
   const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
-  if (row?.is_lost) throw new AppError('database_restored')
+  if (row?.isLost) throw new AppError('database_restored')
   return {
     lines: row?.lines ?? '',
     members: row?.members ?? 0,
     next: row ? nextOf(list, position, limit, row) : null,
   }
+}
+
+export function beginningOf({ updatedSince }: Filters): Beginning {
+  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN, isCommonName: false }
+  return { kind: 'time', ms: Date.parse(updatedSince) }
+}
+
+/**
+ * Reads a page as JSON texts, separated by commas, and the cursor of the next one. Throws `database_restored`, and `invalid_input` for the
+ * cursor of another list.
+ */
+export async function readJsonPage(
+  database: Queryable,
+  scope: Scope,
+  filters: Filters,
+  cursor: string | undefined,
+  limit: number,
+): Promise<{ lines: string; nextCursor: string | null }> {
+  const walk = { scope, filters }
+  const position = cursor === undefined ? beginningOf(filters) : decodeCursor(walk, cursor)
+  if (position === null)
+    refuseInput('cursor', 'does not belong to this query: repeat the filters of the first page')
+  const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
+  return { lines, nextCursor: next && encodeCursor(walk, next) }
 }
 
 type Ids = { ids: bigint[]; next: IdPosition | null }
@@ -117,11 +135,9 @@ export async function countMatching(database: Queryable, scope: Scope, filters: 
 }
 
 function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Position | null {
-  const { id, members, change, until_change, horizon, began_us } = row
+  const { lines, members, id, isLost, ...feed } = row
   if (id === null) return null
-  if (change != null && until_change != null && horizon != null && began_us != null) {
-    return { kind: 'change', id, change, walk: { untilChange: until_change, horizon, beganUs: began_us } }
-  }
+  if (list === listByChange) return { kind: 'change', id, ...feed } as FeedPosition
   // The list by name ends a page early only if its index finds too many members.
   const isFoundCommon = list === listByDisplayName && members < limit
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
@@ -155,8 +171,7 @@ function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginnin
     case 'id':
       return list === listAll ? [...of, position.id, limit] : [...of, position.id, limit, ...conditions]
     case 'change': {
-      const { change, id, walk } = position
-      const { untilChange, horizon, beganUs } = walk
+      const { id, change, untilChange, horizon, beganUs } = position
       return [...of, id, limit, ...conditions, change, untilChange, horizon, beganUs, null]
     }
     case 'time':
@@ -175,36 +190,33 @@ const TIME_MAX_US = 253_402_300_799_999_999n
 
 type Walk = { scope: Scope; filters: Filters }
 
-export function encodeCursor(walk: Walk, position: Position): string {
+function encodeCursor(walk: Walk, position: Position): string {
   const numbers = numbersOf(position)
   const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
-  for (const [index, number] of numbers.entries()) {
+  for (const [index, number] of numbers.entries())
     bytes.writeBigInt64BE(number, FINGERPRINT_BYTES + NUMBER_BYTES * index)
-  }
   return bytes.toString('base64url')
 }
 
 /** A walk by id has one number, or two if too many names match. */
 function numbersOf(position: Position): bigint[] {
   if (position.kind === 'id') return position.isCommonName ? [position.id, 1n] : [position.id]
-  const { untilChange, horizon, beganUs } = position.walk
-  return [position.id, position.change, untilChange, horizon, beganUs]
+  const { id, change, untilChange, horizon, beganUs } = position
+  return [id, change, untilChange, horizon, beganUs]
 }
 
-/** Null: the text is not a cursor of this walk. */
-export function decodeCursor(walk: Walk, cursor: string): Position | null {
+function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
   const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES
   if (!(walk.filters.updatedSince === undefined ? [1, 2] : [5]).includes(count)) return null
   if (bytes.toString('base64url') !== cursor) return null
-  if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
+  if (!bytes.subarray(0, FINGERPRINT_BYTES).equals(fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
   if (count < 5) return { kind: 'id', id: number(0), isCommonName: count === 2 }
-  const beganUs = number(4)
+  const [id, change, untilChange, horizon, beganUs] = [number(0), number(1), number(2), number(3), number(4)]
   if (beganUs < 0 || beganUs > TIME_MAX_US) return null
-  const feed = { untilChange: number(2), horizon: number(3), beganUs }
-  return { kind: 'change', id: number(0), change: number(1), walk: feed }
+  return { kind: 'change', id, change, untilChange, horizon, beganUs }
 }
 
 function fingerprint({ scope, filters }: Walk): Buffer {

@@ -19,7 +19,7 @@ import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
-import { FILE_FORMATS, memberLines } from './list.ts'
+import { memberLines } from './list.ts'
 import {
   type AccountToSync,
   addAudience,
@@ -37,11 +37,9 @@ import {
 } from './sync-statements.ts'
 import type { SyncFault } from './sync-texts.ts'
 
-/** Pause between passes while nothing is due. */
 const IDLE_MS = 5_000
 /** Accounts at the same time. An upload is in memory: 2 × 2 × 51 MB, because it is copied once. */
 const CONCURRENCY = 2
-/** A million members take about ten seconds. */
 const READ_MAX_MS = 300_000
 const PASS_MAX_ACCOUNTS = 16
 /** Audiences of one account per pass. The calls of an account are a second apart. */
@@ -136,7 +134,7 @@ export class SegmentSync {
   async #lookUp(account: Account, { id, name, isOld }: LineAudience, signal: AbortSignal): Promise<boolean> {
     const found = await this.#lineApi.audienceGroups.find(account, name, signal)
     const [group] = found.ok ? found.value : []
-    if (group !== undefined) await this.#store(storeUploaded, id, group.id)
+    if (group !== undefined) await this.#store(storeUploaded, id, group)
     else await this.#store(found.ok && isOld ? dropAudience : postponeAudience, id)
     return found.ok
   }
@@ -180,7 +178,7 @@ export class SegmentSync {
     let count = 0
     const deadline = performance.now() + READ_MAX_MS
     const members = this.#database.forTenant(scope)
-    for await (const part of memberLines(members, scope, filters, FILE_FORMATS['line-ids'])) {
+    for await (const part of memberLines(members, scope, filters, 'line-ids')) {
       if (performance.now() > deadline) throw new Error('reading a segment takes too long')
       parts.push(part.text)
       count += part.count

@@ -1,9 +1,20 @@
 /** PUT /api/audience/:id: changes the fields of a member that clients may set. */
-import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import type { FastifyInstance, FastifyRequest, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
+import {
+  audienceRoute,
+  BODY_FAILURES,
+  CLIENT_FAILURES,
+  failures,
+  ifMatch,
+  jsonBody,
+  pathParameter,
+  reference,
+  success,
+} from '../http/schema-parts.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, readIfMatch, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
@@ -15,13 +26,10 @@ import {
   Attribute,
   EXTERNAL_ID_MAX_LENGTH,
   memberJson,
-  selectVersion,
   TAG_MAX_LENGTH,
   withTrackedActivity,
 } from './member.ts'
-import { updateSchema } from './route-schemas.ts'
 
-/** Tags of a member. */
 export const TAGS_MAX = 100
 /** Bytes of JSON. Lists return the attributes of every member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
@@ -55,7 +63,6 @@ export type MemberUpdate = Static<typeof MemberUpdateSchema>
 
 const checkShape = checker(MemberUpdateSchema)
 
-/** Validates parsed JSON. Throws `invalid_input` with details. */
 export function checkUpdate(value: unknown): MemberUpdate {
   const update = checkShape(value)
   for (const [name, attribute] of Object.entries(update.attributes ?? {})) {
@@ -67,6 +74,32 @@ export function checkUpdate(value: unknown): MemberUpdate {
     refuseInput('attributes', `must not be larger than ${ATTRIBUTES_MAX_BYTES} bytes of JSON`)
   }
   return update
+}
+
+const updateSchema: FastifySchema = {
+  ...audienceRoute,
+  operationId: 'updateMember',
+  summary: 'Update a member',
+  description:
+    'Sets `externalId`, `tags` and `attributes`. An update that changes nothing keeps the version.',
+  params: pathParameter('id', 'Id of the member.'),
+  headers: ifMatch('Updates the member only if it still has this version.'),
+  body: jsonBody(reference('MemberUpdate')),
+  response: {
+    ...success('Member', 'The updated member.', {
+      ETag: { type: 'string', description: 'Version of the member in quotes. Send it back as If-Match.' },
+    }),
+    ...failures({
+      ...CLIENT_FAILURES,
+      ...BODY_FAILURES,
+      400: 'The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` identifies the field.',
+      404: 'The scope has no such member.',
+      409: 'Another member of the scope has this `externalId`.',
+      412: 'The member has another version than If-Match.',
+      500: 'The API key is not active, or the request failed.',
+      503: 'The database is unavailable.',
+    }),
+  },
 }
 
 export function updateRoute(
@@ -137,13 +170,16 @@ const applyUpdate = statement('member-update')`
     )
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
 
+/** Distinguishes a stale version from an unknown member. $1 bigint: account; $2 bigint: organization; $3 bigint: member */
+const selectVersion = statement('member-version')`
+    select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`
+
 export function updateError(error: unknown): unknown {
   return violatedConstraint(error) === 'audience_member_external_id'
     ? new AppError('external_id_taken')
     : error
 }
 
-/** Throws `unknown_member`, `stale_version`, `external_id_taken`. */
 export async function updateMember(
   tenant: Queryable,
   scope: Scope,

@@ -1,7 +1,7 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { Option } from 'commander'
 import { checkFilters, readFilters } from '../audience/filters.ts'
-import { FILE_FORMATS, memberLines } from '../audience/list.ts'
+import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'
@@ -103,7 +103,7 @@ export const withFilters = (command: CliCommand): CliCommand =>
 
 interface ExportOptions {
   account: bigint
-  format: keyof typeof FILE_FORMATS
+  format: FileFormat
   output?: string
   json?: boolean
 }
@@ -118,7 +118,7 @@ async function exportMembers(
   const changes = { format, filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
   await recordExport(database, commandActor(), account, changes)
-  const parts = memberLines(database.reads.streams(), scope, filters, FILE_FORMATS[format])
+  const parts = memberLines(database.reads.streams(), scope, filters, format)
   const members = await writeParts(parts, output, 'members')
   return output === undefined ? undefined : { members }
 }

@@ -1,6 +1,6 @@
 /** The log of who changed what: the whole log for owners, and that of one object for everybody who sees it. */
 import type { FastifyInstance } from 'fastify'
-import { NDJSON } from '../audience/list.ts'
+import { FILE_FORMATS } from '../audience/list.ts'
 import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import { INT64_MAX } from '../http/path-id.ts'
@@ -69,7 +69,7 @@ export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void 
     return sendDownload(reply, parts, {
       organizationIds,
       fileName: 'activity.ndjson',
-      mediaType: NDJSON.mediaType,
+      mediaType: FILE_FORMATS.ndjson.mediaType,
       read: () => activityLines(reads, organizationIds, filter),
     })
   })

@@ -15,9 +15,9 @@ import {
   findMemberships,
   MEMBERSHIPS_MAX,
   memberTimeline,
-  searchMembers,
   type TimelinePosition,
 } from '../audience/members.ts'
+import { readJsonPage } from '../audience/select-list.ts'
 import { checkUpdate } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
@@ -26,6 +26,7 @@ import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
 import { startErasures } from '../jobs/erase-members.ts'
+import { scopeOfJob } from '../jobs/selection.ts'
 import { PAGE_SIZE } from '../operations/operation.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
@@ -54,9 +55,10 @@ export function audienceRoutes(api: FastifyInstance, parts: ConsoleParts): void 
 function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, now }: ConsoleParts): void {
   api.get<OfAccount>('/accounts/:account/members', VIEWER, async (request, reply) => {
     const account = await accountOf(database, request)
-    const { cursor = null, ...parameters } = checkSearch(request.query)
+    const { cursor, ...parameters } = checkSearch(request.query)
     const filters = await readFilters(database, account.id, checkFilters(parameters))
-    const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
+    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
+    const { lines, nextCursor } = await readJsonPage(reads, scope, filters, cursor, PAGE_SIZE)
     return sendJson(reply, `{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 

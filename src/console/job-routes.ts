@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { eventLines, findExportEnd, readRange, recordEventExport } from '../audience/export/export-events.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
-import { FILE_FORMATS, memberLines, NDJSON } from '../audience/list.ts'
+import { FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { recordExport } from '../audience/manage-members.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
 import { countMatching } from '../audience/select-list.ts'
@@ -78,13 +78,12 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const scope = scopeOf(account)
     const members = await counted(operatorOf(request), () => countMatching(reads, scope, matching))
     const changes = { format, members, filters: publicFilters(matching) }
-    const { [format]: file } = FILE_FORMATS
     return sendDownload(reply, parts, {
       organizationIds: [account.organizationId],
       fileName: `members-${account.id}.${format === 'line-ids' ? 'txt' : format}`,
-      mediaType: file.mediaType,
+      mediaType: FILE_FORMATS[format].mediaType,
       record: () => recordExport(database, operatorOf(request), account, changes),
-      read: () => memberLines(reads, scope, matching, file),
+      read: () => memberLines(reads, scope, matching, format),
     })
   })
 
@@ -94,7 +93,7 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     return sendDownload(reply, parts, {
       organizationIds: [account.organizationId],
       fileName: `events-${account.id}.ndjson`,
-      mediaType: NDJSON.mediaType,
+      mediaType: FILE_FORMATS.ndjson.mediaType,
       record: () => recordEventExport(database, operatorOf(request), account, range),
       read: () => eventLines(readsFromNow(), account.id, range),
     })

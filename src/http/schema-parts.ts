@@ -20,6 +20,8 @@ export const TAG_DESCRIPTIONS: Record<(typeof TAGS)[keyof typeof TAGS], string> 
 
 export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
 
+export const audienceRoute = { tags: [TAGS.audience], security: THREE_HEADERS }
+
 export const reference = (name: string) => Type.Ref(`#/components/schemas/${name}`)
 
 export const jsonBody = (schema: TSchema | Record<string, unknown>) => ({

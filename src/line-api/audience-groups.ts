@@ -66,13 +66,9 @@ export class AudienceGroups {
     return read(result, ({ audienceGroup }) => textOf(audienceGroup, 'status'))
   }
 
-  /** The audiences of a name, without case, as LINE compares them. */
-  async find(
-    account: Credentials,
-    name: string,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<Array<{ id: bigint; name: string }>>> {
-    const found: Array<{ id: bigint; name: string }> = []
+  /** Ids of the audiences with a name, without case, as LINE compares them. */
+  async find(account: Credentials, name: string, signal?: AbortSignal): Promise<PlatformResult<bigint[]>> {
+    const found: bigint[] = []
     for (let page = 1; ; page += 1) {
       // LINE returns those that contain the name.
       const query = new URLSearchParams({ page: String(page), size: String(PAGE_SIZE), description: name })
@@ -83,8 +79,7 @@ export class AudienceGroups {
       if (!listed.ok) return listed
       for (const group of listed.value.groups) {
         const [id, description] = [idOf(group), textOf(group, 'description')]
-        if (id !== null && description?.toLowerCase() === name.toLowerCase())
-          found.push({ id, name: description })
+        if (id !== null && description?.toLowerCase() === name.toLowerCase()) found.push(id)
       }
       if (listed.value.isLast || page >= PAGES_MAX) return { ok: true, value: found }
     }

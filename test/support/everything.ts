@@ -19,7 +19,7 @@ import { eventLines } from '../../src/audience/export/export-events.ts'
 import { findPerson, personJson } from '../../src/audience/export/export-person.ts'
 import { importEntries } from '../../src/audience/import/import-entries.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
-import { FILE_FORMATS, memberLines } from '../../src/audience/list.ts'
+import { memberLines } from '../../src/audience/list.ts'
 import { type EventFilter, type EventPage, listAllEvents } from '../../src/audience/list-events.ts'
 import { findMember, type Membership, memberTimeline, selectMemberships } from '../../src/audience/members.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
@@ -174,7 +174,7 @@ async function useJobs({ database, tenant }: Users): Promise<string[]> {
   const beginning = { kind: 'id', id: -1n, isCommonName: false } as const
   const pages = await Promise.all(FILTERS.map((filters) => readIds(database, scope, filters, beginning, 10)))
   for (const filters of [...FILTERS, { updatedSince: '2020-01-01T00:00:00.000Z' }])
-    for await (const _ of memberLines(database, scope, filters, FILE_FORMATS['line-ids']));
+    for await (const _ of memberLines(database, scope, filters, 'line-ids'));
   const change = { filters: { tag: ['vip'] }, add: ['tagged'], remove: [] }
   const [, , , , vip = 0] = counts
   await database.transaction((transaction) =>

@@ -1,8 +1,16 @@
 /** DELETE /api/audience/:id: erases a person. Older events do not bring the person back. */
-import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
+import type { FastifyInstance, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../../accounts/scope.ts'
 import { AppError } from '../../errors.ts'
 import { parsePathId } from '../../http/path-id.ts'
+import {
+  audienceRoute,
+  BODY_FAILURES,
+  CLIENT_FAILURES,
+  failures,
+  ifMatch,
+  pathParameter,
+} from '../../http/schema-parts.ts'
 import { readIfMatch } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
 import {
@@ -16,9 +24,30 @@ import {
 import { DatabaseBusy } from '../../postgres/faults.ts'
 import { waitForStandby } from '../../postgres/replication/replication.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
-import { selectVersion } from '../member.ts'
-import { eraseSchema } from '../route-schemas.ts'
 import type { ErasureLedger } from './erasure-ledger.ts'
+
+const eraseSchema: FastifySchema = {
+  ...audienceRoute,
+  operationId: 'eraseMember',
+  summary: 'Erase a member',
+  description:
+    'Deletes the member, and removes the user id and content from stored events. Events that happened before the ' +
+    'erasure do not bring the member back. A later event creates a new member.',
+  params: pathParameter('id', 'Id of the member.'),
+  headers: ifMatch('Erases the member only if it still has this version.'),
+  response: {
+    204: { type: 'null', description: 'The member was erased.' },
+    ...failures({
+      ...CLIENT_FAILURES,
+      400: 'Step 1: the API key is not active for this client. Or If-Match is malformed.',
+      404: 'Step 2: the scope has no such member.',
+      412: 'Step 2: the member has another version than If-Match.',
+      413: BODY_FAILURES[413],
+      500: 'Step 3: the erasure failed, or the credentials could not be checked. Send the request again.',
+      503: 'Statements of other accounts take too long. Send the request again.',
+    }),
+  },
+}
 
 export function eraseRoute(
   app: FastifyInstance,
@@ -79,12 +108,10 @@ export async function erasePerson(
 }
 
 /**
- * Flushes wait for this transaction, so the erasure of a person with very many events is returned as pending, and the remaining events
- * are scrubbed later. `unknown`: the scope has no such member. Throws `erase_stale`.
+ * Flushes wait for this transaction, so the erasure of a person with very many events is returned as pending. Throws `erase_stale`.
  *
  * The locks are taken first, in a separate statement. A flush that has its lock commits before the events are searched. A flush that
- * waits sees the erasure, and its events get greater ids. A body for an endpoint was either read before and is written completely, or
- * is read after the commit (decision 46).
+ * waits sees the erasure, and its events get greater ids. A body for an endpoint is written before, or read after the commit (decision 46).
  */
 async function eraseMember(
   transaction: Queryable,
@@ -95,18 +122,14 @@ async function eraseMember(
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
   await transaction.query(lockOutSendersAndFlushes, [accountId])
-  const values = [accountId, organizationId, id, allowedVersions]
-  const [member] = await transaction.query<Pick<Person, 'user_id' | 'person_hash' | 'last_event_id'>>(
-    deleteMember,
-    values,
-  )
-  if (member === undefined) return findUnfinished(transaction, scope, id, allowedVersions)
-  return eraseTraces(
-    transaction,
-    scope,
-    { ...member, channel_oa_id: accountId, member_id: id, is_member: true },
-    now,
-  )
+  const [member] = await transaction.query<Person & { version: bigint }>(lockMember, [
+    accountId,
+    organizationId,
+    id,
+  ])
+  if (member === undefined) return findUnfinished(transaction, scope, id)
+  if (allowedVersions?.includes(member.version) === false) throw new AppError('erase_stale')
+  return eraseTraces(transaction, scope, member, now)
 }
 
 /** Erases a person by user id, who need not be a member. Returns whether the person was a member. */
@@ -131,11 +154,7 @@ export async function eraseUser(
   return wasMember
 }
 
-type Person = {
-  channel_oa_id: bigint
-  member_id: bigint
-  user_id: string
-  last_event_id: bigint
+interface Person extends PendingErasure {
   person_hash: Buffer
   is_member: boolean
 }
@@ -144,10 +163,10 @@ type Person = {
 async function eraseTraces(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
-  { person_hash, is_member, ...erasure }: Person,
+  person: Person,
   now: () => number,
 ): Promise<PendingErasure | 'complete'> {
-  const { member_id, user_id, last_event_id } = erasure
+  const { person_hash, is_member, member_id, user_id, last_event_id } = person
   await transaction.query(storeErasure, [
     accountId,
     person_hash,
@@ -158,7 +177,7 @@ async function eraseTraces(
   const [erased] = await transaction.query<{ is_complete: boolean }>(erasePeople, values)
   if (erased?.is_complete === true) return 'complete'
   await transaction.query(storePending, [accountId, organizationId, member_id, user_id, last_event_id])
-  return erasure
+  return person
 }
 
 /** Of an earlier, interrupted DELETE of this member. */
@@ -166,12 +185,7 @@ async function findUnfinished(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
   id: bigint,
-  allowedVersions: bigint[] | null,
 ): Promise<PendingErasure | 'unknown'> {
-  if (allowedVersions !== null) {
-    const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
-    if (stale !== undefined) throw new AppError('erase_stale')
-  }
   const [pending] = await transaction.query<PendingErasure>(selectPending, [accountId, organizationId, id])
   if (pending !== undefined) return pending
   // If the response of a DELETE was lost, the client repeats it and takes the 404 as success. So the erasure must be replicated.
@@ -179,33 +193,26 @@ async function findUnfinished(
   return 'unknown'
 }
 
-/**
- * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger stores the member's
- * id as a tombstone for the delta feed.
- */
-const deleteMember = statement('delete-member')`
-    delete from audience_member m using official_account a
-     where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3 and a.id = m.channel_oa_id
-       and ($4::bigint[] is null or m.version = any ($4))
-    returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash,
-              nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`
+const PERSON = `a.id as channel_oa_id, m.id is not null as is_member, nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`
 
-/**
- * $1 bigint: account; $2 bigint: organization; $3 text: user id. For pending_erasure, a person who is not a member gets an unused
- * member id.
- */
+const lockMember = statement('lock-member-to-erase')`
+    select ${PERSON}, m.version, m.user_id, m.id as member_id, person_hash(a.person_key, m.user_id) as person_hash
+      from audience_member m join official_account a on a.id = m.channel_oa_id
+     where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
+       for update of m`
+
+/** $1 bigint: account; $2 bigint: organization; $3 text: user id. A person who is not a member gets an unused member id for pending_erasure. */
 const selectPerson = statement('select-person')`
-    select a.id as channel_oa_id, m.id is not null as is_member, $3::text as user_id,
-           coalesce(m.id, nextval(pg_get_serial_sequence('audience_member', 'id'))) as member_id,
-           person_hash(a.person_key, $3) as person_hash, nextval(pg_get_serial_sequence('event', 'id')) as last_event_id
+    select ${PERSON}, $3::text as user_id, person_hash(a.person_key, $3) as person_hash,
+           coalesce(m.id, nextval(pg_get_serial_sequence('audience_member', 'id'))) as member_id
       from official_account a
       left join audience_member m on m.channel_oa_id = a.id and m.organization_id = $2 and m.user_id = $3
      where a.id = $1`
 
 /**
- * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: milliseconds since 1970, by this machine's clock. Events without a
- * time get one from the same clock. The database's clock may step when another server takes over. An event of the same millisecond
- * counts as older than the erasure. $4 bigint: the erased member, or null.
+ * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: milliseconds since 1970, by the clock that gives events without a time
+ * theirs, because the database's clock may step when another server takes over; $4 bigint: the erased member, or null. An event of the
+ * same millisecond counts as older.
  */
 const storeErasure = statement('store-erasure')`
     insert into erased_person as e (channel_oa_id, person_hash, erased_at, member_id)
@@ -214,6 +221,5 @@ const storeErasure = statement('store-erasure')`
            set erased_at = greatest(e.erased_at, excluded.erased_at), member_id = coalesce(excluded.member_id, e.member_id),
                in_ledger = false`
 
-/** $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit. */
 const erasePeople = statement('erase-person')`
     select is_complete from erase_people($1, array[$2], $3, $4)`
