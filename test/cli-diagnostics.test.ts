@@ -74,11 +74,11 @@ describe('members show', () => {
     const { member, timeline } = JSON.parse((await show('U1')).stdout)
     expect(member).toMatchObject({ userId: 'U1', relationship: 'blocked', eventCount: 3 })
     expect(timeline.map(({ effect }: { effect: string }) => effect)).toEqual([
-      'attributes by a command or another program',
-      `externalId, tags by client ${tenant.headers['x-client-id']}`,
-      'relationship blocked',
-      'named as joined or left',
-      'relationship following',
+      'attributes by another program',
+      `externalId, tags by ${tenant.headers['x-client-id']}`,
+      'blocked',
+      'joined_or_left',
+      'following',
     ])
     expect(timeline.map(({ changes }: { changes: unknown }) => changes).slice(0, 3)).toEqual([
       { attributes: { cups: [null, 3] } },

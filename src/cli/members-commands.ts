@@ -16,10 +16,9 @@ import {
   accountsOf,
   findMember,
   findMemberships,
-  type MemberChanges,
   memberTimeline,
+  type TimelineEffect,
 } from '../audience/members.ts'
-import { changeLine, describeChanges, describeEffect, TIMELINE_TEXTS } from '../audience/timeline-texts.ts'
 import { readConfig } from '../config/config.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { FatalError } from '../errors.ts'
@@ -45,7 +44,9 @@ export function membersCommand(program: CliCommand): void {
     .argument('<user>', 'user id on the platform, or id of the member')
     .onDatabase(findTimeline, ({ member, timeline }) => {
       print(`${JSON.stringify(member, null, 2)}\n`)
-      printMany(timeline.map((entry) => ({ ...entry, changes: changesText(entry.changes) })))
+      printMany(
+        timeline.map((entry) => ({ ...entry, changes: entry.changes && JSON.stringify(entry.changes) })),
+      )
     })
 
   exportPersonCommand(group)
@@ -147,14 +148,20 @@ async function findTimeline(
   const { entries } = await memberTimeline(database, account, member, limit)
   const timeline = entries.map((entry) => ({
     ...entry,
-    effect: describeEffect(TIMELINE_TEXTS, entry.effect),
+    effect: effectText(entry.effect),
     changes: entry.effect.kind === 'edited' ? entry.effect.changes : null,
   }))
   return { member, timeline }
 }
 
-const changesText = (changes: MemberChanges | null): string | null =>
-  changes && describeChanges(TIMELINE_TEXTS, changes).map(changeLine).join('; ')
+function effectText(effect: TimelineEffect): string {
+  if (effect.kind === 'not_applied') return `not applied: ${effect.failure}`
+  if (effect.kind !== 'edited') return effect.kind
+  const { fields, by } = effect
+  const client = by && 'keyId' in by ? (by.clientName ?? by.clientId ?? `key ${by.keyId}`) : null
+  const actor = by && 'actor' in by ? by.actor : 'another program'
+  return `${fields.join(', ')} by ${client ?? actor}`
+}
 
 // A person's own data, to answer an access request.
 

@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
-import { TIMELINE_TEXTS } from '../../src/audience/timeline-texts.ts'
 import { ERRORS } from '../../src/errors.ts'
 import { ACTIONS } from '../../src/operators/activity.ts'
 import { type Problem, REASONS, type Reason } from '../../src/watch/account-status.ts'
@@ -16,10 +15,10 @@ import {
   localize,
 } from '../../web/texts/languages.ts'
 import {
+  describeEffect,
   describeFailure,
   describeFieldMessage,
   describeMessage,
-  timelineTexts,
 } from '../../web/texts/service.ts'
 
 const LANGUAGES = Object.keys(LANGUAGE_NAMES) as Language[]
@@ -109,17 +108,6 @@ it('the English table says what the service says', () => {
   expect(Object.keys(english.activity.actions).toSorted()).toEqual(ACTIONS.toSorted())
   for (const [code, message] of Object.entries(english.failure.messages))
     expect(message).toBe(ERRORS[code as 'busy'][1])
-  const { notApplied, edited, client, key, effects, otherProgram } = timelineTexts(english)
-  expect({ effects, otherProgram }).toEqual({
-    effects: TIMELINE_TEXTS.effects,
-    otherProgram: TIMELINE_TEXTS.otherProgram,
-  })
-  expect([notApplied('a'), edited('a', 'b'), client('a'), key('a')]).toEqual([
-    TIMELINE_TEXTS.notApplied('a'),
-    TIMELINE_TEXTS.edited('a', 'b'),
-    TIMELINE_TEXTS.client('a'),
-    TIMELINE_TEXTS.key('a'),
-  ])
 })
 
 it('each text with values is filled with exactly these values, and no other is', () => {
@@ -213,6 +201,20 @@ describe.each(OTHERS)('the table of %s', (language) => {
     expect(describeCheck(t, { name: 'identity', ok: true, message: 'stored' })).toBe(
       t.checks?.passed.identity,
     )
+  })
+
+  it('says what an event or an edit did', async () => {
+    const { t } = await loadLanguage(language)
+    const by = { keyId: '7', clientId: 'c1', clientName: null }
+    const texts = [
+      describeEffect(t, { kind: 'following' }),
+      describeEffect(t, { kind: 'edited', fields: ['tags'], by }),
+      describeEffect(t, { kind: 'edited', fields: ['tags'], by: null }),
+      describeEffect(t, { kind: 'edited', fields: ['tags'], by: { actor: '@' } }),
+      describeEffect(t, { kind: 'not_applied', failure: 'X' }),
+    ]
+    for (const text of texts) expect(englishIn(text.replace('c1', '')), text).toBeNull()
+    expect(texts[1]).toContain('c1')
   })
 
   it('writes Gregorian years and Western digits', async () => {

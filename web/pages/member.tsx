@@ -1,7 +1,6 @@
 /** One member: profile, fields set by clients, and timeline. */
 import type { Member } from '../../src/audience/member.ts'
 import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts'
-import { describeChanges, describeEffect } from '../../src/audience/timeline-texts.ts'
 import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { useRead } from '../operations.ts'
@@ -20,7 +19,7 @@ import { Failure, ListView, Loaded } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeFailure, timelineTexts } from '../texts/service.ts'
+import { describeChanges, describeEffect } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -198,9 +197,7 @@ function Timeline({ path }: { path: string }) {
                       <span class="tag">{entry.source}</span>
                     </>
                   )}
-                  <span class="effect">
-                    {describeEffect(timelineTexts(t), entry.effect, (failure) => describeFailure(t, failure))}
-                  </span>
+                  <span class="effect">{describeEffect(t, entry.effect)}</span>
                   {entry.effect.kind === 'edited' && <EditChanges changes={entry.effect.changes} />}
                 </span>
               </li>
@@ -218,7 +215,7 @@ function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
   if (changes === null) return null
   return (
     <ul class="changes">
-      {describeChanges(timelineTexts(t), changes as MemberChanges).map(({ field, before, after, isTags }) => (
+      {describeChanges(t, changes as MemberChanges).map(({ field, before, after, isTags }) => (
         <li key={field}>
           <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
           {isTags ? ' ' : ' → '}

@@ -1,6 +1,6 @@
 /** What the service says in English, in the language of the page: refusals and what happened to a person. */
 
-import type { TimelineTexts } from '../../src/audience/timeline-texts.ts'
+import type { EditAuthor, MemberChanges, TimelineEffect } from '../../src/audience/members.ts'
 import { fill } from '../../src/watch/problem-texts.ts'
 import { english, type Texts } from './languages.ts'
 
@@ -33,13 +33,69 @@ export function describeFailure(texts: Texts, failure: string): string {
   return failure
 }
 
-/** The texts about what happened to a member, as the service's functions take them. */
-export function timelineTexts({ member: { timelineTexts: t } }: Texts): TimelineTexts {
-  return {
-    ...t,
-    notApplied: (failure) => fill(t.notApplied, { failure }),
-    edited: (fields, author) => fill(t.edited, { fields, author }),
-    client: (name) => fill(t.client, { name }),
-    key: (id) => fill(t.key, { id }),
+/** What an event or an edit did to a member. */
+export function describeEffect(texts: Texts, effect: Effect): string {
+  const { timelineTexts: t } = texts.member
+  switch (effect.kind) {
+    case 'not_applied':
+      return fill(t.notApplied, { failure: describeFailure(texts, effect.failure) })
+    case 'edited': {
+      const fields = effect.fields.map((name) => fieldName(texts, name)).join(', ')
+      return fill(t.edited, { fields, author: authorOf(texts, effect.by) })
+    }
+    default:
+      return t.effects[effect.kind] ?? effect.kind
   }
 }
+
+type Effect =
+  | Exclude<TimelineEffect, { kind: 'edited' }>
+  | Omit<Extract<TimelineEffect, { kind: 'edited' }>, 'changes'>
+
+function authorOf({ member: { timelineTexts: t } }: Texts, by: EditAuthor | null): string {
+  if (by === null) return t.otherProgram
+  if ('actor' in by) return by.actor === 'token' ? 'CONSOLE_TOKEN' : by.actor
+  const name = by.clientName ?? by.clientId
+  return name === null ? fill(t.key, { id: by.keyId }) : fill(t.client, { name })
+}
+
+function fieldName({ member: { timelineTexts: t } }: Texts, name: string): string {
+  const names: Record<string, string> = t.fields
+  return (Object.hasOwn(names, name) ? names[name] : undefined) ?? name
+}
+
+/** What changed in one field. */
+interface FieldChange {
+  field: string
+  /** null: it was absent; of tags, the removed ones */
+  before: string | null
+  /** null: it is absent; of tags, the added ones */
+  after: string | null
+  /** the other tags of the member are unchanged, so `after` does not replace `before` */
+  isTags: boolean
+}
+
+/** Each attribute is a field of its own. */
+export function describeChanges(
+  texts: Texts,
+  { externalId, tags, attributes = {} }: MemberChanges,
+): FieldChange[] {
+  const changes: FieldChange[] = []
+  if (externalId !== undefined) {
+    const [before, after] = externalId
+    changes.push({ field: fieldName(texts, 'externalId'), before, after, isTags: false })
+  }
+  if (tags !== undefined) {
+    const [before, after] = [signed('−', tags.removed), signed('+', tags.added)]
+    changes.push({ field: fieldName(texts, 'tags'), before, after, isTags: true })
+  }
+  for (const [name, [before, after]] of Object.entries(attributes))
+    changes.push({ field: name, before: shown(before), after: shown(after), isTags: false })
+  return changes
+}
+
+const signed = (sign: string, tags: string[]): string | null =>
+  tags.length === 0 ? null : tags.map((tag) => sign + tag).join(', ')
+
+const shown = (value: unknown): string | null =>
+  value === null || typeof value === 'string' ? value : JSON.stringify(value)
