@@ -9,18 +9,16 @@ import { profileRequested, profilesBackedOff } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
-/** Pause between passes while no profile is due. */
 const IDLE_MS = 1_000
 /** Requests in flight. The platform responds in tens of milliseconds. */
 const CONCURRENCY = 8
-/** First pause of an account after a fault. Each further fault doubles it. */
-const BACKOFF_MIN_MS = 5_000
-const BACKOFF_MAX_MS = 15 * 60_000
+/** Least pause of an account after a fault. It ends with at most CONCURRENCY refused requests. */
+const PAUSE_MIN_SECONDS = 60
 
 export class ProfileFiller {
   readonly #database: Database
   readonly #lineApi: LineApi
-  readonly #backoffs = new Map<AccountId, { untilMs: number; lengthMs: number }>()
+  readonly #pausedUntilMs = new Map<AccountId, number>()
   #lastAccountId: AccountId = INT64_MIN
   /** Members found in the current and in the previous round through all accounts. */
   #foundInRound = 0
@@ -40,9 +38,8 @@ export class ProfileFiller {
 
   /** Requests the due profiles of the next accounts, and returns their number. Throws DatabaseUnavailable. */
   async pass(signal = AbortSignal.any([])): Promise<number> {
-    const now = Date.now()
-    const pausing = new Set([...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id))
-    const { members, lastAccountId } = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
+    const paused = new Set([...this.#pausedUntilMs.keys()].filter((id) => this.#isPaused(id)))
+    const { members, lastAccountId } = await takeDueMembers(this.#database, paused, this.#lastAccountId)
     this.#countRound(members.length, lastAccountId)
     const queue = members.values()
     const work = async () => {
@@ -64,10 +61,10 @@ export class ProfileFiller {
   }
 
   async #request(member: DueMember, signal: AbortSignal): Promise<void> {
-    if (signal.aborted || this.#isBackingOff(member.channel_oa_id)) return
+    if (signal.aborted || this.#isPaused(member.channel_oa_id)) return
     const account = await findAccount(this.#database, member.channel_oa_id).catch((error) => {
       // Otherwise each pass would lease the next members of the account.
-      if (error instanceof UnreadableSecret) this.#backOff(member.channel_oa_id, { type: 'no_credentials' })
+      if (error instanceof UnreadableSecret) this.#pause(member.channel_oa_id, { type: 'no_credentials' })
       throw error
     })
     if (account === null) return
@@ -84,27 +81,24 @@ export class ProfileFiller {
     if (result.ok) {
       const { displayName, pictureUrl, language } = result.value
       await this.#database.query(storeFound, [...key, displayName, pictureUrl, language])
-      this.#backoffs.delete(member.channel_oa_id)
       profileRequested.publish({ outcome: 'found' })
     } else if (isUnknown(result.fault)) {
       await this.#database.query(storeNotFound, key)
       profileRequested.publish({ outcome: 'unknown' })
     } else if (!signal.aborted) {
       profileRequested.publish({ outcome: 'fault' })
-      this.#backOff(member.channel_oa_id, result.fault)
+      this.#pause(member.channel_oa_id, result.fault)
     }
   }
 
-  #isBackingOff(accountId: AccountId): boolean {
-    return (this.#backoffs.get(accountId)?.untilMs ?? 0) > Date.now()
+  #isPaused(accountId: AccountId): boolean {
+    return (this.#pausedUntilMs.get(accountId) ?? 0) > Date.now()
   }
 
-  #backOff(accountId: AccountId, fault: PlatformFault): void {
-    if (this.#isBackingOff(accountId)) return
-    const doubled = 2 * (this.#backoffs.get(accountId)?.lengthMs ?? BACKOFF_MIN_MS / 2)
-    const requested = fault.type === 'unavailable' ? fault.retryAfterSeconds * 1000 : BACKOFF_MIN_MS
-    const lengthMs = Math.max(Math.min(doubled, BACKOFF_MAX_MS), requested)
-    this.#backoffs.set(accountId, { untilMs: Date.now() + lengthMs, lengthMs })
+  #pause(accountId: AccountId, fault: PlatformFault): void {
+    if (this.#isPaused(accountId)) return
+    const requested = fault.type === 'unavailable' ? fault.retryAfterSeconds : 0
+    this.#pausedUntilMs.set(accountId, Date.now() + Math.max(requested, PAUSE_MIN_SECONDS) * 1000)
     const status = 'status' in fault ? fault.status : undefined
     profilesBackedOff.publish({ accountId, fault: fault.type, status })
   }
@@ -128,7 +122,6 @@ interface DueMember extends Row {
   user_id: string
 }
 
-/** $1 bigint: the account before the first one; $2 int: accounts. */
 const selectNextAccounts = statement('select-next-accounts')`
     select id, can_call_platform(account)
       from official_account account where id > $1 order by id limit $2`
@@ -172,7 +165,6 @@ export async function takeDueMembers(
   return { members, lastAccountId: accounts[PASS_MAX_ACCOUNTS - 1]?.id ?? INT64_MIN }
 }
 
-/** $1 int: members counted per account. */
 const countDue = statement('count-due-profiles')`
     select count(*)::int as count
       from (select id from official_account account where can_call_platform(account)) a
@@ -202,10 +194,7 @@ const storeFound = statement('store-profile')`
            change = case when ${IS_PROFILE_CHANGED} then next_change() else change end
      where channel_oa_id = $1 and id = $2`
 
-/**
- * $1 bigint: account; $2 bigint: member. A missing profile is requested again after 30 days if the person was seen since the last
- * request. A new follow makes it due immediately.
- */
+/** $1 bigint: account; $2 bigint: member. It is requested again after 30 days if the person was seen since, or on a new follow. */
 const storeNotFound = statement('store-unknown-profile')`
     update audience_member
        set profile_due_at = case when profile_due_at <= clock_timestamp() then profile_due_at
