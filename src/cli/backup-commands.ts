@@ -140,11 +140,7 @@ export function erasuresCommand(program: CliCommand): void {
     .description('repeat the erasures that a restored database lacks; can be interrupted and repeated')
     .onDatabase(async (database) => {
       const directory = await ledgerDirectory()
-      return withProgress('lines compared', null, (show) =>
-        reapplyLedger(database, commandActor(), directory, ({ lines, erasures }) =>
-          show(lines, `, ${erasures.toLocaleString('en')} erased again`),
-        ),
-      )
+      return reapplyLedger(database, commandActor(), directory)
     })
 }
 

@@ -19,27 +19,16 @@ import { compareLedger, describeDamage } from './compare-ledger.ts'
 import { LedgerDamage, type LedgerErasure } from './ledger-files.ts'
 
 export interface Reapplied {
-  /** lines of the ledger */
   lines: number
   /** erasures that the database lacked */
   erasures: number
   /** people about whom the database had data */
   people: number
-  /** of them, members */
   members: number
 }
 
-/**
- * A million unknown erasures take about 300 MB of memory. Throws a FatalError after all other lines are applied if a line cannot be read,
- * because its erasure may be lost.
- * @param onProgress receives the numbers so far; `lines` are those that were compared
- */
-export async function reapplyLedger(
-  database: Database,
-  actor: Actor,
-  directory: string,
-  onProgress: (reapplied: Reapplied) => void = () => undefined,
-): Promise<Reapplied> {
+/** A million unknown erasures take 300 MB of memory. Throws a FatalError after all other lines are applied if a line cannot be read. */
+export async function reapplyLedger(database: Database, actor: Actor, directory: string): Promise<Reapplied> {
   const damage = new LedgerDamage()
   const reapplied: Reapplied = { lines: 0, erasures: 0, people: 0, members: 0 }
   await database.session(async (session) => {
@@ -52,7 +41,6 @@ export async function reapplyLedger(
         accounts.set(erasure.accountId, ofAccount)
       }
       reapplied.lines += batch.length
-      onProgress(reapplied)
     }
     if (accounts.size > 0) await session.query(beginReapply)
     for (const [accountId, erasures] of accounts) {
@@ -60,7 +48,6 @@ export async function reapplyLedger(
       reapplied.erasures += erasures.length
       reapplied.people += people
       reapplied.members += members
-      onProgress(reapplied)
     }
   })
   await database.transaction(async (transaction) => {
@@ -116,10 +103,7 @@ const beginReapply = statement(
 
 const deletePendingReapply = statement('delete-pending-reapply')`delete from pending_reapply`
 
-/**
- * $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Each distinct user id is hashed once. Every event meets the condition
- * on `received_at`, which allows the use of the index event_account.
- */
+/** $1 bigint: account; $2 text[]: hashes in hexadecimal digits. The condition on `received_at` allows the use of event_account. */
 const selectUserIdsByHash = statement('select-user-ids-by-hash')`
     with person as materialized (
       select user_id from audience_member where channel_oa_id = $1
@@ -149,10 +133,7 @@ const storeErasures = statement('store-erasures-again')`
            set erased_at = excluded.erased_at, member_id = coalesce(excluded.member_id, e.member_id), in_ledger = true
      where e.erased_at < excluded.erased_at`
 
-/**
- * $1 bigint: account; $2 bigint[]: members, null for nobody. A member who was added after the backup is not in the database, but
- * clients and endpoints may know the id. The trigger has stored the tombstones of deleted members.
- */
+/** $1 bigint: account; $2 bigint[]: members. Clients may know the id of one who was added after the backup. Deleted ones have a tombstone. */
 const storeTombstones = statement('store-tombstones-again')`
     with lost as (
       insert into erased_member (channel_oa_id, organization_id, id)
