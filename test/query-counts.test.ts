@@ -1,7 +1,7 @@
 /** The cost of each request in statements and round trips to the database. */
 
 import { describe, expect, it } from 'vitest'
-import { importEntries } from '../src/audience/import/import-entries.ts'
+import { importEntries } from '../src/audience/update-members.ts'
 import { ENDPOINTS } from '../src/operations/endpoints.ts'
 import { perform, type Services } from '../src/operations/operation.ts'
 import { commandActor } from '../src/operators/actor.ts'

@@ -5,7 +5,6 @@ import { checker, StorableText } from '../http/validate.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { Attribute, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
 
-/** Tags of one field. */
 const TAGS_MAX = 50
 const ATTRIBUTES_MAX = 20
 /** Characters of an attribute's name or value. */
@@ -31,7 +30,6 @@ const Bound = Type.Refine(
 const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 
 const Attributes = Type.Refine(
-  // Not Type.Record: see MemberUpdateSchema.
   Type.Unsafe<Record<string, Static<typeof Attribute>>>(
     Type.Object({}, { additionalProperties: Attribute, minProperties: 1, maxProperties: ATTRIBUTES_MAX }),
   ),
@@ -96,10 +94,7 @@ function timeOf(text: string): string | null {
   return year >= 1 && year <= 9_999 ? time.toISOString() : null
 }
 
-/**
- * SQL: whether a condition holds for the member m, with its tracked activity. The activity is read only if the condition depends on it.
- * @param condition a parameter of the type jsonb; null matches everybody
- */
+/** SQL: whether a condition (a jsonb parameter, null for everybody) holds for the member m. Tracked activity is read only if it matters. */
 export const holdsFor = (condition: string): string => `(${condition} is null or (
              select matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
                                       m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),

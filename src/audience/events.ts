@@ -24,9 +24,7 @@ export type EventSummary = {
 export type EventDetails = EventSummary & { payload: string | null }
 
 export interface UnappliedFilter {
-  /** null: all accounts */
   accountId: AccountId | null
-  /** null: any reason */
   failure: string | null
 }
 
@@ -40,10 +38,7 @@ const selectReasons = statement('select-failure-reasons')`
      group by failure
      order by count(*) desc, failure`
 
-/**
- * $1 account id bigint, null: all accounts of the organizations; $2 maximum number of events int; $3 organization ids bigint[]. Each account
- * reads its own range of event_failure. With visible(), which allows null for all organizations, PostgreSQL would read all accounts.
- */
+/** As above. $3 organization ids bigint[]. With visible(), which allows null, PostgreSQL would read the events of all accounts. */
 const selectReasonsOfOrganizations = statement('select-failure-reasons-of-organizations')`
     select failure, count(*)::int as count
       from (select e.failure
@@ -67,7 +62,6 @@ export function listFailureReasons(
   return database.query(selectReasonsOfOrganizations, [accountId, COUNTED_MAX, organizationIds])
 }
 
-/** $1 event id bigint; $2 organization ids bigint[], null: all */
 const selectEvent = statement('select-event')`
     select id, channel_oa_id as "accountId", source, kind,
            iso(occurred_at) as "occurredAt",
@@ -75,7 +69,6 @@ const selectEvent = statement('select-event')`
       from stored_event e
      where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
 
-/** Throws NotVisible. */
 export async function findEvent(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -117,10 +110,7 @@ export async function countUnapplied(
 /** In the order of event_failure. */
 export type RetryPosition = { accountId: AccountId; id: bigint }
 
-/**
- * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 and $4 after this account and id bigint;
- * $5 maximum number of rows int; $6 organization ids bigint[], null: all
- */
+/** $1 account id bigint, $2 reason text, null: any; $3 and $4 after this account and id bigint; $5 limit int; $6 organization ids bigint[] */
 const selectNextUnapplied = statement('select-next-unapplied')`
     select channel_oa_id as "accountId", id
       from event

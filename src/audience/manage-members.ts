@@ -17,7 +17,6 @@ const scopeOf = ({ id, organizationId }: Account, { name }: Actor): Scope => ({
   organizationId,
 })
 
-/** Throws `unknown_member`, `stale_version` and `external_id_taken`. */
 export function updateMember(
   database: Transactions,
   actor: Actor,

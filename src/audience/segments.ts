@@ -10,7 +10,6 @@ import { endAudiencesOf } from './sync-statements.ts'
 /** Characters. The name of LINE's audience has 120, of which a date takes 13. */
 export const SEGMENT_NAME_MAX_LENGTH = 100
 
-/** $1 account id bigint, $2 name text */
 const selectCondition = statement('select-segment-condition')`
     select condition from segment where channel_oa_id = $1 and name = $2`
 
@@ -26,7 +25,6 @@ export async function findCondition(
   throw new AppError('invalid_input', { details: [{ path: 'segment', message }] })
 }
 
-/** $1 account id bigint, $2 name text, $3 condition jsonb, $4 id bigint */
 const insertSegment = statement('insert-segment')`
     insert into segment (id, channel_oa_id, name, condition) values ($4, $1, $2, $3) returning id`
 
@@ -44,7 +42,6 @@ export async function addSegment(
   return added.id
 }
 
-/** $1 segment id bigint, $2 name text, $3 condition jsonb */
 const updateById = statement('update-segment')`
     update segment set name = $2, condition = $3, updated_at = now() where id = $1`
 
@@ -68,7 +65,6 @@ export async function removeSegment(database: Queryable, id: bigint): Promise<vo
 const updateSync = statement('update-segment-sync')`
     update segment set sync = $2, sync_due_at = now(), sync_fault = null, sync_reason = null where id = $1`
 
-/** Begins with an upload. The end deletes the audiences at LINE. */
 export async function setSync(database: Queryable, id: bigint, sync: boolean): Promise<void> {
   // In the order in which uploads lock them.
   if (!sync) await database.query(endAudiencesOf, [id])

@@ -8,7 +8,6 @@
  * An import only changes members. A person who is erased meanwhile does not come back: the lines about the person are refused.
  */
 
-import { importEntries, type Outcome } from '../audience/import/import-entries.ts'
 import {
   FILE_BEGINNING,
   type FileEntry,
@@ -17,6 +16,7 @@ import {
   readEntries,
 } from '../audience/import/member-file.ts'
 import type { TextSource } from '../audience/import/text-file.ts'
+import { importEntries, type Outcome } from '../audience/update-members.ts'
 import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { DatabaseBusy, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'

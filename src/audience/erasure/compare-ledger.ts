@@ -100,10 +100,7 @@ const countErasures = statement('count-erasures')`
 
 type Counts = { recorded: number; notRecorded: number }
 
-/**
- * Reads the whole ledger. A million erasures take about 200 MB of memory. `lost`: those that were recorded, but are not in the files.
- * `unknown`: those of the ledger that the database lacks.
- */
+/** Reads the whole ledger: 200 MB of memory per million. `lost` erasures are not in the files, and `unknown` ones not in the database. */
 export function readLedgerStatus(database: Database, directory: string, damage = new LedgerDamage()) {
   return database.session(async (session) => {
     // Counted before the files are read: an erasure that is recorded meanwhile is not lost.
@@ -131,7 +128,6 @@ export function readLedgerStatus(database: Database, directory: string, damage =
 
 type LedgerFinding = { check: string; severity: Severity; message: string }
 
-/** For `doctor`. At least one finding. */
 export async function examineLedger(database: Database, directory: string): Promise<LedgerFinding[]> {
   const check = 'erasure ledger'
   const findings: LedgerFinding[] = []

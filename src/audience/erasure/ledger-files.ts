@@ -19,7 +19,6 @@ export interface LedgerErasure {
   accountId: bigint
   memberId: bigint | null
   hash: string
-  /** milliseconds since 1970 */
   erasedAt: number
 }
 
@@ -27,7 +26,6 @@ export interface Revocation {
   /** what ended; see unrecorded_revocation */
   kind: string
   id: bigint
-  /** milliseconds since 1970 */
   revokedAt: number
 }
 
@@ -44,7 +42,6 @@ const REVOCATION = /^(?:\d+ )?([a-z-]+) (-?\d+) (\S{24})$/
 /** The first line of each file of release 0.3.0. */
 const HEADER = /^oa-audience (erasure ledger|revocations) 1$/
 
-/** Returns null if the text is not a line that `lineOf` writes. */
 export const parseLine = (text: string): LedgerEntry | null => parseErasure(text) ?? parseRevocation(text)
 
 function parseErasure(text: string): LedgerErasure | null {
@@ -84,7 +81,6 @@ export async function requireLedger(directory: string): Promise<void> {
 /** Texts that are not lines. One damaged byte must not hide the other lines. */
 export class LedgerDamage {
   unreadable = 0
-  /** `path, line n` */
   first = ''
 
   add(place: string): void {

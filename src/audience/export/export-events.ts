@@ -34,12 +34,10 @@ export async function findExportEnd(primary: Queryable, lagSeconds = EXPORT_LAG_
 }
 
 /**
- * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
- * tracking_event_account, whose condition the statement repeats. A payload is JSON as received, so it may contain line ends between its
- * tokens.
+ * A page as one row, driven by event_account and tracking_event_account. A payload is JSON as received, so it may contain line ends.
  *
- * $1 account id bigint; $2, $3 the position after which the page begins: microseconds bigint, id bigint; $4 end in microseconds
- * bigint; $5 maximum number of events int; $6 maximum bytes of payloads int
+ * $1 account id bigint; $2, $3 microseconds and id of the event before the page bigint; $4 end in microseconds bigint; $5 maximum number of
+ * events int; $6 maximum bytes of payloads int
  */
 const selectEventPage = statement('select-event-page')`
     select string_agg(line, '') as text, count(*)::int as count, max(array[us, id]) as last
@@ -67,9 +65,7 @@ const selectEventPage = statement('select-event-page')`
      where bytes_before < $6::int`
 
 interface PageRow extends Row {
-  /** NDJSON */
   text: string
-  /** events */
   count: number
   /** microseconds and id of the last one; null: none */
   last: [string, string] | null
@@ -111,11 +107,9 @@ export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toI
 /** Times of receipt in microseconds since 1970. */
 export interface EventRange {
   fromUs: bigint
-  /** exclusive */
   toUs: bigint
 }
 
-/** Throws `invalid_input`. */
 export function readRange(given: { from: string; to?: string }, endUs: bigint): EventRange {
   const fromUs = readTimeUs('from', given.from)
   const toUs = given.to === undefined ? endUs : readTimeUs('to', given.to)

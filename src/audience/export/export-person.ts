@@ -17,7 +17,6 @@ import {
 import { memberJson, withTrackedActivity } from '../member.ts'
 import { withoutOthers } from './others.ts'
 
-/** Rows per statement. */
 const PAGE_ROWS = 2_000
 /** Bytes of payloads, after which a page of events ends. One payload may have 1 MiB. */
 const PAGE_BYTES = 4 * 1024 * 1024
@@ -27,7 +26,6 @@ export interface Person {
   userId: string
   /** null: not a member */
   memberId: bigint | null
-  /** of the object, as text */
   beginning: string
 }
 
@@ -132,7 +130,6 @@ export function recordPersonExport(
 
 const jsonTime = (sql: string) => `coalesce(to_json(iso(${sql}))::text, 'null')`
 
-/** Raised when a part changes its meaning or disappears. */
 const FORMAT_VERSION = 1
 
 /** $1 account id bigint; $2 user id text. The beginning of the object, with everything that is not a list. No row: nothing is stored. */
@@ -168,7 +165,6 @@ const selectSummary = statement('select-person-summary')`
             or exists (select from tracking_event where channel_oa_id = $1 and user_id = $2)
             or exists (select from event where channel_oa_id = $1 and other_user_ids @> array[$2]))`
 
-/** $1 account id bigint; $2 member id bigint; $3 after this id bigint; $4 maximum number of rows int */
 const selectEdits = statement('select-person-edits')`
     select e.id, json_build_object('id', e.id::text, 'editedAt', iso(e.edited_at), 'fields', e.fields, 'changes', e.changes,
                                   'actor', e.actor, 'apiKeyId', e.api_key_id::text, 'clientId', c.client_id)::text as json
@@ -188,11 +184,8 @@ interface EventRow extends Row {
 }
 
 /**
- * event_user, tracking_event_user and event_other_users find the person's events, which are then sorted. Without `offset 0`,
- * PostgreSQL would read all events of the account in the order of receipt.
- *
- * $1 account id bigint; $2 user id text; $3, $4 the position after which the page begins: microseconds bigint, id bigint;
- * $5 maximum number of events int; $6 maximum bytes of payloads int
+ * $1 account id bigint; $2 user id text; $3, $4 microseconds and id of the event before the page bigint; $5 maximum number of events int;
+ * $6 maximum bytes of payloads int. Without `offset 0`, PostgreSQL would read all events of the account in the order of receipt.
  */
 const selectEvents = statement('select-person-events')`
     select id, us, source, kind, iso(occurred_at) as "occurredAt", iso(received_at) as "receivedAt",
@@ -220,10 +213,8 @@ const selectEvents = statement('select-person-events')`
      order by us, id`
 
 /**
- * The account's deliveries, with a text for those about the member and those that carry an event of the person. A condition on
- * is_forwarded would let PostgreSQL read all forwarded events of the account.
- *
- * $1 account id bigint; $2 user id text; $3 member id bigint or null; $4 after this id bigint; $5 maximum number of deliveries int
+ * The account's deliveries: those about the member or with an event of the person have a text. A condition on is_forwarded would let
+ * PostgreSQL read all forwarded events. $1 account id bigint; $2 user id text; $3 member id bigint or null; $4 after this id; $5 limit int
  */
 const selectDeliveries = statement('select-person-deliveries')`
     with events as materialized (
@@ -244,7 +235,6 @@ const selectDeliveries = statement('select-person-deliveries')`
       left join lateral (select name from endpoint where id = d.endpoint_id offset 0) p on true
      order by d.id`
 
-/** $1 account id bigint; $2 member id text; $3 after this id bigint; $4 maximum number of rows int */
 const selectActivity = statement('select-person-activity')`
     select id, json_build_object('id', id::text, 'occurredAt', iso(occurred_at), 'action', action, 'actorKind', actor_kind,
                                 'actor', actor)::text as json

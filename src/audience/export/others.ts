@@ -15,7 +15,6 @@ const SHARED_FIELDS = [
   'left',
 ]
 
-/** Of a message of a support chat. */
 const ACTIVITY_TEXTS = ['content', 'processed_message_content']
 
 /**
@@ -63,7 +62,6 @@ interface Drops {
   isDroppedField: (name: string, value: unknown, of: Fields) => boolean
 }
 
-/** Of events of LINE. */
 function othersOf(userId: string): Drops {
   const isOther = (value: unknown) => typeof value === 'string' && value !== userId
   const isOtherId = (value: unknown) => isOther(value) && LINE_USER_ID.test(value as string)
@@ -75,10 +73,7 @@ function othersOf(userId: string): Drops {
 
 const isAgent = (value: unknown) => isObject(value) && value.type === 'user'
 
-/**
- * Chatwoot marks agents with the type `user`. An activity is a sentence such as "Assigned to Ann by Bob". Its type is a word in
- * webhooks of messages, and 2 in those of conversations.
- */
+/** Chatwoot's agents have the type `user`. An activity, such as "Assigned to Ann by Bob", has a word or 2 as its type. */
 const AGENTS: Drops = {
   isDroppedElement: isAgent,
   isDroppedField: (name, value, { message_type: type }) =>

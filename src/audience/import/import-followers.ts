@@ -36,17 +36,14 @@ interface ImportState extends ImportProgress {
 const selectState = statement('select-followers-import')`
     select followers_import as state from official_account where id = $1`
 
-/** $1 bigint: account; $2 jsonb: state */
 const storeState = statement('store-followers-import')`
     update official_account set followers_import = $2 where id = $1`
 
-/** Runs in the transaction of the last page. */
 type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<void>
 
 /**
- * Imports the next page and returns the progress with `isComplete`. A page is committed together with its continuation token, so an
- * interrupted import continues there. Throws `platform_unavailable`, and a FatalError if the platform refuses the request. If it refused
- * the token, the next import starts again.
+ * A page is committed together with its continuation token, so an interrupted import continues there. Throws `platform_unavailable`, and
+ * a FatalError if the platform refuses the request. If it refused the token, the next import starts again.
  */
 export async function importNextFollowers(
   database: Transactions,
@@ -124,51 +121,38 @@ const addFollowers = statement('add-followers')`
 
 async function storePage(
   database: Transactions,
-  account: Account,
-  state: ImportState,
+  { id }: Account,
+  before: ImportState,
   { userIds, next }: FollowersPage,
   atMs: number,
   onImported: OnImported,
 ): Promise<ImportProgress & { isComplete: boolean }> {
-  const usable = userIds.filter((id) => id !== '' && id.length <= USER_ID_MAX_LENGTH && isStorableText(id))
+  const usable = userIds.filter(
+    (each) => each !== '' && each.length <= USER_ID_MAX_LENGTH && isStorableText(each),
+  )
+  const followers = [...new Set(usable)]
+  const isComplete = next === null
+  const time = new Date(atMs).toISOString()
   const store = async (transaction: Queryable) => {
-    const stored = await addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
-    const { seen, added, skipped } = stored
-    if (next === null) await onImported(transaction, { seen, added, skipped })
-    return { seen, added, skipped, isComplete: next === null }
+    await transaction.query(lockOutErasures, [id])
+    const values = [id, followers, time, NO_KEY]
+    const [counts] = await transaction.query<{ added: number; skipped: number }>(addFollowers, values)
+    const { added = 0, skipped = 0 } = counts ?? {}
+    const progress = {
+      seen: before.seen + followers.length,
+      added: before.added + added,
+      skipped: before.skipped + skipped,
+    }
+    const state = { ...progress, next, ...(isComplete ? { atMs: 0, completedAt: time } : { atMs }) }
+    await transaction.query(storeState, [id, JSON.stringify(state)])
+    if (isComplete) await onImported(transaction, progress)
+    return { ...progress, isComplete }
   }
   try {
     return await database.transaction(store)
   } catch (error) {
     if (violatedConstraint(error) !== MEMBER_ID_TAKEN) throw error
-    await skipTakenMemberIds(database.pipeline, [account.id])
+    await skipTakenMemberIds(database.pipeline, [id])
     return database.transaction(store)
   }
-}
-
-async function addPage(
-  transaction: Queryable,
-  accountId: AccountId,
-  userIds: string[],
-  atMs: number,
-  before: ImportState,
-  next: string | null,
-): Promise<ImportState> {
-  await transaction.query(lockOutErasures, [accountId])
-  const [counts] = await transaction.query<{ added: number; skipped: number }>(addFollowers, [
-    accountId,
-    userIds,
-    new Date(atMs).toISOString(),
-    NO_KEY,
-  ])
-  const state: ImportState = {
-    next,
-    atMs,
-    seen: before.seen + userIds.length,
-    added: before.added + (counts?.added ?? 0),
-    skipped: before.skipped + (counts?.skipped ?? 0),
-  }
-  const stored = next === null ? { ...state, atMs: 0, completedAt: new Date(atMs).toISOString() } : state
-  await transaction.query(storeState, [accountId, JSON.stringify(stored)])
-  return state
 }

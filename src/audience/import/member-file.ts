@@ -19,19 +19,16 @@ export interface FilePosition extends TextPosition {
 interface Header {
   /** the place of each column that the import reads */
   columns: Record<string, number>
-  /** number of columns */
   cells: number
 }
 
 export const FILE_BEGINNING: FilePosition = { ...BEGINNING, header: null }
 
 export interface FileEntry {
-  /** number of the line in the file, from 1 */
   line: number
   length: number
   /** the parsed entry, or a FatalError if the line cannot be parsed */
   value: unknown
-  /** where the entries after this one begin */
   next: FilePosition
 }
 

@@ -5,7 +5,6 @@ import { FatalError } from '../../errors.ts'
 import { systemReason } from '../../system-reason.ts'
 
 export interface TextSource {
-  /** for error messages */
   name: string
   /** begins to read; the iteration throws the error of the file */
   open: () => AsyncIterable<Buffer>
@@ -15,7 +14,6 @@ export interface TextSource {
 export interface TextPosition {
   /** bytes of the file before it */
   byte: number
-  /** lines of the file before it */
   line: number
 }
 
@@ -25,14 +23,10 @@ interface CsvRecord {
   cells: string[]
   /** number of the line on which the record ends, from 1 */
   line: number
-  /** bytes of the file before the next record */
   end: number
 }
 
-/**
- * Yields records that are not empty. Records may have any number of cells.
- * Throws a FatalError if the file cannot be read, or if a line or a record is longer than `maxBytes`.
- */
+/** Skips empty records. Throws a FatalError if the file cannot be read, or if a line or a record is longer than `maxBytes`. */
 export async function* readCsv(
   file: TextSource,
   maxBytes: number,
@@ -76,18 +70,13 @@ const cellsOf = (record: string, options: Options): string[][] =>
 const LINE_FEED = 0x0a
 
 interface TextLine {
-  /** from 1 */
   number: number
   /** null if the line is longer than the limit */
   text: string | null
-  /** bytes of the file before the next line */
   end: number
 }
 
-/**
- * Takes time proportional to the length of the file, and skips the bytes of a line beyond `maxBytes`.
- * Throws the error of the file, or an Error with the number of the line that is not in UTF-8.
- */
+/** In linear time. Throws the error of the file, or an Error with the number of the line that is not in UTF-8. */
 export async function* readLines(
   file: TextSource,
   maxBytes: number,
