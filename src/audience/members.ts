@@ -1,8 +1,16 @@
-/** One member with its timeline, and the accounts of one person. */
+/** The members of an account, as operators see, change and erase them, and the accounts of one person. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import type { OrganizationIds } from '../operators/actor.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
+import type { Scope } from '../accounts/scope.ts'
+import { type Changes, recordActivity } from '../operators/activity.ts'
+import type { Actor, OrganizationIds } from '../operators/actor.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { erasePerson, eraseUser, type OnErased } from './erasure/erase.ts'
+import type { ErasureLedger } from './erasure/erasure-ledger.ts'
 import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from './member.ts'
+import { type MemberUpdate, updateMember as updateMemberOf } from './update.ts'
+
+/** Read it with the actor's organizations, so that it is one of them. */
+type AccountOf = { id: AccountId; organizationId: OrganizationId }
 
 /** $1 account id bigint; $2 user id text; $3 member id bigint or null. A user id takes precedence over an equal member id. */
 const selectMember = statement('select-member')`
@@ -155,8 +163,6 @@ export async function findMemberships(
   return database.query<Membership>(selectMemberships, [organizationIds, userId, MEMBERSHIPS_MAX])
 }
 
-type AccountOf = { id: AccountId; organizationId: OrganizationId }
-
 /** The account, and those of which the person is a member. */
 export function accountsOf({ id, organizationId }: AccountOf, memberships: Membership[]): AccountOf[] {
   const others = memberships.filter(({ accountId }) => accountId !== id)
@@ -164,4 +170,85 @@ export function accountsOf({ id, organizationId }: AccountOf, memberships: Membe
     { id, organizationId },
     ...others.map((other) => ({ id: other.accountId, organizationId: other.organizationId })),
   ]
+}
+
+// Changes. The activity log has the ids of members and the names of changed fields, but no values.
+
+const scopeOf = ({ id, organizationId }: AccountOf, { name }: Actor): Scope => ({
+  keyId: null,
+  actorName: name,
+  accountId: id,
+  organizationId,
+})
+
+export function updateMember(
+  database: Transactions,
+  actor: Actor,
+  account: AccountOf,
+  id: bigint,
+  update: MemberUpdate,
+  allowedVersions: bigint[] | null,
+): Promise<{ version: bigint; json: string }> {
+  return database.transaction(async (transaction) => {
+    const updated = await updateMemberOf(transaction, scopeOf(account, actor), id, update, allowedVersions)
+    await recordActivity(transaction, actor, {
+      action: 'member.updated',
+      object: { kind: 'member', id },
+      organizationId: account.organizationId,
+      accountId: account.id,
+      changes: Object.fromEntries(Object.keys(update).map((field) => [field, 'replaced'])),
+    })
+    return updated
+  })
+}
+
+/** Returns false if the account has no such member. */
+export function eraseMember(
+  database: Transactions,
+  ledger: ErasureLedger | null,
+  actor: Actor,
+  account: AccountOf,
+  id: bigint,
+  now: () => number,
+): Promise<boolean> {
+  return erasePerson(database, ledger, scopeOf(account, actor), id, now, null, recordErasure(actor, account))
+}
+
+/** Erases a person who need not be a member. Returns whether the person was one. */
+export function eraseByUserId(
+  database: Transactions,
+  ledger: ErasureLedger | null,
+  actor: Actor,
+  account: AccountOf,
+  userId: string,
+  now: () => number,
+): Promise<boolean> {
+  return eraseUser(database, ledger, scopeOf(account, actor), userId, now, recordErasure(actor, account))
+}
+
+/** The id of a person who was never a member is not recorded: the user id is personal. */
+function recordErasure(actor: Actor, { id: accountId, organizationId }: AccountOf): OnErased {
+  return (transaction, memberId) =>
+    recordActivity(transaction, actor, {
+      action: 'member.erased',
+      object: { kind: 'member', id: memberId },
+      organizationId,
+      accountId,
+    })
+}
+
+/** @param changes numbers and formats only; filters without personal text */
+export function recordExport(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: AccountOf,
+  changes: Changes,
+): Promise<void> {
+  return recordActivity(transaction, actor, {
+    action: 'members.exported',
+    object: { kind: 'account', id: accountId },
+    organizationId,
+    accountId,
+    changes,
+  })
 }

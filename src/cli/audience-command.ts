@@ -2,7 +2,7 @@
 import { Option } from 'commander'
 import { checkFilters, readFilters } from '../audience/filters.ts'
 import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list.ts'
-import { recordExport } from '../audience/manage-members.ts'
+import { recordExport } from '../audience/members.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'
 import type { JobSummary } from '../jobs/job.ts'

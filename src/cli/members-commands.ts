@@ -10,10 +10,10 @@ import {
   recordPersonExport,
 } from '../audience/export/export-person.ts'
 import { readLines } from '../audience/import/text-file.ts'
-import { eraseByUserId } from '../audience/manage-members.ts'
 import { LINE_USER_ID } from '../audience/member.ts'
 import {
   accountsOf,
+  eraseByUserId,
   findMember,
   findMemberships,
   memberTimeline,

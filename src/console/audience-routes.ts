@@ -8,14 +8,15 @@ import {
   recordPersonExport,
 } from '../audience/export/export-person.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
-import { eraseMember, updateMember } from '../audience/manage-members.ts'
 import {
   accountsOf,
+  eraseMember,
   findMember,
   findMemberships,
   MEMBERSHIPS_MAX,
   memberTimeline,
   type TimelinePosition,
+  updateMember,
 } from '../audience/members.ts'
 import { readJsonPage } from '../audience/select-list.ts'
 import { checkUpdate } from '../audience/update.ts'
