@@ -27,7 +27,6 @@ import {
 const DAYS_MAX = 90
 const DAYS_DEFAULT = 14
 const NAME_MAX_LENGTH = 100
-/** Tags of one person that are shown. */
 const TAGS_MAX = 50
 
 export const listAccounts = tool(

@@ -36,12 +36,10 @@ const TOO_LARGE = { message: 'The result is too large. Ask for fewer rows with `
 
 interface CallOutcome {
   isError: boolean
-  /** a JSON object */
   result: Record<string, unknown>
   json: string
 }
 
-/** The tools that an actor may use. */
 export const toolsFor = ({ organizationIds }: Pick<Actor, 'organizationIds'>): Tool[] =>
   TOOLS.filter(({ isForAll }) => !isForAll || organizationIds === null)
 
@@ -107,7 +105,6 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
       return done
     },
 
-    /** Resolves when no call runs. */
     idle: async (): Promise<void> => {
       await last
     },

@@ -15,7 +15,6 @@ import type { Queryable } from '../postgres/statement.ts'
 import type { Finding } from '../watch/system-health.ts'
 
 export interface ToolContext {
-  /** a session that refuses changes */
   database: Queryable
   organizationIds: OrganizationIds
   showPersonalData: boolean
@@ -35,7 +34,6 @@ export interface Tool {
   title: string
   description: string
   inputSchema: TSchema
-  /** It needs all organizations. */
   isForAll: boolean
   /** Validates the arguments, and throws `invalid_input`. */
   call: (context: ToolContext, input: unknown) => Promise<ToolResult>
@@ -58,7 +56,6 @@ export function tool<F extends Fields>(
   }
 }
 
-/** A tool about one account. */
 export const accountTool = <F extends Fields>(
   definition: Definition,
   parameters: F,
@@ -105,7 +102,6 @@ export const listTool = <Row extends { id: bigint }, F extends Fields>(
   })
 }
 
-/** Rows of one page. */
 const PAGE_MAX = 50
 const PAGE_DEFAULT = 20
 

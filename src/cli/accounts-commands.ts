@@ -71,7 +71,6 @@ function addCommand(group: CliCommand): void {
         const { id, oaHash, trackingKey } = result
         return { id, oaHash, trackingKey }
       },
-      // People also need the URLs.
       (added) => printOne({ ...added, ...addressesHere(added) }),
     )
 }
@@ -214,7 +213,6 @@ export function withFields(command: CliCommand, operation: Operation = ACCOUNTS.
 
 export type Proving = { unproven?: boolean }
 
-/** Null with `--unproven`. */
 export const proverOf = ({ unproven }: Proving): LineApi | null =>
   unproven ? null : new LineApi(readConfig(io.env).lineApiUrl)
 
@@ -244,7 +242,6 @@ export function warnIfUnproven(isUnproven = false): void {
   if (isUnproven) printError(`oa-audience: warning: ${UNPROVEN}`)
 }
 
-/** Returns PUBLIC_URL, or else the URL at which the service listens. */
 export function baseUrlOf({ publicUrl, host, port }: Pick<Config, 'publicUrl' | 'host' | 'port'>): string {
   return publicUrl ?? localUrl(host, port)
 }

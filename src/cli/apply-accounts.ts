@@ -34,7 +34,6 @@ The first line of the file contains the column names: organization (id or name) 
 channel_secret, channel_access_token and all other options of "accounts add" may follow. An empty cell keeps the stored value.
 A second run continues an interrupted one and repeats nothing. Exits with 1 if an account has a problem.`
 
-/** @param platformOf reads the configuration */
 export function applyCommand(group: CliCommand, platformOf: () => Platform): void {
   group
     .command('apply')

@@ -91,7 +91,6 @@ function tallyOf(file: string, job: JobSummary | null) {
   return { changed: changed + unchanged, refused }
 }
 
-/** The filters of members, which `checkFilters` validates. */
 export const withFilters = (command: CliCommand): CliCommand =>
   command
     .option('--user-id <id>', 'only the member with this user id')

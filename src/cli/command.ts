@@ -11,7 +11,6 @@ import { io, type Printable, printJson, printMany, printOne } from './io.ts'
 /** Rows of a list, which are held in memory. */
 const LIMIT_MAX = 100_000
 
-/** Prints a result for people. */
 type Show<R, Given> = (result: Exclude<R, undefined>, given: Given) => void | Promise<void>
 
 const showFlat = (result: unknown) =>
@@ -25,7 +24,6 @@ export class CliCommand extends Command {
     return new CliCommand(name)
   }
 
-  /** Adds --limit to a list. */
   limited(rows: string, usual = 50): this {
     return this.option('--limit <count>', `maximum number of ${rows}`, between(1, LIMIT_MAX), usual)
   }
@@ -60,7 +58,6 @@ export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise
   return withDatabase(readConfig(io.env).database, work)
 }
 
-/** Throws a FatalError if the account does not exist. */
 export async function requireAccount(database: Database, id: bigint): Promise<Account> {
   const account = await findAccount(database, id)
   if (account === null) throw notFound('account', id)
@@ -81,7 +78,6 @@ export function parseId(text: string): bigint {
   return id
 }
 
-/** For an option or an argument that is given several times. */
 export const collectIds = (text: string, before: bigint[] = []): bigint[] => [...before, parseId(text)]
 
 export function between(min: number, max: number): (text: string) => number {

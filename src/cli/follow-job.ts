@@ -71,7 +71,6 @@ export async function noteOf(database: Database, { id, kind, tally }: JobSummary
   return tally.waiting === 'receiver' ? '; waits for the receiver, which fails' : ''
 }
 
-/** Prints how a job has ended. The command fails if the job is not done. */
 export function reportEnd(job: JobSummary | null): void {
   if (job?.status === 'done') return
   printError(`oa-audience: ${endText(job)}`)

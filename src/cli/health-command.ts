@@ -69,5 +69,4 @@ function readHealth(text: string): Omit<Health, 'url'> | null {
   }
 }
 
-/** Such as `read-only`. */
 const isWord = (value: unknown): value is string => typeof value === 'string' && /^[a-z-]{1,30}$/.test(value)

@@ -65,13 +65,11 @@ type Cell = string | number | bigint | boolean | null
 
 export type Printable = Record<string, Cell>
 
-/** Prints one object as `name value` lines. */
 export function printOne(item: Printable): void {
   const width = Math.max(...Object.keys(item).map((name) => name.length))
   for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
-/** Prints a table. */
 export function printMany(items: Printable[]): void {
   const [first] = items
   if (first === undefined) {
@@ -89,7 +87,7 @@ export function printMany(items: Printable[]): void {
   }
 }
 
-/** Math.max takes the numbers as arguments, whose number is limited. */
+/** Math.max takes a limited number of arguments. */
 const maxOf = (numbers: number[]) => numbers.reduce((max, each) => Math.max(max, each), 0)
 
 /** Escapes control characters. Anybody can send tracking events, and control characters could rewrite the screen or forge rows. */
@@ -101,7 +99,6 @@ function forTerminal(value: Cell | undefined): string {
   )
 }
 
-/** Prints a value as one line of JSON, ids as decimal strings. */
 export function printJson(value: unknown): void {
   print(toJson(value))
 }

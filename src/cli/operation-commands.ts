@@ -45,7 +45,6 @@ export function addOperation(group: CliCommand, { name, noun, hasTarget, help }:
   return command.argument('<id>', `id of the ${noun.word}, as \`${noun.plural} list\` shows it`, parseId)
 }
 
-/** Runs an operation as the person at the terminal. */
 export function performHere<R>(
   database: Transactions,
   operation: Operation<R>,
@@ -76,10 +75,7 @@ async function readAll(database: Database, operation: Operation, call: { id: big
   }
 }
 
-/**
- * `remove`: prints what it would delete, and deletes it only with --yes.
- * @param deleted what a job has deleted beside `contents`
- */
+/** `remove` only prints what it would delete without --yes. @param deleted what a job has deleted beside `contents` */
 export function addRemoveCommand<Contents extends object>(
   group: CliCommand,
   description: string,
@@ -130,7 +126,6 @@ export function addRotateCommand(
 
 type Given = Record<string, unknown>
 
-/** The keywords of a field's schema: see operations/operation.ts. */
 interface Field {
   type?: string
   enum?: string[]
@@ -165,7 +160,6 @@ export function optionsOf(operation: Operation): Option[] {
   })
 }
 
-/** The options as the console would send them. */
 export async function inputOf(operation: Operation, { json: _, ...options }: Given): Promise<object> {
   const fields = fieldsOf(operation)
   const flags = fields.flatMap(([name, { secret }]) => (secret ? [[name, `--${wordsOf(name)}`]] : []))

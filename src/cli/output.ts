@@ -13,12 +13,7 @@ import { withProgress } from './progress.ts'
 
 type Parts = AsyncIterable<{ text: string; count?: number }>
 
-/**
- * Writes to a file, or to standard output, and returns the sum of the counts. A file whose name ends with .gz is compressed. Throws a
- * FatalError if it cannot be written.
- *
- * @param unit of the counts; null: show no progress
- */
+/** Returns the sum of the counts. A file whose name ends with .gz is compressed. @param unit null: show no progress */
 export async function writeParts(
   parts: Parts,
   file: string | undefined,

@@ -26,7 +26,6 @@ export async function withProgress<T>(
 export class Progress {
   readonly #bar: SingleBar
 
-  /** @param total null if it is unknown */
   constructor(unit: string, total: number | null) {
     this.#bar = new cliProgress.SingleBar({
       stream: io.stderr,
@@ -49,7 +48,6 @@ export class Progress {
     this.#bar.update(done, { note })
   }
 
-  /** Draws the last state and ends the line. */
   end(): void {
     this.#bar.stop()
   }

@@ -59,7 +59,6 @@ export async function ask(
   })
 }
 
-/** An option with this value reads its secret from standard input. */
 const FROM_STANDARD_INPUT = '-'
 
 /**

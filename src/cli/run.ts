@@ -10,7 +10,6 @@ import { systemReason } from '../system-reason.ts'
 import { CliCommand, notFound, withJson } from './command.ts'
 import { type Io, io, print, printError, withIo } from './io.ts'
 
-/** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   demo: async () => (await import('../../tools/demo/command.ts')).demoCommand,
   setup: async () => (await import('./setup-command.ts')).setupCommand,
@@ -39,7 +38,6 @@ const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,
 }
 
-/** @param isNeeded whether to load a command group */
 export async function createProgram(isNeeded: (group: string) => boolean): Promise<CliCommand> {
   const program = new CliCommand(serviceName)
     .description('keep the audience of LINE official accounts and let B2B clients list, change and erase it')
@@ -58,10 +56,7 @@ export async function createProgram(isNeeded: (group: string) => boolean): Promi
   return program
 }
 
-/**
- * Runs one command. Its exit status is in `given.exitCode`, undefined for success.
- * @param args without the program's own name
- */
+/** The exit status is in `given.exitCode`, undefined for success. @param args without the program's own name */
 export const run = (args: string[], given: Io): Promise<void> => withIo(given, () => runCommand(args))
 
 async function runCommand(args: string[]): Promise<void> {
@@ -141,7 +136,6 @@ const FIXABLE: ErrorCode[] = [
   'platform_unavailable',
 ]
 
-/** Options whose fields have other names. */
 const OPTION_OF_FIELD: Record<string, string> = {
   organizationIds: 'organization',
   tags: 'tag',

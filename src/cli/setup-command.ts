@@ -50,7 +50,6 @@ export function setupCommand(program: CliCommand): void {
     }, introduce)
 }
 
-/** Refuses a blank value, and a missing one if there is no terminal. */
 function requireAnswerable(given: Partial<Answers>): void {
   for (const { name } of QUESTIONS)
     if (given[name]?.trim() === '') throw new FatalError(`--${wordsOf(name)} must not be empty.`)
@@ -133,7 +132,6 @@ async function showReachability(id: bigint, { publicUrl }: Pick<Config, 'publicU
   print(`  When the webhook URL is set, run "oa-audience accounts verify ${id} --test-webhook".`)
 }
 
-/** Quotes a value for a POSIX shell. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

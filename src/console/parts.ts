@@ -24,7 +24,6 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   reads: Queryable
   /** The same for a download. Results include every commit before this call. */
   readsFromNow: () => Queryable
-  /** for downloads */
   streamer: Streamer
   counted: Services['counted']
   /** The operator of a request, checked again: see session.ts. */
@@ -41,7 +40,6 @@ export interface ConsoleOptions {
   /** null: erasures are recorded in the database only */
   erasureLedger: ErasureLedger | null
   verifier: Omit<Verifier, 'database'>
-  /** sends test messages to notification channels */
   channelTester: ChannelTester
   /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
   onJob?: () => void
@@ -49,7 +47,6 @@ export interface ConsoleOptions {
   ownUrls: () => URL[]
   log: DestinationStream
   now: () => number
-  /** output of Vite; default: dist/web of the package */
   pages?: URL
 }
 
@@ -62,11 +59,9 @@ export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[];
   return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }
 }
 
-/** Schema of an id in a query string or a body. */
 export const Id = Type.String({ pattern: '^-?\\d{1,19}$' })
 export { ShortText }
 
-/** Checks input that has these fields and no others. */
 export const checkFields = <F extends Fields>(fields: F) => checker(objectOf(fields))
 
 /** Throws `unknown_item` for a path parameter that is not an int64. */
@@ -76,10 +71,8 @@ export function requireId(text: string): bigint {
   return id
 }
 
-/** Throws `unknown_item` for an id beyond int64. */
 export const idOrNull = (text: string | undefined): bigint | null => (text === undefined ? null : idOf(text))
 
-/** Throws `unknown_item` for null. */
 export function found<T>(item: T | null | undefined): T {
   if (item === null || item === undefined) throw new AppError('unknown_item')
   return item

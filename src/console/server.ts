@@ -79,7 +79,6 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   return app
 }
 
-/** Listens on CONSOLE_PORT. Throws a FatalError if the port cannot be used. */
 export async function listenForConsole(app: FastifyInstance, host: string, port: number): Promise<void> {
   try {
     await app.listen({ host, port, listenTextResolver: (address) => `console on ${address}` })

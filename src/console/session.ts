@@ -124,12 +124,10 @@ declare module 'fastify' {
   }
 }
 
-/** Options of a route: the least role that may use it. */
 export const VIEWER = { config: { role: 'viewer' } } as const
 export const MANAGER = { config: { role: 'manager' } } as const
 export const OWNER = { config: { role: 'owner' } } as const
 
-/** The signed-in operator of a route with a role. */
 export function operatorOf({ operator }: FastifyRequest): Operator {
   if (operator === null) throw new Error('the route has no role')
   return operator
@@ -137,7 +135,6 @@ export function operatorOf({ operator }: FastifyRequest): Operator {
 
 export type OfAccount = { Params: { account: string } }
 
-/** The account of a path. Throws NotVisible for one that the operator does not see. */
 export function accountOf(database: Queryable, request: FastifyRequest<OfAccount>): Promise<AccountDetails> {
   const { organizationIds } = operatorOf(request)
   return findAccountDetails(database, organizationIds, requireId(request.params.account))
@@ -188,7 +185,6 @@ function isSentByConsole({ headers, host }: FastifyRequest): boolean {
 // Downloads, which may last longer than a session.
 
 interface Download {
-  /** whose data the file has */
   organizationIds: OrganizationIds
   fileName: string
   mediaType: string

@@ -34,7 +34,6 @@ const checkNewPassword = checkFields({ current: Password, password: Password })
 
 type Parts = Pick<ConsoleParts, 'token' | 'database'>
 
-/** Adds POST /sign-in, POST /sign-out, GET /api/session, POST /invitation, POST /invitation/accept and POST /password. */
 export function signInRoutes(app: FastifyInstance, parts: Parts, sessions: Sessions): void {
   const takeAttempt = limitSignIns()
   sessionRoutes(app, parts, sessions, takeAttempt)
@@ -140,7 +139,6 @@ const NOT_COMPARED: readonly string[] = ['sign_in_limited', 'unavailable', 'busy
 interface Attempt {
   /** Runs the comparison. An attempt that could not be compared does not count. */
   compare: <T>(work: () => Promise<T>) => Promise<T>
-  /** A correct attempt does not count. */
   succeed: () => void
 }
 

@@ -74,13 +74,11 @@ export function accountColumns(fields: AccountFields): Partial<AccountColumns> {
   return columnsOf(trimmed)
 }
 
-/** The URLs that an operator enters on other platforms. */
 export function addressesOf(baseUrl: string, id: bigint, oaHash: string) {
   const [webhookPath = ''] = deliveryPaths(String(id))
   return { webhookUrl: baseUrl + webhookPath, callbackUrl: baseUrl + callbackPath(oaHash) }
 }
 
-/** The page says that LINE did not respond. */
 const ifUnproven = (proof: Proof) => (proof === 'unproven' ? { isUnproven: true } : {})
 
 export const MUTE = {
@@ -150,7 +148,6 @@ export const ACCOUNTS = {
     },
   }),
 
-  /** The job records what it imported. */
   followers: change({
     name: 'account.followers',
     does: 'import followers',

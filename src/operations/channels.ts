@@ -28,7 +28,6 @@ import { type Noun, operationsOf, type Services } from './operation.ts'
 /** Of one organization, and of all organizations together: every message is sent once per channel. */
 const CHANNELS_MAX = 20
 
-/** `secret`: null unless the format is webhook. */
 type AddedChannel = { id: bigint; secret: string | null }
 
 type Channel = ChannelSettings & {
@@ -70,12 +69,7 @@ const { read, list, call } = operationsOf(SHOWN)
 const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId | null): boolean =>
   organizationIds === null || (id !== null && organizationIds.includes(id))
 
-/**
- * Returns no row if the organization does not exist or has $7 channels.
- *
- * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 allow_private_network boolean;
- * $6 secret text or null; $7 maximum int; $8 id bigint; $9 language text
- */
+/** Returns no row if the organization ($1, null: all) does not exist or has $7 channels. */
 const insertChannel = statement('insert-notification-channel')`
     insert into notification_channel (id, organization_id, name, format, target, allow_private_network, secret, language)
     select $8, $1, $2, $3, $4, $5, $6, $9
@@ -87,15 +81,12 @@ const insertChannel = statement('insert-notification-channel')`
 const selectNextId = statement('next-id-notification-channel')`
     select nextval(pg_get_serial_sequence('notification_channel', 'id')) as id`
 
-/** $1 channel id bigint; $2 name text; $3 target text; $4 allow_private_network boolean; $5 language text */
 const updateSettings = statement('update-notification-channel')`
     update notification_channel set name = $2, target = $3, allow_private_network = $4, language = $5 where id = $1`
 
-/** $1 channel id bigint; $2 status text */
 const setStatus = statement('set-notification-channel-status')`
     update notification_channel set status = $2 where id = $1`
 
-/** $1 channel id bigint */
 const deleteChannel = statement('delete-notification-channel')`delete from notification_channel where id = $1`
 
 /** Returns the target as it is stored. Throws `invalid_input`. */
@@ -202,7 +193,6 @@ export const CHANNELS = {
     },
   }),
 
-  /** Messages that are not sent yet go to the new target. */
   update: change({
     name: 'channel.update',
     does: 'change a notification channel',

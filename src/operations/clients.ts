@@ -31,7 +31,6 @@ const CLIENT: Noun<Target & { client: ClientDetails }> = {
 }
 const { read, list, add, change } = operationsOf(CLIENT)
 
-/** $1 client id bigint; $2 organization ids bigint[] */
 const selectForeignKey = statement('select-foreign-key-of-client')`
     select id from api_key where api_client_id = $1 and organization_id <> all ($2) limit 1`
 
@@ -45,10 +44,8 @@ async function requireWhole(database: Queryable, { organizationIds }: Actor, { i
 
 type ClientContents = { clientId: string; name: string | null; apiKeys: number }
 
-/** With its first key, if an account was given. */
 type AddedAccess = AddedClient & { keyId?: bigint; key?: string }
 
-/** $1 client id bigint */
 const selectContents = statement('select-client-contents')`
     select client_id as "clientId", name,
            (select count(*)::int from api_key where api_client_id = $1) as "apiKeys"
@@ -57,20 +54,16 @@ const selectContents = statement('select-client-contents')`
 /** $1 client id bigint. Nobody adds a key to the client until the transaction ends. */
 const lockClient = statement('lock-client')`select from api_client where id = $1 for update`
 
-/** $1 client id bigint */
 const deleteKeys = statement('delete-keys-of-client')`delete from api_key where api_client_id = $1`
 
-/** $1 client id bigint */
 const deleteClient = statement('delete-client')`delete from api_client where id = $1`
 
-/** What a removal deletes. Throws as requireWhole does. */
 async function findContents(database: Queryable, actor: Actor, target: Target): Promise<ClientContents> {
   await requireWhole(database, actor, target)
   const [contents] = await database.query<ClientContents>(selectContents, [target.id])
   return requireVisible(contents, 'client', target.id)
 }
 
-/** $1 client id bigint, $2 when it expires timestamptz or null */
 const setExpiry = statement('set-expiry-of-client')`
     with before as (select id, expires_at from api_client where id = $1 for no key update)
     update api_client c set expires_at = $2 from before where c.id = before.id
@@ -80,16 +73,13 @@ const setExpiry = statement('set-expiry-of-client')`
 const lockSecrets = statement('lock-client-secrets')`
     select status, previous_client_secret is not null as "isRotating" from api_client where id = $1 for no key update`
 
-/** $1 client id bigint, $2 secret text */
 const replaceSecret = statement('replace-client-secret')`
     update api_client set previous_client_secret = client_secret, client_secret = $2 where id = $1`
 
-/** $1 client id bigint */
 const keepNewSecret = statement('clear-previous-client-secret')`
     update api_client set previous_client_secret = null
      where id = $1 and previous_client_secret is not null returning id`
 
-/** $1 client id bigint */
 const keepPreviousSecret = statement('restore-previous-client-secret')`
     update api_client set client_secret = previous_client_secret, previous_client_secret = null
      where id = $1 and previous_client_secret is not null returning id`
@@ -163,7 +153,6 @@ export const CLIENTS = {
     },
   }),
 
-  /** Both secrets are valid until the rotation is finished. */
   rotate: change({
     name: 'client.rotate',
     does: "rotate a client's secret",

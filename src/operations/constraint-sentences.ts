@@ -7,7 +7,6 @@ interface Constraint {
   field: string
   /** @param ids the values of a foreign key; empty if the database does not report them */
   text: (ids: string[]) => string
-  /** for users of the command line */
   hint?: string
 }
 
@@ -68,7 +67,6 @@ export function constraintSentence(error: unknown): string | null {
   )
 }
 
-/** Returns null for a constraint of another table. */
 export function sentenceOf(name: string, ids: string[]): string | null {
   const constraint = constraintOf(name)
   if (constraint === undefined) return null

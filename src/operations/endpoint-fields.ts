@@ -11,10 +11,8 @@ import {
   Url,
 } from './fields.ts'
 
-/** PostgreSQL's int. */
 const [INT4_MIN, INT4_MAX] = [-(2 ** 31), 2 ** 31 - 1]
 
-/** What can be changed. */
 export const SETTINGS = {
   name: DisplayName,
   events: orNull(

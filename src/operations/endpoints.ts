@@ -41,7 +41,6 @@ import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
 
-/** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
 const selectEndpoint = statement('select-endpoint-of-organizations')`
     select p.id, p.name, a.id as "accountId", a.organization_id as "organizationId"
       from endpoint p join official_account a on a.id = p.channel_oa_id

@@ -12,7 +12,6 @@ export type Fields = Record<string, TSchema>
 
 export const objectOf = <F extends Fields>(fields: F) => Type.Object(fields, { additionalProperties: false })
 
-/** What an operation with these fields takes, after its validation. */
 export type InputOf<F extends Fields> = Static<ReturnType<typeof objectOf<F>>>
 
 /** An id, which is a text in JSON and a bigint for the operation. */
@@ -23,7 +22,6 @@ export const DisplayName = StorableText({ maxLength: 256, description: 'display 
 /** Longer URLs are refused by common servers. */
 export const Url = (description: string) => StorableText({ minLength: 1, maxLength: 2_048, description })
 
-/** Of an endpoint or a notification channel. */
 export const AllowPrivateNetwork = Type.Boolean({
   description: 'allow http, and addresses that are not public',
   not: 'allow only https and public addresses',
@@ -39,7 +37,6 @@ export const orNull = <T extends TSchema>(schema: T, nullWord?: string) => {
   return Object.assign(Nullable(schema), { description, isId, nullWord })
 }
 
-/** A field that may be omitted. */
 export const Default = <T extends TSchema>(schema: T, value: Static<T>) =>
   Object.assign(Type.Optional(schema), { default: value }) as unknown as T
 
@@ -49,7 +46,6 @@ export const partial = <F extends Fields>(fields: F) =>
     [N in keyof F]: TOptional<F[N]>
   }
 
-/** The items of a text that separates them by commas. */
 export const itemsOf = (text: string): string[] =>
   text
     .split(',')

@@ -13,7 +13,6 @@ import { type Noun, operationsOf } from './operation.ts'
 
 type Key = { id: bigint; organizationId: OrganizationId; accountId: AccountId; client: bigint }
 
-/** $1 key id bigint; $2 organization ids bigint[], null: all */
 const selectKey = statement('select-key-of-organizations')`
     select id, organization_id as "organizationId", channel_oa_id as "accountId", api_client_id as client
       from api_key where id = $1 and visible(organization_id, $2)`
@@ -43,7 +42,6 @@ export type Expiries = { before: string | null; after: string | null }
 export const expiryChange = ([row]: Expiries[]): Changes =>
   changesBetween({ expiresAt: row?.before }, { expiresAt: row?.after })
 
-/** $1 key id bigint, $2 when it expires timestamptz or null */
 const setExpiry = statement('set-expiry-of-key')`
     with before as (select id, expires_at from api_key where id = $1 for no key update)
     update api_key k set expires_at = $2 from before where k.id = before.id

@@ -11,7 +11,6 @@ import type { Queryable, Transactions } from '../postgres/statement.ts'
 import type { ChannelTester } from '../watch/notifications/history.ts'
 import { checkerOf, type Fields, type InputOf } from './fields.ts'
 
-/** What an operation is about. */
 export interface Target {
   id: bigint
   /** null: it concerns no single organization */
@@ -21,7 +20,6 @@ export interface Target {
 
 export interface Noun<T extends Target = Target> {
   kind: ObjectKind
-  /** in sentences */
   word: string
   /** its path in the console, and its group of commands */
   plural: string
@@ -29,14 +27,12 @@ export interface Noun<T extends Target = Target> {
   find: (database: Queryable, actor: Actor, id: bigint) => Promise<T>
 }
 
-/** What the process offers to operations, as its configuration says. */
 export interface Services {
   now: () => number
   endpointTester: EndpointTester
   channelTester: ChannelTester
   /** base URLs of this service's API, where an endpoint would be a loop */
   ownUrls: () => URL[]
-  /** SMTP_URL is set */
   canEmail: boolean
   /** proves channel secrets; null: store them unproven */
   lineApi: LineApi | null
@@ -64,11 +60,9 @@ interface Context<D, T, F extends Fields> {
 }
 
 export interface Outcome<R> {
-  /** undefined: nothing to return */
   result?: R
   /** for the activity log; null: nothing is recorded yet */
   changes?: Changes | null
-  /** a job that was started: the work goes on */
   job?: bigint | null
 }
 
@@ -97,7 +91,6 @@ interface Recorded {
 }
 
 interface Addition<F extends Fields, R> extends Described<F>, Recorded {
-  /** @returns `target`: what was added */
   run: (context: Context<Queryable, null, F>) => Promise<Outcome<R> & { target: Target }>
 }
 
@@ -128,7 +121,6 @@ export interface Operation<R = unknown, N = string, F extends Fields = Fields, W
   result?: R
 }
 
-/** The functions that define the operations of a noun. */
 export function operationsOf<T extends Target>(noun: Noun<T>) {
   type None = Record<never, never>
   type Given = Described<Fields> & Partial<Recorded> & { run: unknown }
@@ -182,9 +174,7 @@ interface Call {
   reads?: Queryable
   actor: Actor
   services: Services
-  /** of the target */
   id?: bigint | null
-  /** checked by `check` */
   input?: object
   page?: Page | undefined
 }

@@ -24,7 +24,6 @@ import { type Noun, type Outcome, operationsOf, type Target } from './operation.
 const INVITATION_BYTES = 32
 const newInvitation = () => randomBytes(INVITATION_BYTES).toString('base64url')
 
-/** An operator with the token of the invitation link. */
 export interface Invited {
   id: bigint
   /** shown once; only its hash is stored */
@@ -43,12 +42,10 @@ type LockedOperator = Fields & {
   hasJoined: boolean
 }
 
-/** $1 operator id bigint, $2 organization ids bigint[], null: all */
 const selectForUpdate = statement('lock-operator')`
     select id, email, name, role, organization_ids as "organizationIds", status, ${HAS_JOINED} as "hasJoined"
       from operator where id = $1 and ($2::bigint[] is null or organization_ids <@ $2) for update`
 
-/** $1 operator id bigint */
 const selectRights = statement('select-rights-of-operator')`
     select role, organization_ids as "organizationIds" from operator where id = $1 and status = 'active'`
 
@@ -84,15 +81,12 @@ const insertOperator = statement('insert-operator')`
     values ($1, $2, $3, $4, $5, now() + interval '24 hours')
     returning id`
 
-/** $1 email text, $2 organization ids bigint[], null: all */
 const selectVisible = statement('select-visible-operator-by-email')`
     select id from operator where email = $1 and ($2::bigint[] is null or organization_ids <@ $2) limit 1`
 
 /**
  * An open invitation ends when its operator is disabled, and when the role or the organizations change: who made the link might not
  * have been allowed to make it for them.
- *
- * $1 operator id bigint, $2 name text or null, $3 role text, $4 organization ids bigint[] or null, $5 status text
  */
 const updateFields = statement('update-operator')`
     update operator set name = $2, role = $3, organization_ids = $4, status = $5,
@@ -102,7 +96,6 @@ const updateFields = statement('update-operator')`
               from operator where id = $1) before
      where id = $1`
 
-/** $1 operator id bigint, $2 invitation_hash bytea */
 const storeInvitation = statement('store-invitation')`
     update operator set invitation_hash = $2, invitation_expires_at = now() + interval '24 hours' where id = $1`
 
@@ -125,7 +118,6 @@ function requireWithin({ organizationIds: own }: Actor, given: OrganizationIds):
     refuseInput('organizationIds', 'contains organizations that you do not manage')
 }
 
-/** $1 bigint[] */
 const countOrganizations = statement(
   'count-organizations',
 )`select count(*)::int from organization where id = any ($1)`
@@ -138,7 +130,6 @@ async function requireOrganizations(transaction: Queryable, ids: OrganizationIds
     refuseInput('organizationIds', 'contains an organization that does not exist')
 }
 
-/** What may be changed of an operator. */
 const FIELDS = {
   name: orNull(StorableText({ minLength: 1, maxLength: 256, description: 'display name' }), ''),
   role: Type.Enum([...ROLES], {

@@ -14,13 +14,11 @@ import { type Noun, operationsOf, type Target } from './operation.ts'
 
 type Organization = { id: bigint; organizationId: bigint; name: string }
 
-/** $1 organization id bigint, $2 organization ids bigint[], null: all */
 const lockOrganization = statement('lock-organization-for-rename')`
     select name from organization
      where id = $1 and visible(id, $2)
        for no key update`
 
-/** $1 organization id bigint, $2 name text */
 const updateName = statement('rename-organization')`
     update organization set name = $2 where id = $1`
 
@@ -118,7 +116,6 @@ export const ORGANIZATIONS = {
   }),
 }
 
-/** Refuses a removal unless the operator typed the name. */
 export function requireTyped(typed: string, name: string): void {
   if (typed.trim() !== name.trim()) refuseInput('name', 'is not the name of what would be removed')
 }

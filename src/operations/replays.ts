@@ -31,7 +31,6 @@ const RATE = Default(
 )
 
 const { updatedSince: _, ...filters } = filterParameters
-/** Filters of members, without a time. */
 export const FilterSchema = objectOf(filters)
 
 export const REPLAYS = {

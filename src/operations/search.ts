@@ -13,7 +13,6 @@ import { type Activity, listActivityOfRequest } from '../operators/list-activity
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 
-/** Of the search by a name. */
 const WALK_MAX_MS = 1_000
 /** Searching an account by name takes 1 ms, and 20 ms with a cold cache: 25 ms, and 0.5 s. */
 const NAMES_PER_STATEMENT = 25
@@ -52,9 +51,7 @@ export interface SearchResult {
   people: FoundPerson[]
   /** what a request of the console changed */
   activity: Activity[]
-  /** accounts or people beyond the maximum were found */
   hasMore: boolean
-  /** every account was searched */
   isComplete: boolean
 }
 
@@ -62,7 +59,6 @@ export interface Search {
   reads: Queryable
   /** trimmed and not empty */
   text: string
-  /** null: all */
   organizationIds: OrganizationIds
   walkMaxMs?: number
   /** ends the search if nobody waits for it */
@@ -112,8 +108,7 @@ const EXAMINED_MAX = 2_000
 /**
  * Driven by audience_member_name, whose n-grams contain the account. `+ 0` prevents the use of other indexes, which would return all
  * members of the account. `next` is the account after which the next statement begins; null: there are no more accounts.
- *
- * $2 after this account id bigint; $3 accounts int; $4 part of the display name text; $5 maximum number of rows int
+ * $2 after this account id; $3 accounts; $4 part of the display name; $5 maximum number of rows
  */
 const selectByName = statement('search-by-name')`
     with examined as materialized (
@@ -173,7 +168,6 @@ interface MemberRow extends Row {
   json: string
 }
 
-/** Everybody whom an id or a name finds, with all memberships. */
 export async function searchPeople(each: Search) {
   const { reads, text, organizationIds } = each
   const read = (statement: Statement, value: unknown) =>
@@ -213,7 +207,6 @@ interface Walk {
 
 const NOTHING: Walk = { found: [], hasMore: false, isComplete: true }
 
-/** Walks through all accounts until enough is found, or the time is over. */
 async function walkAccounts({
   reads,
   organizationIds,

@@ -26,7 +26,6 @@ export type Segment = {
   name: string
   condition: Condition
   updatedAt: string
-  /** LINE has an audience of its members */
   sync: boolean
   syncState: SyncState
   /** LINE's, in its words */
