@@ -163,6 +163,6 @@ describe('the log', () => {
     const listed = await runCommand(['activity', 'list', '--action', 'account.', '--limit', '1'], created.env)
     expect(listed.stdout).toMatch(/account\.resumed/)
     const since = await runCommand(['activity', 'list', '--since', 'yesterday'], created.env)
-    expect([since.status, since.stderr]).toEqual([1, expect.stringContaining('is not a time')])
+    expect([since.status, since.stderr]).toEqual([1, expect.stringContaining('--since must be a time')])
   })
 })

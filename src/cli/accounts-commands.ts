@@ -96,20 +96,17 @@ function showCommand(group: CliCommand): void {
       'show an account with its oaHash, its trackingKey and its addresses, but without its secrets',
     )
     .argument('<id>', 'id of the account', parseId)
-    .onDatabase(
-      async (database, id: bigint) => {
-        const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
-        const facts = await findFleetAccount(database, ALL_ORGANIZATIONS, id)
-        const worst = facts?.problems[0]
-        const muted = worst?.muted && {
-          mutedProblem: worst.reason,
-          mutedUntil: worst.muted.until,
-          muteReason: worst.muted.reason,
-        }
-        return { ...account, status: facts?.status ?? null, ...muted, ...addressesHere(account) }
-      },
-      (shown) => printOne({ ...shown, loginChannelIds: shown.loginChannelIds.join(', ') }),
-    )
+    .onDatabase(async (database, id: bigint) => {
+      const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
+      const facts = await findFleetAccount(database, ALL_ORGANIZATIONS, id)
+      const worst = facts?.problems[0]
+      const muted = worst?.muted && {
+        mutedProblem: worst.reason,
+        mutedUntil: worst.muted.until,
+        muteReason: worst.muted.reason,
+      }
+      return { ...account, status: facts?.status ?? null, ...muted, ...addressesHere(account) }
+    })
 }
 
 function verifyCommand(group: CliCommand): void {

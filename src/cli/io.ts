@@ -61,9 +61,7 @@ export function printError(text: string): void {
   io.stderr.write(`${text}\n`)
 }
 
-type Cell = string | number | bigint | boolean | null
-
-export type Printable = Record<string, Cell>
+export type Printable = Record<string, unknown>
 
 export function printOne(item: Printable): void {
   const width = Math.max(...Object.keys(item).map((name) => name.length))
@@ -91,8 +89,10 @@ export function printMany(items: Printable[]): void {
 const maxOf = (numbers: number[]) => numbers.reduce((max, each) => Math.max(max, each), 0)
 
 /** Escapes control characters. Anybody can send tracking events, and control characters could rewrite the screen or forge rows. */
-function forTerminal(value: Cell | undefined): string {
-  return String(value ?? '-').replace(
+function forTerminal(value: unknown): string {
+  const isList = Array.isArray(value) && typeof value[0] !== 'object'
+  const text = isList ? value.join(', ') : typeof value === 'object' && value ? toJson(value) : value
+  return String(text ?? '-').replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters on purpose
     /[\u0000-\u001f\u007f-\u009f]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

@@ -36,7 +36,7 @@ export function jobsCommand(program: CliCommand): void {
         return { ...job, ...(accounts.length > 0 && { accounts }) }
       },
       ({ accounts = [], ...job }) => {
-        printOne(jobDetails(job))
+        printOne(job)
         if (accounts.length > 0) print()
         if (accounts.length > 0) printMany(accounts)
       },
@@ -62,18 +62,5 @@ function jobRow(job: JobSummary): Printable {
     done: total === null ? done : `${done} of ${total}`,
     'started at': job.createdAt,
     'started by': job.actor,
-  }
-}
-
-function jobDetails(job: JobSummary): Printable {
-  const texts = (values: Record<string, unknown>) =>
-    Object.entries(values).map(([name, value]) => [
-      name,
-      typeof value === 'string' ? value : JSON.stringify(value),
-    ])
-  return {
-    ...jobRow(job),
-    'ended at': job.finishedAt,
-    ...Object.fromEntries([...texts(job.parameters), ...texts(job.tally)]),
   }
 }

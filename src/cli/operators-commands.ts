@@ -1,8 +1,8 @@
 /** `oa-audience operators` and `activity`: the people who may sign in to the console, and who changed what. */
 import { readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/listen.ts'
 import { INT64_MAX } from '../http/path-id.ts'
+import { readTime } from '../http/read-time.ts'
 import type { Outcome } from '../operations/operation.ts'
 import { type Invited, OPERATORS } from '../operations/operators.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -95,23 +95,16 @@ function withFilter(command: CliCommand): CliCommand {
     .option('--account <id>', 'only changes of this account', parseId)
     .option('--operator <id>', 'only changes by this operator', parseId)
     .option('--action <action>', 'only this action or those that begin with it, such as endpoint.')
-    .option('--since <time>', 'from this time on, such as 2026-11-01 or 2026-11-01T09:00Z', parseTime)
-    .option('--until <time>', 'before this time', parseTime)
-}
-
-/** Without a zone, a time is UTC. */
-function parseTime(text: string): string {
-  const time = Date.parse(/^\d{4}-\d\d-\d\dT[\d:.]+$/.test(text) ? `${text}Z` : text)
-  if (Number.isNaN(time)) throw new FatalError(`"${text}" is not a time. Write it as 2026-11-01T09:00Z.`)
-  return new Date(time).toISOString()
+    .option('--since <time>', 'from this time on, such as 2026-11-01 or 2026-11-01T09:00Z')
+    .option('--until <time>', 'before this time')
 }
 
 const filterOf = ({ account, operator, action, since, until }: FilterOptions): ActivityFilter => ({
   accountId: account ?? null,
   operatorId: operator ?? null,
   action: action ?? null,
-  from: since ?? null,
-  to: until ?? null,
+  from: since === undefined ? null : new Date(readTime('since', since)).toISOString(),
+  to: until === undefined ? null : new Date(readTime('until', until)).toISOString(),
 })
 
 const lineOf = ({ occurredAt, actor, action, accountId, objectKind, objectId, changes }: Activity) => ({

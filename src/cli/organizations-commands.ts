@@ -60,12 +60,7 @@ export function segmentsCommand(program: CliCommand): void {
         const count = await countMatching(database, scope, { segment })
         return { ...segment, count, countedAt: new Date().toISOString() }
       },
-      ({ condition, ...shown }) =>
-        printOne({
-          ...shown,
-          condition: JSON.stringify(condition),
-          syncText: SYNC_TEXTS[shown.syncState],
-        }),
+      (shown) => printOne({ ...shown, syncText: SYNC_TEXTS[shown.syncState] }),
     )
   addOperation(group, SEGMENTS.sync)
     .description(

@@ -82,7 +82,7 @@ export const ENDPOINTS = {
       name: endpoint.name || null,
       format: endpoint.format,
       events: endpoint.events?.join(',') ?? 'all',
-      condition: endpoint.condition && JSON.stringify(endpoint.condition),
+      condition: endpoint.condition,
       replies: endpoint.replies ? 'yes' : 'no',
       priority: endpoint.priority,
       status: endpoint.isRotating ? `${endpoint.status}, rotating` : endpoint.status,

@@ -84,8 +84,8 @@ export const SEGMENTS = {
       const values = [actor.organizationIds, null, account, after ?? INT64_MIN, limit]
       return database.query<Segment>(selectSegments, values)
     },
-    row: ({ id, accountId, name, condition, syncState }: Segment) => ({
-      ...{ id, account: accountId, name, condition: JSON.stringify(condition), sync: syncState },
+    row: ({ id, accountId: account, name, condition, syncState: sync }: Segment) => ({
+      ...{ id, account, name, condition, sync },
     }),
   }),
 
