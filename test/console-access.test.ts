@@ -102,6 +102,7 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'select-memberships': [ids, `U-${MARK}`, 10],
     'select-next-unapplied': [accountId, null, INT64_MIN, INT64_MIN, 10, ids],
     'select-organizations-by-id-or-name': [[], [MARK], ids],
+    'select-replayable-endpoint': [foreign.endpoint, ids, 10],
   })
 }
 

@@ -62,21 +62,22 @@ async function prepare(operation: Operation) {
     objects.organization = String(await insertRow(database, 'organization', { name: MARK }))
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
   const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
-  // A replay needs an endpoint that receives events.
-  if (/replay$/.test(operation.name))
-    await load(database, `update endpoint set format = 'line', secret = null where id = $1`, [
-      objects.endpoint,
-    ])
   const counted = (_actor: unknown, count: () => Promise<unknown>) => count() as never
   const line = { lineApi: null, baseUrl: 'https://oa.example.com', counted }
   const tests = { endpointTester, channelTester, canEmail: true }
   const services = { now: Date.now, ownUrls: () => [], ...tests, ...line }
   const targetOf = ({ noun }: Operation) => objects[noun.word as keyof Objects]
-  const run = (operation: Operation, on: Transactions = database) =>
-    runOperation(on, operation, {
+  const run = async (operation: Operation, on: Transactions = database) => {
+    // A replay needs an endpoint that receives events.
+    if (operation.name.endsWith('replay'))
+      await load(database, `update endpoint set format = 'line', secret = null where id = $1`, [
+        objects.endpoint,
+      ])
+    return runOperation(on, operation, {
       ...{ services, input: INPUTS[operation.name]?.(objects) ?? {} },
       ...(operation.hasTarget && { id: BigInt(targetOf(operation)) }),
     })
+  }
   const before = BEFORE[operation.name]
   if (before !== undefined) await run(operationOf(before))
   return { target: targetOf(operation), run }

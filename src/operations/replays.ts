@@ -15,7 +15,6 @@ import { scopeOfJob } from '../jobs/selection.ts'
 import { startReplay, startResend } from '../jobs/send-again.ts'
 import { ENDPOINT } from './endpoints.ts'
 import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
-
 import { operationsOf } from './operation.ts'
 
 const { read, call } = operationsOf(ENDPOINT)
@@ -38,7 +37,7 @@ export const REPLAYS = {
     name: 'endpoint.count-replay',
     role: 'manager',
     does: 'count events of a time range',
-    input: { ...RANGE, events: Type.Optional(ShortText) },
+    input: { ...RANGE, events: Type.Optional(StorableText({ maxLength: 4_000 })) },
     run: async ({ database, actor, target, services, input: { events, ...range } }) => {
       const asked = { ...range, events: events === undefined ? null : itemsOf(events) }
       const { endpoint, request } = await planReplay(database, actor.organizationIds, target.id, asked)
