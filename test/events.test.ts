@@ -83,6 +83,17 @@ describe('oa-audience events', () => {
     expect(status).toBe(1)
   })
 
+  it('does not apply the event of an erased person', async () => {
+    const { database, service, tenant, json } = await setUpFailure()
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() - 60_000 })])
+    const event = lineEvent('follow', userId, { timestamp: Date.now() - 50_000 })
+    const id = await storeFailed(database, tenant, userId, event)
+    await service.eraseUser(tenant, userId)
+    expect(await json('retry', String(id))).toEqual([{ id: String(id), outcome: 'its content was erased' }])
+    expect(await service.member(tenant, userId)).toBeUndefined()
+  })
+
   it('applies other events if one is refused again, and skips member ids that are taken', async () => {
     const { database, service, tenant, run } = await setUpFailure()
     await database.query('delete from event')

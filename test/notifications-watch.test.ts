@@ -312,6 +312,16 @@ it('suspects this service if LINE delivers and no receiver responds', async () =
   }
 })
 
+it('names this service as the cause of deliveries that it refused', async () => {
+  const { ids } = await addWatched(3)
+  await change(
+    `insert into delivery_hour (channel_oa_id, hour, source, failed) values ($1, date_trunc('hour', now()), 'line', 1)`,
+    [ids[0]],
+  )
+  await passes(2)
+  expect(await messages()).toMatchObject([{ reason: 'deliveries_failed', facts: { cause: 'service' } }])
+})
+
 it('deletes messages after 30 days', async () => {
   const channel = await addChannel()
   await change(
