@@ -1,5 +1,5 @@
 /** `oa-audience events retry`: applies events that were stored without effect. */
-import { lockOutErasures } from '../postgres/erasure-lock.ts'
+import { lockOutErasures, waitForSenders } from '../postgres/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { InvalidEvent } from './event.ts'
@@ -43,7 +43,13 @@ async function storeAgain(database: Transactions, id: bigint, stored: StoredEven
   ]
   const batch = [{ admission, event: { ...event, key }, forwarded: null }]
   const [outcome] = await flush(database.pipeline, batch, { before })
-  return outcome === 'accepted' ? APPLIED : 'it was changed at the same time: check it again'
+  if (outcome !== 'accepted') return 'it was changed at the same time: check it again'
+  if (event.effect.type !== 'unsend') return APPLIED
+  // Bodies that were read before the unsend was committed may still be written.
+  return database.query(waitForSenders, [accountId]).then(
+    () => APPLIED,
+    () => 'it was applied, but a process that does not continue may still send the message to an endpoint',
+  )
 }
 
 function sourceNamed(name: string): SourceModule {

@@ -7,7 +7,7 @@ export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes'
     select lock_out_sending($1), lock_out_flushes($1)`
 
 /** $1 bigint: the account. Waits for bodies that were read before. */
-const waitForSenders = statement('wait-for-senders')`select lock_out_sending($1)`
+export const waitForSenders = statement('wait-for-senders')`select lock_out_sending($1)`
 
 /** $1 bigint: the account. Returns whether waitForSenders would not wait. */
 const areSendersQuiet = statement('are-senders-quiet')`
