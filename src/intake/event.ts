@@ -36,8 +36,8 @@ export interface IntakeEvent {
   groupId: string | null
   messageId: string | null
   effect: Effect
-  /** JSON text as received. Null: it was erased before the event could be applied. */
-  payload: string | null
+  /** JSON text as received. */
+  payload: string
   /** Why the event cannot be applied to members. It is stored anyway. */
   failure: string | null
 }

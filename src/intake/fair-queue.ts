@@ -165,7 +165,7 @@ export function sliceDelivery(
   let slice: Slice | undefined
   for (const event of events) {
     const people = 1 + event.otherUserIds.length
-    const payloadLength = event.payload?.length ?? 0
+    const payloadLength = event.payload.length
     const fits =
       slice !== undefined &&
       slice.people + people <= SLICE_MAX_PEOPLE &&

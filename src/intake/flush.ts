@@ -72,23 +72,26 @@ export function isConflict(error: unknown): boolean {
 }
 
 /** A batch without duplicates. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
-interface NumberedEvents {
-  admissions: Admission[]
-  /** For each admission: by the source, or by the events themselves. */
-  proven: boolean[]
-  unique: AdmittedEvent[]
-  uniqueAdmissions: number[]
-  /** For each event of the batch, its number among the unique events, and that of its admission. */
-  eventNumbers: number[]
-  admissionNumbers: number[]
-}
+type NumberedEvents = ReturnType<typeof numberEvents>
 
-/** An event may arrive at the account's own webhook and at that of its module channel. Then the first admission counts. */
-function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
-  const { admissions, proven, numberOf } = numberAdmissions()
-  const admissionNumbers = batch.map(numberOf)
+/** `eventNumbers` and `admissionNumbers` are those of each event of the batch. */
+function numberEvents(batch: AdmittedEvent[]) {
+  const admissions: Admission[] = []
+  // For each admission: by the source, or by the events themselves.
+  const proven: boolean[] = []
+  // Deliveries of an account share one admission object: see cacheAccounts.
+  const seen = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
+  const admissionNumbers = batch.map(({ admission, event }) => {
+    const isProven = event.isProven ?? admission.source.isProven
+    const known = isProven ? seen.proven : seen.unproven
+    const number = known.get(admission) ?? admissions.push(admission)
+    known.set(admission, number)
+    proven[number - 1] = isProven
+    return number
+  })
   const unique: AdmittedEvent[] = []
   const uniqueAdmissions: number[] = []
+  // An event may arrive at the account's own webhook and at that of its module channel. Then the first admission counts.
   const numbers = new Map<string, number>()
   const eventNumbers = batch.map((admitted, index) => {
     const identity = `${admitted.admission.accountId} ${admitted.event.key.toString('latin1')}`
@@ -100,22 +103,6 @@ function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
     return number
   })
   return { admissions, proven, unique, uniqueAdmissions, eventNumbers, admissionNumbers }
-}
-
-/** Deliveries of an account share one admission object: see cacheAccounts. */
-function numberAdmissions() {
-  const admissions: Admission[] = []
-  const proven: boolean[] = []
-  const numbers = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
-  const numberOf = ({ admission, event }: AdmittedEvent): number => {
-    const isProven = event.isProven ?? admission.source.isProven
-    const seen = isProven ? numbers.proven : numbers.unproven
-    const number = seen.get(admission) ?? admissions.push(admission)
-    seen.set(admission, number)
-    proven[number - 1] = isProven
-    return number
-  }
-  return { admissions, proven, numberOf }
 }
 
 /** The parameters of flush_events by name. Each is an array, or null if no event of the batch needs it. */

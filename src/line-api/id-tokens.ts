@@ -63,6 +63,7 @@ export class IdTokens {
   readonly #keys: ReturnType<typeof createRemoteJWKSet>
   readonly #keysIntervalMs: number
   #keysRequestedAtMs = Number.NEGATIVE_INFINITY
+  /** The cached keys were requested then. */
   #keysFetchedAtMs = Number.NEGATIVE_INFINITY
   /** User ids by a hash of login channels and token, so that tokens do not stay in memory after their requests. */
   readonly #verified = new LRUCache<string, string>({ max: VERIFIED_MAX, ttl: VERIFIED_TTL_MS })
@@ -156,7 +157,7 @@ export class IdTokens {
     return verification
   }
 
-  /** Returns the key that the token names. A key id may be newer than the cached keys, unless they were fetched for this request. */
+  /** Returns the key that the token names. A key id may be newer than the cached keys, unless those were requested after the request began. */
   async #keyOf(token: string, startedAtMs: number): Promise<CryptoKey | TokenVerdict> {
     if (performance.now() - this.#keysFetchedAtMs > KEYS_REFRESH_MS)
       this.#keys.reload().catch(() => undefined)
@@ -172,9 +173,10 @@ export class IdTokens {
 
   /** Throws if LINE returned anything but keys, or was asked for them just now. */
   async #fetchKeys(): Promise<Response> {
-    if (performance.now() - this.#keysRequestedAtMs < this.#keysIntervalMs)
+    const requestedAtMs = performance.now()
+    if (requestedAtMs - this.#keysRequestedAtMs < this.#keysIntervalMs)
       throw new Error('the keys were requested just now')
-    this.#keysRequestedAtMs = performance.now()
+    this.#keysRequestedAtMs = requestedAtMs
     const result = await callPlatform(this.#platform, {
       method: 'GET',
       path: KEYS_PATH,
@@ -182,7 +184,7 @@ export class IdTokens {
       isRepeatable: true,
     })
     const keys = createLocalJWKSet((result.ok ? result.value : null) as JSONWebKeySet).jwks()
-    this.#keysFetchedAtMs = performance.now()
+    this.#keysFetchedAtMs = requestedAtMs
     return Response.json(keys)
   }
 

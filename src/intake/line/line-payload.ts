@@ -53,7 +53,7 @@ function isRedelivered(event: unknown): boolean {
 
 /** For an event that is stored later than its reply token is valid. */
 export function withoutReplyToken(event: IntakeEvent): IntakeEvent {
-  const content = event.payload === null ? null : parseJson(event.payload)
+  const content = parseJson(event.payload)
   if (!isObject(content) || !('replyToken' in content)) return event
   const { replyToken: _, ...rest } = content
   return { ...event, payload: JSON.stringify(rest) }

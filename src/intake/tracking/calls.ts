@@ -1,5 +1,4 @@
 /** The calls of Segment's HTTP API: their paths and the types of their events. */
-
 import type { FastifySchema } from 'fastify'
 import { AppError } from '../../errors.ts'
 import { EXAMPLE_USER_ID, failures, INTAKE_FAILURES, success, TAGS } from '../../http/schema-parts.ts'

@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import type { TokenVerdict } from '../../line-api/id-tokens.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import {
   epochMs,
@@ -16,7 +17,6 @@ import {
 } from '../event-fields.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
 import { EVENT_TYPES, typeOfEvent } from './calls.ts'
-import type { Proof, Proofs } from './id-token.ts'
 
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
@@ -29,6 +29,8 @@ export interface TrackingRequest {
   writeKey: string | null
   sentAtMs: number | null
   events: unknown[]
+  /** The ID token for all events that have none of their own. */
+  idToken: string | null
 }
 
 /** Counts against the budgets of a tracking key or an address. */
@@ -43,7 +45,11 @@ export interface Rejection {
 }
 
 /** @param type the type of a single event, if the path has one */
-export function parseTrackingRequest(body: Buffer, type: string | null): TrackingRequest {
+export function parseTrackingRequest(
+  body: Buffer,
+  type: string | null,
+  idToken: string | null = null,
+): TrackingRequest {
   const parsed = parseJson(body)
   const envelope = isObject(parsed) ? parsed : {}
   const events = eventsOf(parsed, type)
@@ -61,6 +67,7 @@ export function parseTrackingRequest(body: Buffer, type: string | null): Trackin
     writeKey: writeKeyOf(parsed) ?? writeKeyOf(events[0]),
     sentAtMs: parseTime(envelope.sentAt),
     events,
+    idToken,
   }
 }
 
@@ -82,12 +89,38 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
   return Array.isArray(parsed.batch) ? parsed.batch : null
 }
 
+export function idTokensOf({ events, idToken }: TrackingRequest): Set<string> {
+  const tokens = events.slice(0, TRACKING_REQUEST_MAX_EVENTS).map((event) => tokenOf(event, idToken))
+  return new Set(tokens.filter((token) => typeof token === 'string'))
+}
+
+/** `liff.getIDToken()` returns null if the visitor is not logged in. */
+function tokenOf(event: unknown, idToken: string | null): unknown {
+  const own = isObject(event) && isObject(event.context) ? event.context.idToken : null
+  return own === undefined || own === null || own === '' ? idToken : own
+}
+
+interface Proof {
+  userId: string
+  /** Null: the event was read from storage, which does not contain the token. */
+  token: string | null
+}
+
+/** Null: the event has no token, so anybody may have sent it. */
+function proofOf(token: unknown, verdicts: ReadonlyMap<string, TokenVerdict>): Proof | null {
+  if (token === null) return null
+  const verdict = typeof token === 'string' ? verdicts.get(token) : undefined
+  if (verdict === undefined) throw new InvalidEvent('the ID token is not a text')
+  if (!verdict.isValid) throw new InvalidEvent(`the ID token ${verdict.fault}`)
+  return { userId: verdict.userId, token: token as string }
+}
+
 /** `usage` is that of the accepted events. @param admittedBy the tracking key of the account */
 export async function readTrackingEvents(
-  { events, sentAtMs }: TrackingRequest,
+  { events, sentAtMs, idToken }: TrackingRequest,
   admittedBy: string,
   receivedAtMs: number,
-  proofs: Proofs,
+  verdicts: ReadonlyMap<string, TokenVerdict>,
 ): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[]; usage: { claimed: Usage; proven: Usage } }> {
   const accepted: IntakeEvent[] = []
   const usage = { claimed: { events: 0, bytes: 0 }, proven: { events: 0, bytes: 0 } }
@@ -102,12 +135,12 @@ export async function readTrackingEvents(
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
-      const proof = proofs.of(event)
+      const proof = proofOf(tokenOf(event, idToken), verdicts)
       const read = readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proof)
       accepted.push(read)
       const used = proof === null ? usage.claimed : usage.proven
       used.events += 1
-      used.bytes += Buffer.byteLength(read.payload ?? '')
+      used.bytes += Buffer.byteLength(read.payload)
     } catch (error) {
       if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })

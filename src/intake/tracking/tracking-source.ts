@@ -10,8 +10,8 @@ import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts
 import { ID_TOKEN } from '../delivery-counts.ts'
 import type { SourceModule, SourceParts } from '../source.ts'
 import { METRICS_PATHS, TRACKING_PATHS, trackingSchemas, typeOfCall } from './calls.ts'
-import { prove } from './id-token.ts'
 import {
+  idTokensOf,
   parseTrackingRequest,
   type Rejection,
   readStoredTrackingEvent,
@@ -116,13 +116,14 @@ async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
   const { database, addresses, addressOf } = parts
   database.requireConfigured()
   const body = await readBody(parts, request)
-  const tracking = parseTrackingRequest(body, typeOfCall(request.params.call))
+  const idToken = String(request.headers['x-line-id-token'] ?? '') || null
+  const tracking = parseTrackingRequest(body, typeOfCall(request.params.call), idToken)
   const usage = { events: tracking.events.length, bytes: 0 }
   addresses.check(addressOf(request), usage)
   addresses.take(addressOf(request), usage)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  return repeatWhileStale(storeTracking, parts, key, tracking, idTokenOf(request))
+  return repeatWhileStale(storeTracking, parts, key, tracking)
 }
 
 async function storeTracking(
@@ -130,17 +131,20 @@ async function storeTracking(
   { intake, now, findAccount, idTokens, claimed, proven, counts }: TrackingParts,
   key: string,
   tracking: TrackingRequest,
-  idToken: string | null,
 ) {
   const found = await findAccount(key, isAgain)
   if (found === null) throw new AppError('unknown_tracking_key')
   const { account, admission, isCached } = found
-  const proofs = await prove(idTokens, tracking.events, idToken, account.loginChannelIds)
+  const tokens = idTokensOf(tracking)
   // Before the events are read. Only for existing keys: unknown keys would evict the budgets of others.
-  if (!proofs.hasTokens) claimed.check(key, { events: 1, bytes: 0 })
-  if (proofs.dependOnAccount && isCached) return 'stale'
-  if (proofs.dependOnAccount) counts.add(account.id, ID_TOKEN, { refused: 1 }, 'last_refused_at')
-  const { accepted, rejected, usage } = await readTrackingEvents(tracking, key, now(), proofs)
+  if (tokens.size === 0) claimed.check(key, { events: 1, bytes: 0 })
+  const verdicts = await idTokens.verify(tokens, account.loginChannelIds)
+  // A token that is invalid for the login channel of an outdated account may be valid for the current one.
+  if ([...verdicts.values()].some((verdict) => !verdict.isValid && verdict.isAboutChannel)) {
+    if (isCached) return 'stale'
+    counts.add(account.id, ID_TOKEN, { refused: 1 }, 'last_refused_at')
+  }
+  const { accepted, rejected, usage } = await readTrackingEvents(tracking, key, now(), verdicts)
   // An empty request has no flush, which would check the cached account.
   if (accepted.length === 0 && isCached) return 'stale'
   if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
@@ -152,10 +156,6 @@ async function storeTracking(
   if (reception === 'stale') return 'stale'
   if (usage.proven.events > 0) counts.add(account.id, ID_TOKEN, {}, 'last_at')
   return { success: true, ...reception, rejected }
-}
-
-function idTokenOf({ headers }: TrackingCall): string | null {
-  return String(headers['x-line-id-token'] ?? '') || null
 }
 
 /** Client libraries log a 4xx response. After a 200 response, the events would be lost silently. */
