@@ -1,5 +1,4 @@
 /** Joins all parts and registers every route. */
-
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './accounts/scope.ts'

@@ -1,5 +1,4 @@
 /** The named schemas of the OpenAPI document. Route schemas refer to schemas by name. */
-
 import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
 import { CSV_HEADER, type Member, MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'

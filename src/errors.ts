@@ -124,10 +124,7 @@ export class FatalError extends Error {
   override readonly name = 'FatalError'
 }
 
-/**
- * Formats an input error as one line. Throws any other error again.
- * @param nameOf what the user calls a field
- */
+/** Formats an input error as one line. Throws any other error again. `nameOf` returns what the user calls a field. */
 export function toFatalError(error: unknown, nameOf = (path: string) => path): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error

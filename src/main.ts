@@ -43,14 +43,10 @@ export interface RunningService {
   database: Database
   /** Resolves when the database is ready; rejects with a FatalError if it never can be. */
   ready: Promise<void>
-  /** Finishes accepted requests, then closes everything. */
   close: (drainMs?: number) => Promise<void>
 }
 
-/**
- * Starts the service; it listens when this resolves. Throws a FatalError that says what prevents it.
- * @param log receives log lines; standard output by default
- */
+/** Starts the service; it listens when this resolves. Throws a FatalError that says what prevents it. */
 export async function startService(
   config: Config,
   log: DestinationStream = pino.destination(1),
@@ -170,7 +166,6 @@ async function listenForMetrics(
   return server
 }
 
-/** Waits for accepted requests, and cuts their connections at the limit. */
 async function closeServer(app: FastifyInstance): Promise<void> {
   const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
   await app.close()

@@ -20,9 +20,8 @@ const CONNECTIONS_PER_WORKER = 20
 const OTHER_CONNECTIONS = 20
 
 /**
- * `oa-audience serve` with WEB_CONCURRENCY above 1: runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the
- * first worker cannot start. Throws a FatalError if the embedded server or the metrics page cannot start.
- * @param secretsKeys SECRETS_KEYS, which the environment of this process no longer has
+ * Runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the first worker cannot start. Throws a FatalError if the embedded
+ * server or the metrics page cannot start. The environment of this process no longer has SECRETS_KEYS.
  */
 export async function serveWithWorkers(config: Config, secretsKeys: Secret | null): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
@@ -68,7 +67,6 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
   return server
 }
 
-/** `start` returns false if the first worker ends before it listens. */
 function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null) {
   // If the first worker ends before it listens, the start has failed, and the worker is not replaced.
   let hasStarted = false

@@ -1,5 +1,4 @@
 /** Official accounts for operators, without secrets. */
-
 import { requireVisible } from '../errors.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

@@ -1,5 +1,4 @@
 /** Adds and updates accounts from a list. Organization and channel id identify an account. */
-
 import { AppError, FatalError } from '../errors.ts'
 import type { Changes } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'

@@ -1,5 +1,4 @@
 /** The checks of a verification, as pure functions of the platform's responses. */
-
 import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
 import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
 import type { Account } from './account.ts'

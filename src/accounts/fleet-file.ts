@@ -1,5 +1,4 @@
 /** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
-
 import { readCsv, type TextSource } from '../audience/import/text-file.ts'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'

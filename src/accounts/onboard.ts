@@ -1,5 +1,4 @@
 /** Brings a stored account into service at LINE: webhook URL, test, verification, followers. */
-
 import { importNextFollowers } from '../audience/import/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
 import type { PlatformFault } from '../line-api/call.ts'

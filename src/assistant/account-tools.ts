@@ -1,5 +1,4 @@
 /** Tools about accounts: the fleet, the problems of one account, its numbers over time, and one of its people. */
-
 import { findVerification } from '../accounts/accounts.ts'
 import type { Member } from '../audience/member.ts'
 import { findMember, memberTimeline, type TimelineEntry, type TimelinePosition } from '../audience/members.ts'

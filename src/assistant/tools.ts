@@ -1,5 +1,4 @@
 /** All tools of the assistant, each of which only reads. Here: those of deliveries, events, activity and the installation. */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { listFailureReasons } from '../audience/events.ts'
 import { listAllEvents } from '../audience/list-events.ts'

@@ -1,5 +1,4 @@
 /** The member as clients see it. The table FIELDS yields its schema, its JSON text and its CSV row. */
-
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 

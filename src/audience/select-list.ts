@@ -1,5 +1,4 @@
 /** Chooses the statement for a list of members and reads a page with it. */
-
 import { createHash } from 'node:crypto'
 import type { Scope } from '../accounts/scope.ts'
 import { AppError } from '../errors.ts'

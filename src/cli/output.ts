@@ -1,5 +1,4 @@
 /** The files that exports write. A file is complete or unchanged. */
-
 import { randomBytes } from 'node:crypto'
 import { createWriteStream, statSync } from 'node:fs'
 import { realpath, rename, rm } from 'node:fs/promises'

@@ -1,5 +1,4 @@
 /** The only reader of environment variables: names, units, defaults and validation. */
-
 import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
@@ -13,10 +12,8 @@ export type DatabaseChoice =
   | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null; secretKeys?: SecretKeys }
   | { kind: 'none' }
 
-/** The servers for reads that may be slightly out of date. */
 interface ReplicasChoice {
   url: Secret
-  /** maximum age of a result */
   maxLagMs: number
 }
 
@@ -46,7 +43,6 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     database: chooseDatabase(databaseUrl, dataDir, replicas, secretsKeys ?? SecretKeys.NONE, faults),
     /** max or windowMs 0: no limit */
     rateLimit: { max: rateLimitMax, windowMs: rateLimitWindowMs, spareSigned: rateLimitSpareSigned },
-    /** null: no console */
     console: chooseConsole(consolePort, consoleToken, consoleUserHeader, config.trustProxy, faults),
   }
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
@@ -99,10 +95,7 @@ function chooseConsole(
   return port === null ? null : { port, token, userHeader }
 }
 
-/**
- * Removes SECRETS_KEYS from the environment of this process, so that child processes and diagnostic reports of Node.js do not contain it.
- * Call it after readConfig. Returns the former value.
- */
+/** Child processes and diagnostic reports of Node.js must not contain SECRETS_KEYS. Call it after readConfig. Returns the former value. */
 export function removeSecretsKeys(env: Record<string, string | undefined>): Secret | null {
   const { [VARIABLES.secretsKeys.name]: text } = env
   delete env[VARIABLES.secretsKeys.name]
@@ -129,7 +122,6 @@ export function environmentOfPostgresPrograms(): Record<string, string> {
   return { ...environmentOfPrograms(), ...(Object.fromEntries(ofLibpq) as Record<string, string>) }
 }
 
-/** The variables as a table for `oa-audience --help`. */
 export function describeVariables(): string {
   const rows = Object.values<Variable<unknown>>(VARIABLES).map(({ name, fallback, help, isSecret }) => ({
     name,

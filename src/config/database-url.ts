@@ -9,9 +9,7 @@ export interface DatabaseServer {
 }
 
 interface DatabaseAddress {
-  /** In the order of the URL. */
   servers: DatabaseServer[]
-  /** Only the server that accepts writes may be used. */
   mustWrite: boolean
 }
 

@@ -55,7 +55,6 @@ export function replicasUrl(text: string): string {
   return text
 }
 
-/** Returns the URL without a trailing slash. */
 export function httpUrl(text: string): string {
   if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text))
     throw new Error('must be an http:// or https:// URL')

@@ -1,5 +1,4 @@
 /** The environment variables: names, defaults, help texts and parsers. config.ts reads them. */
-
 import {
   atLeast,
   boolean,

@@ -1,5 +1,4 @@
 /** The audience of an account: search, one member with its timeline, a person's own data, erasure. */
-
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import {
   findPerson,

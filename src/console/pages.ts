@@ -1,5 +1,4 @@
 /** Serves one HTML file for the URLs of all pages, and the scripts and styles that Vite built. */
-
 import { existsSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,4 @@
 /** The health and backlog of endpoints, for `doctor` and metrics. */
-
 import { age } from '../http/format.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'

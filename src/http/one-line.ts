@@ -19,10 +19,7 @@ export function oneLine(text: string, max: number): string {
 /** U+2060, which is invisible and takes no width, breaks up what a chat would read as a mention or a link. */
 export const WORD_JOINER = '\u2060'
 
-/**
- * A name for chats, which read everything that looks like an address of the web as a link, and Mattermost and others also
- * `[text](url)`.
- */
+/** A name for chats, which read what looks like an address of the web as a link, and some of them also `[text](url)`. */
 export const chatName = (name: string): string =>
   name
     .replace(/:(?=\/\/)/g, `:${WORD_JOINER}`)

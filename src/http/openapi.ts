@@ -49,11 +49,7 @@ export function useSchemasAsDocumentation(app: FastifyInstance): void {
   })
 }
 
-/**
- * Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app is ready.
- * @param components the named schemas to which route schemas refer
- * @param webhooks the requests that the service sends
- */
+/** Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app is ready. */
 export async function collectRouteSchemas(
   app: FastifyInstance,
   info: { title: string; version: string },

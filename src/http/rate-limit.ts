@@ -1,5 +1,4 @@
 /** Limits the requests of each client address, for all routes and statuses together. */
-
 import { isIP } from 'node:net'
 import rateLimit, { normalizeIP } from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'

@@ -1,5 +1,4 @@
 /** Validates input against a schema and reports each invalid field. */
-
 import type { FastifyRequest } from 'fastify'
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'

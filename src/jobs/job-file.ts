@@ -94,7 +94,6 @@ export async function storePiece(
   return { stored: after, isComplete }
 }
 
-/** Stores a whole file, starts its import and records it. Returns the id of the job. */
 export async function storeFile(
   database: Transactions,
   actor: Actor,

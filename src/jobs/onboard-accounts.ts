@@ -18,9 +18,7 @@ import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 
 /** Problems in the row of the job. The fleet shows those of all accounts. */
 const PROBLEMS_MAX = 100
-/** LINE applies a new webhook URL within a minute. */
 const PROPAGATION_MAX_MS = 75_000
-/** While LINE has not applied a URL, the job waits this long. */
 const PROPAGATION_PAUSE_MS = 1_000
 
 interface Parameters {
@@ -31,7 +29,6 @@ interface Parameters {
 interface Position {
   phase: 'webhook' | 'verify' | 'followers'
   index: number
-  /** when the last webhook URL was set */
   setAtMs: number
 }
 

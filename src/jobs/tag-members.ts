@@ -1,5 +1,4 @@
 /** `members.tag`: adds and removes tags of all members that match a filter. Planner idioms: docs/planner.md. */
-
 import type { AccountDetails } from '../accounts/accounts.ts'
 import type { Scope } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'

@@ -1,5 +1,4 @@
 /** Stateless channel access tokens for accounts that store none. They are issued for the channel id and secret, and cached. */
-
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { Secret } from '../config/secret.ts'

@@ -89,7 +89,6 @@ export function countOutcomes(registry: Registry): Array<() => void> {
   ]
 }
 
-/** Returns a function that ends the measuring. */
 export function measureClock(registry: Registry): () => void {
   const skew = new Gauge({
     name: 'oa_audience_database_clock_skew_seconds',
@@ -100,7 +99,6 @@ export function measureClock(registry: Registry): () => void {
   return clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds))
 }
 
-/** Reads the state of the connections and of the database whenever the metrics are scraped. */
 export function databaseGauges(registry: Registry, database: WatchedDatabase): void {
   new Gauge({
     name: 'oa_audience_database_sessions',

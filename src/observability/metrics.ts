@@ -120,7 +120,6 @@ export class Metrics {
     )
   }
 
-  /** Counts every response by route pattern and status, including those to malformed requests. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
       name: 'oa_audience_requests_total',

@@ -40,7 +40,6 @@ export function countEndpointAttempts(registry: Registry): () => void {
   })
 }
 
-/** Returns a function that shows the backlogs of all endpoints. */
 export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointBacklog[]) => void {
   const registers = [registry]
   const gauge = (name: string, help: string) =>
@@ -89,7 +88,6 @@ const NAMED_MAX = 100
 
 const VALUES = { quiet: 1, degraded: 2, broken: 3 }
 
-/** Returns a function that shows the problems of all accounts. */
 export function accountProblemGauge(registry: Registry): (accounts: AccountProblems[]) => void {
   const problems = new Gauge({
     name: 'oa_audience_account_problem',

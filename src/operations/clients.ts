@@ -1,5 +1,4 @@
 /** API clients. Operators see the clients that have a key in one of their organizations. Only an addition and a rotation return a secret. */
-
 import {
   addFirstKey,
   type ClientDetails,

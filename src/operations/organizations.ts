@@ -1,5 +1,4 @@
 /** Organizations, which own official accounts. */
-
 import {
   findOrganizationContents,
   listOrganizations,

@@ -1,5 +1,4 @@
 /** The interface for every query: connections with limits, transactions, and classified errors. */
-
 import { SecretKeys } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pool/pinned-connection.ts'

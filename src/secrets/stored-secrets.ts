@@ -98,11 +98,7 @@ function changeRow(database: Transactions, table: SecretTable, id: bigint): Prom
   })
 }
 
-/**
- * Encrypts the stored secrets under the first key, each row in its own transaction. So a killed process loses nothing, and the next
- * run continues it.
- * @param onProgress receives the number of encrypted values so far
- */
+/** Each row is a transaction, so a killed process loses nothing, and the next run continues it. `onProgress` gets the values so far. */
 export async function changeSecrets(
   database: Transactions,
   isPlainOnly: boolean,
@@ -126,7 +122,6 @@ export async function changeSecrets(
 const countPlain = statement('count-plain-secrets')`
     select (${TABLES.map((table) => `(select count(*) from ${table} where ${isPlain(table)})`).join(' + ')})::int as rows`
 
-/** The number of rows with a secret in plain text. */
 export async function countPlainRows(database: Queryable): Promise<number> {
   const [plain] = await database.query<{ rows: number }>(countPlain)
   return plain?.rows ?? 0

@@ -1,5 +1,4 @@
 /** Creates partitions ahead of time, and deletes data after its retention. */
-
 import { requireLedgerErasures } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
 import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'

@@ -1,5 +1,4 @@
 /** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform, the clocks and PUBLIC_URL. */
-
 import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
 import { examineLedger } from '../audience/erasure/compare-ledger.ts'

@@ -1,5 +1,4 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
-
 import type { Account, AccountId } from '../../accounts/account.ts'
 import { explainRefusal } from '../../accounts/checks.ts'
 import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'

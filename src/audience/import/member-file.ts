@@ -1,5 +1,4 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
-
 import { BODY_MAX_BYTES } from '../../config/limits.ts'
 import { FatalError } from '../../errors.ts'
 import { systemReason } from '../../system-reason.ts'

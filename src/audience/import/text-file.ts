@@ -1,5 +1,4 @@
 /** Reads the records of a CSV file in UTF-8. An error never quotes a cell, because it may be a secret or personal data. */
-
 import { CsvError, type Options, parse as parseCsv } from 'csv-parse/sync'
 import { FatalError } from '../../errors.ts'
 import { systemReason } from '../../system-reason.ts'
