@@ -383,19 +383,4 @@ describe('the command line', () => {
     const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
     expect(bad.stderr).toContain('--from must be a time such as')
   })
-
-  it('asks on a terminal before it sends', async () => {
-    const { addEndpoint, deliverMessages, database, env } = await startReplaying(false)
-    await deliverMessages(1)
-    const id = String(await addEndpoint('https://example.com/', { status: 'paused' }))
-    const args = ['endpoints', 'replay', id, '--from', TODAY.from, '--to', TODAY.to, '--no-wait']
-    const answer = (input: string) => runCommand(args, env, { input, isTTY: true })
-    for (const no of ['no\n', 'yesterday\n', '\n']) {
-      const { status, stderr } = await answer(no)
-      expect([status, stderr], no).toEqual([1, expect.stringContaining('Send them again? (yes or no)')])
-    }
-    expect(await database.query('select from job')).toEqual([])
-    expect((await answer('yes\n')).status).toBe(0)
-    expect(await database.query('select from job')).toHaveLength(1)
-  })
 })
