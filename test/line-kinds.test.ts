@@ -113,23 +113,24 @@ describe('a message that its sender unsends', () => {
   })
 })
 
-describe('botSuspended and botResumed', () => {
-  const events = [
-    lineEvent('botSuspended', null, { timestamp: AT }),
-    lineEvent('botResumed', null, { timestamp: AT + 1 }),
-    lineEvent('botSuspended', null, { timestamp: AT + 2 }),
-  ]
+const events = [
+  lineEvent('botSuspended', null, { timestamp: AT }),
+  lineEvent('botResumed', null, { timestamp: AT + 1 }),
+  lineEvent('botSuspended', null, { timestamp: AT + 2 }),
+]
 
-  it.each([
-    [0, 1, 2],
-    [2, 1, 0],
-    [2, 0, 1],
-  ])('leave the account in its newest state in the order %i, %i, %i', async (...order) => {
+it.each([
+  [0, 1, 2],
+  [2, 1, 0],
+  [2, 0, 1],
+])(
+  'botSuspended and botResumed leave the account in its newest state in the order %i, %i, %i',
+  async (...order) => {
     const account = await addTenant(database)
     for (const index of order) await service.deliver(account, [events[index]])
     const stored = await database.query('select suspended from official_account where id = $1', [
       account.accountId,
     ])
     expect(stored).toEqual([{ suspended: true }])
-  })
-})
+  },
+)

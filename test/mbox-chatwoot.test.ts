@@ -152,28 +152,26 @@ describe('an account whose chat inbox is set', () => {
   })
 })
 
-describe('the conversation of a member', () => {
-  it('without updated_at, as before 2025, is the last to arrive among updates of one second', async () => {
-    const second = Math.floor(Date.now() / 1000)
-    let nowMs = second * 1000
-    const clocked = await startApp(database, { now: () => nowMs })
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    const state = (status: string, timestamp: number) =>
-      conversation(userId, { status, timestamp, created_at: second - 600, updated_at: undefined })
-    const created_at = new Date(second * 1000).toISOString()
-    for (const webhook of [
-      { ...state('pending', second - 600), event: 'conversation_created' },
-      { ...message(userId, { created_at }), conversation: state('open', second), event: 'message_created' },
-      { ...state('resolved', second), event: 'conversation_status_changed' },
-      { ...state('snoozed', second - 300), event: 'conversation_updated' },
-    ]) {
-      nowMs += 200
-      await clocked.chat(tenant, webhook)
-    }
-    expect(await service.member(tenant, userId)).toMatchObject({
-      conversation: { status: 'resolved' },
-      eventCount: 1,
-    })
+it('a conversation without updated_at, as before 2025, is the last to arrive among updates of one second', async () => {
+  const second = Math.floor(Date.now() / 1000)
+  let nowMs = second * 1000
+  const clocked = await startApp(database, { now: () => nowMs })
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const state = (status: string, timestamp: number) =>
+    conversation(userId, { status, timestamp, created_at: second - 600, updated_at: undefined })
+  const created_at = new Date(second * 1000).toISOString()
+  for (const webhook of [
+    { ...state('pending', second - 600), event: 'conversation_created' },
+    { ...message(userId, { created_at }), conversation: state('open', second), event: 'message_created' },
+    { ...state('resolved', second), event: 'conversation_status_changed' },
+    { ...state('snoozed', second - 300), event: 'conversation_updated' },
+  ]) {
+    nowMs += 200
+    await clocked.chat(tenant, webhook)
+  }
+  expect(await service.member(tenant, userId)).toMatchObject({
+    conversation: { status: 'resolved' },
+    eventCount: 1,
   })
 })

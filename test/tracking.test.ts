@@ -208,29 +208,11 @@ describe('a compressed body', () => {
   })
 })
 
-describe('a browser', () => {
-  const origin = 'https://shop.example'
+const origin = 'https://shop.example'
 
-  it('may send beacons as text/plain', async () => {
-    const body = { writeKey: tenant.trackingKey, ...page('U1') }
-    const answer = await post(body, { 'content-type': 'text/plain;charset=UTF-8' })
-    expect(answer.json).toMatchObject({ accepted: 1 })
-  })
-
-  it.each([
-    [200, JSON.stringify({ writeKey: tenant.trackingKey, ...page('U1') })],
-    [400, 'not JSON'],
-    [413, 'x'.repeat(1024 * 1024 + 1)],
-  ])('may read an answer of status %i from any origin', async (status, body) => {
-    const answer = await post(body, { origin })
-    expect(answer.status).toBe(status)
-    expect(answer.headers.get('access-control-allow-origin')).toBe(origin)
-  })
-
-  it.each(['/api', '/api/health', '/api/audience'])('may not read the answer of %s', async (path) => {
-    const answer = await service.call('GET', path, { headers: { origin } })
-    expect(answer.headers.get('access-control-allow-origin')).toBeNull()
-  })
+it.each(['/api', '/api/health', '/api/audience'])('a browser may not read the answer of %s', async (path) => {
+  const answer = await service.call('GET', path, { headers: { origin } })
+  expect(answer.headers.get('access-control-allow-origin')).toBeNull()
 })
 
 it.each(['yesterday', '2015-2-02T00:30:08.276Z', '', {}, '1969-12-31T23:59:59Z'])(
@@ -254,7 +236,7 @@ describe('a budget of events and bytes per minute', () => {
     })
   const track = (limited: typeof service, from: string, batch: unknown[], writeKey = tenant.trackingKey) =>
     limited.call('POST', '/api/tracking', {
-      headers: { 'x-forwarded-for': from, origin: 'https://shop.example' },
+      headers: { 'x-forwarded-for': from, origin },
       body: JSON.stringify({ writeKey, batch }),
     })
 
@@ -265,7 +247,7 @@ describe('a budget of events and bytes per minute', () => {
     const refused = await track(limited, '192.0.2.1', events(201), other.trackingKey)
     expect(refused).toMatchObject({ status: 429, json: { error: 'Too Many Requests' } })
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
-    expect(refused.headers.get('access-control-allow-origin')).toBe('https://shop.example')
+    expect(refused.headers.get('access-control-allow-origin')).toBe(origin)
     expect((await track(limited, '192.0.2.1', events(200))).json.accepted).toBe(200)
     expect((await track(limited, '192.0.2.2', events(200))).json.accepted).toBe(200)
   })
