@@ -1,96 +1,63 @@
 /** The OpenAPI document, its page and the typed client agree with the running service. */
-import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { audienceClient, members } from '../examples/client.ts'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/line-api/line-signature.ts'
+import { openapi } from './support/openapi.ts'
 import { setUpService } from './support/service.ts'
 
 const { service, tenant } = await setUpService()
 
-interface Content {
-  example?: unknown
-  schema: { $ref?: string; examples?: unknown[] }
-}
-interface Operation {
-  security?: unknown
-  requestBody?: { required: boolean; content: Record<string, Content> }
-}
-interface Document {
-  paths: Record<string, Record<string, Operation>>
-  components: { schemas: Record<string, Content['schema']>; headers: Record<string, unknown> }
-}
-const document = service.app.swagger() as unknown as Document
-const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, operation]) => ({
+const operations = Object.entries(openapi.paths).flatMap(([path, methods]) =>
+  Object.entries(methods as Record<string, { security?: unknown }>).map(([method, { security }]) => ({
     name: `${method.toUpperCase()} ${path}`,
-    operation,
+    security,
   })),
 )
 
 describe('the OpenAPI document', () => {
   it('equals docs/openapi.json, which `npm run generate` writes', () => {
-    const checkedIn = JSON.parse(readFileSync(new URL('../docs/openapi.json', import.meta.url), 'utf8'))
-    expect(document).toEqual(checkedIn)
+    expect(service.app.swagger()).toEqual(openapi)
   })
 
   it('is served at /openapi.json', async () => {
     const served = await service.call('GET', '/openapi.json')
     expect(served.headers.get('content-type')).toBe('application/json; charset=utf-8')
-    expect(served.json).toEqual(document)
-  })
-
-  it('lists every endpoint of the service', () => {
-    expect(operations.map(({ name }) => name).sort()).toEqual([
-      'DELETE /api/audience/{id}',
-      'GET /api',
-      'GET /api/audience',
-      'GET /api/health',
-      'POST /api/Line/{id}',
-      'POST /api/line-oa/verify',
-      'POST /api/line/{id}',
-      'POST /api/mbox/callback/{oaHash}',
-      'POST /api/tracking',
-      'POST /api/tracking/v1/{call}',
-      'PUT /api/audience/{id}',
-    ])
+    expect(served.json).toEqual(openapi)
   })
 
   it('requires the three headers together on protected endpoints, and says that the others are public', () => {
-    const secured = operations.filter(({ operation }) => !isDeepStrictEqual(operation.security, []))
+    const secured = operations.filter(({ security }) => !isDeepStrictEqual(security, []))
     expect(secured.map(({ name }) => name).sort()).toEqual([
       'DELETE /api/audience/{id}',
       'GET /api/audience',
       'POST /api/line-oa/verify',
       'PUT /api/audience/{id}',
     ])
-    for (const { operation } of secured) {
-      expect(operation.security).toEqual([{ clientId: [], clientSecret: [], apiKey: [] }])
-    }
+    for (const { security } of secured)
+      expect(security).toEqual([{ clientId: [], clientSecret: [], apiKey: [] }])
   })
 })
 
-describe('the documentation page', () => {
-  it('loads only files of its own host', async () => {
-    const page = await service.call('GET', '/docs')
-    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
-    expect(page.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/)
-    const files = [...page.text.matchAll(/ (?:src|href)="([^"]+)"/g)].map(([, file]) => file as string)
-    expect(files.length).toBeGreaterThan(4)
-    for (const file of files) {
-      expect(file).toMatch(/^\/docs\/static\//)
-      expect((await service.call('GET', file)).status, file).toBe(200)
-    }
-    expect((await service.call('GET', '/docs/json')).json).toEqual(document)
-  })
+it('the documentation page loads only files of its own host', async () => {
+  const page = await service.call('GET', '/docs')
+  expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
+  expect(page.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/)
+  const files = [...page.text.matchAll(/ (?:src|href)="([^"]+)"/g)].map(([, file]) => file as string)
+  expect(files.length).toBeGreaterThan(4)
+  for (const file of files) {
+    expect(file).toMatch(/^\/docs\/static\//)
+    expect((await service.call('GET', file)).status, file).toBe(200)
+  }
+  expect((await service.call('GET', '/docs/json')).json).toEqual(openapi)
 })
 
 /** The example of a request body, which belongs to the body or to its component schema. */
 function exampleOf(path: string, method = 'post'): string {
-  const content = document.paths[path]?.[method]?.requestBody?.content['application/json']
-  const component = content?.schema.$ref?.split('/').at(-1) ?? ''
-  return JSON.stringify(content?.example ?? document.components.schemas[component]?.examples?.[0])
+  const content = openapi.paths[path][method].requestBody.content['application/json']
+  const component = content.schema.$ref?.split('/').at(-1)
+  return JSON.stringify(content.example ?? openapi.components.schemas[component].examples[0])
 }
 
 describe('the example of a request body', () => {
@@ -125,29 +92,27 @@ describe('the example of a request body', () => {
   })
 })
 
-describe('the typed client', () => {
-  const client = audienceClient(service.url, {
-    clientId: tenant.headers['x-client-id'],
-    clientSecret: tenant.headers['x-client-secret'],
-    apiKey: tenant.headers['x-api-key'],
-  })
-  const firstMember = async () => {
-    const { value } = await members(client, { limit: 1, relationship: 'following' }).next()
-    if (value === undefined) throw new Error('The audience is empty.')
-    return { path: { id: value.id } }
-  }
+const client = audienceClient(service.url, {
+  clientId: tenant.headers['x-client-id'],
+  clientSecret: tenant.headers['x-client-secret'],
+  apiKey: tenant.headers['x-api-key'],
+})
+const firstMember = async () => {
+  const { value } = await members(client, { limit: 1, relationship: 'following' }).next()
+  if (value === undefined) throw new Error('The audience is empty.')
+  return { path: { id: value.id } }
+}
 
-  it('updates, lists and erases members, and returns errors', async () => {
-    const body = { tags: ['new', 'vip'] }
-    const { data } = await client.PUT('/api/audience/{id}', { params: await firstMember(), body })
-    expect(data).toMatchObject(body)
-    const page = await client.GET('/api/audience', { params: { query: { tag: body.tags } } })
-    expect(page.data?.data).toEqual([data])
-    const params = { ...(await firstMember()), header: { 'if-match': '"1"' } }
-    const { error } = await client.PUT('/api/audience/{id}', { params, body: {} })
-    expect(error).toMatchObject({ statusCode: 412 })
-    const { response } = await client.DELETE('/api/audience/{id}', { params: await firstMember() })
-    expect(response.status).toBe(204)
-    await expect(firstMember()).rejects.toThrow('The audience is empty.')
-  })
+it('the typed client updates, lists and erases members, and returns errors', async () => {
+  const body = { tags: ['new', 'vip'] }
+  const { data } = await client.PUT('/api/audience/{id}', { params: await firstMember(), body })
+  expect(data).toMatchObject(body)
+  const page = await client.GET('/api/audience', { params: { query: { tag: body.tags } } })
+  expect(page.data?.data).toEqual([data])
+  const params = { ...(await firstMember()), header: { 'if-match': '"1"' } }
+  const { error } = await client.PUT('/api/audience/{id}', { params, body: {} })
+  expect(error).toMatchObject({ statusCode: 412 })
+  const { response } = await client.DELETE('/api/audience/{id}', { params: await firstMember() })
+  expect(response.status).toBe(204)
+  await expect(firstMember()).rejects.toThrow('The audience is empty.')
 })
