@@ -236,17 +236,6 @@ describe('a stored status', () => {
     expect(await listed(tenant)).toBe('quiet')
   })
 
-  it('is confirmed every 15 s', async () => {
-    const { database: own } = await createTestDatabase()
-    const passedAgo = (seconds: number) =>
-      own.query(`update notification_watch set passed_at = now() - $1 * interval '1 second'`, [seconds])
-    const watch = accountWatch(own)
-    await passedAgo(14)
-    expect(await watch()).toBe(false)
-    await passedAgo(15)
-    expect(await watch()).toBe(true)
-  })
-
   it('has no series if no pass was completed for five minutes', async () => {
     const tenant = await addTenant(database)
     await set(tenant, 'suspended = true')

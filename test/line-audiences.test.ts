@@ -248,14 +248,6 @@ describe('the state says what happened and what to do', () => {
   })
 })
 
-it('the console switches sync, and shows the state', async () => {
-  const operator = await signedIn(url)
-  expect((await operator.post(`/api/segments/${segment}/sync`, { mode: 'on' })).status).toBe(204)
-  await passes()
-  const listed = (await operator.get(`/api/segments?account=${tenant.accountId}`)).json.segments
-  expect(listed).toMatchObject([{ id: segment, sync: true, syncState: 'processing', syncReason: null }])
-})
-
 it('each pass uploads one segment of an account, so many of them delay no other account', async () => {
   const [first, second] = [
     tenant,

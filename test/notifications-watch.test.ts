@@ -101,33 +101,6 @@ const mute = (id: bigint) => {
 
 const kinds = (messages: Stored[]) => messages.map(({ kind }) => kind)
 
-it('announces a broken account after two passes, and its recovery after two passes', async () => {
-  const { ids, channel } = await addWatched(2)
-  await passes(2)
-  await breakAccounts(ids.slice(0, 1))
-  await passes(1)
-  expect(await messages()).toEqual([])
-  await passes(3)
-  const [problem, ...others] = await messages()
-  expect(others).toEqual([])
-  const reason = 'no_channel_secret'
-  expect(problem).toMatchObject({
-    ...{ channel, kind: 'problem', reason, facts: { cause: null } },
-    accounts: [{ id: Number(ids[0]), before: 'ok', after: 'broken', problem: { reason } }],
-  })
-  expect(problem?.seconds).toBeLessThanOrEqual(0)
-  await send()
-  await fixAccounts(ids)
-  await passes(1)
-  expect(kinds(await messages())).toEqual(['problem'])
-  await passes(3)
-  expect((await messages())[1]).toMatchObject({
-    ...{ kind: 'recovery', reason: 'no_channel_secret' },
-    accounts: [{ before: 'broken', after: 'quiet', problem: null }],
-  })
-  expect(await change('select from notification_account where is_current')).toEqual([])
-})
-
 it('announces a muted problem when its mute is over, as a new one, and nothing before', async () => {
   const { ids } = await addWatched(2)
   const [id, other] = ids as [bigint, bigint]

@@ -178,19 +178,6 @@ it('stores no delivery that was admitted before the removal and is flushed after
   }
 })
 
-it('continues a removal that was interrupted', async () => {
-  const { database, service, tenant, run } = await setUp()
-  await fill({ database, service }, tenant)
-  const task = await startTask({ database, tenant })
-  for (let turn = 0; turn < 4; turn += 1) await task.takeShortTurn()
-  expect((await service.deliver(tenant, [lineEvent('follow', 'U3')])).status).toBe(403)
-  expect((await run('accounts', 'remove', String(tenant.accountId), '--yes')).status).toBe(0)
-  const contents = await readContents(database)
-  for (const table of ['official_account', ...ACCOUNT_TABLES])
-    if (table !== 'job') expect(contents, table).not.toHaveProperty(table)
-  expect(await database.query('select status from job')).toEqual([{ status: 'done' }])
-})
-
 /** The task of a removal, whose turns the test takes. */
 async function startTask({ database, tenant }: Pick<Parts, 'database' | 'tenant'>) {
   const actor = commandActor()

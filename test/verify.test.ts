@@ -75,13 +75,6 @@ describe('the identity check', () => {
     expect(json).toMatchObject({ verified: false, webhook: null, accountType: 'unknown' })
     expect(json.checks).toContainEqual(expect.objectContaining({ name: 'identity', ok: false }))
   })
-
-  it('compares the stored basic id', async () => {
-    const { basicId } = platform.account
-    expect(checksOf(await verify(await addVerifiable({ basicId })))).toMatchObject({ identity: true })
-    const another = await addVerifiable({ basicId: '@another' })
-    expect(checksOf(await verify(another))).toMatchObject({ identity: false })
-  })
 })
 
 describe('the webhook check', () => {
