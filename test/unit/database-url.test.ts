@@ -44,16 +44,14 @@ describe('a URL with several hosts', () => {
   })
 })
 
-describe('a URL with one host', () => {
-  it.each([
-    'postgres://me:secret@db:5432/oa',
-    'postgresql://me@/oa?host=%2Frun%2Fpostgresql&port=5432',
-    'postgres:///oa',
-  ])('is used as it is: %s', (url) => {
-    const { servers, mustWrite } = parseDatabaseUrl(url)
-    expect(mustWrite).toBe(false)
-    expect(servers.map((server) => server.url)).toEqual([url])
-  })
+it.each([
+  'postgres://me:secret@db:5432/oa',
+  'postgresql://me@/oa?host=%2Frun%2Fpostgresql&port=5432',
+  'postgres:///oa',
+])('a URL with one host is used as it is: %s', (url) => {
+  const { servers, mustWrite } = parseDatabaseUrl(url)
+  expect(mustWrite).toBe(false)
+  expect(servers.map((server) => server.url)).toEqual([url])
 })
 
 describe('a URL of replicas', () => {
@@ -74,17 +72,15 @@ describe('a URL of replicas', () => {
   })
 })
 
-describe('the arguments of pg_dump', () => {
-  it.each([
-    ['postgres://me:p%40ss@db:5432/oa', 'postgres://me@db:5432/oa', 'p@ss'],
-    [
-      'postgres://me:a:b%2F@a,b:1/oa?target_session_attrs=any',
-      'postgres://me@a,b:1/oa?target_session_attrs=any',
-      'a:b/',
-    ],
-    ['postgresql:///oa?user=me&password=x%26y&host=%2Frun', 'postgresql:///oa?user=me&host=%2Frun', 'x&y'],
-    ['postgres://db/oa?options=-c%20a%3Db', 'postgres://db/oa?options=-c%20a%3Db', null],
-  ])('have no password: %s', (url, address, password) => {
-    expect(splitPassword(url)).toEqual({ address, password })
-  })
+it.each([
+  ['postgres://me:p%40ss@db:5432/oa', 'postgres://me@db:5432/oa', 'p@ss'],
+  [
+    'postgres://me:a:b%2F@a,b:1/oa?target_session_attrs=any',
+    'postgres://me@a,b:1/oa?target_session_attrs=any',
+    'a:b/',
+  ],
+  ['postgresql:///oa?user=me&password=x%26y&host=%2Frun', 'postgresql:///oa?user=me&host=%2Frun', 'x&y'],
+  ['postgres://db/oa?options=-c%20a%3Db', 'postgres://db/oa?options=-c%20a%3Db', null],
+])('the arguments of pg_dump have no password: %s', (url, address, password) => {
+  expect(splitPassword(url)).toEqual({ address, password })
 })

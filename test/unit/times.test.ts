@@ -1,15 +1,9 @@
 /** Times as the sources and the programs behind them write them. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { parseTimeText } from '../../src/intake/event-fields.ts'
 
-const zone = process.env.TZ
-beforeAll(() => {
-  process.env.TZ = 'Asia/Tokyo'
-})
-afterAll(() => {
-  if (zone === undefined) delete process.env.TZ
-  else process.env.TZ = zone
-})
+beforeAll(() => void vi.stubEnv('TZ', 'Asia/Tokyo'))
+afterAll(() => void vi.unstubAllEnvs())
 
 describe('parseTimeText', () => {
   it.each([
@@ -19,16 +13,12 @@ describe('parseTimeText', () => {
     ['2026-01-05T10:00:00+07', '2026-01-05T03:00:00.000Z'],
     ['2026-01-05 10:00:00.5+00', '2026-01-05T10:00:00.500Z'],
     ['Mon, 05 Jan 2026 10:00:00 +0700', '2026-01-05T03:00:00.000Z'],
-  ])('reads %s as %s', (text, time) => {
-    expect(new Date(parseTimeText(text)).toISOString()).toBe(time)
-  })
-
-  it.each([
+    // Without a zone, in UTC.
     ['2026-01-05', '2026-01-05T00:00:00.000Z'],
     ['2026-01-05 10:00:00', '2026-01-05T10:00:00.000Z'],
     ['2026-01-05T10:00', '2026-01-05T10:00:00.000Z'],
     ['01-05-2026', '2026-01-05T00:00:00.000Z'],
-  ])('reads %s, which has no zone, in UTC, whatever the zone of the machine', (text, time) => {
+  ])('reads %s as %s, whatever the zone of the machine', (text, time) => {
     expect(new Date(parseTimeText(text)).toISOString()).toBe(time)
   })
 
