@@ -62,23 +62,6 @@ describe('labels of hours', () => {
   })
 })
 
-describe('the table of the numbers', () => {
-  it('names the year, and the zone where clocks repeat an hour', () => {
-    const rows = (times: number[], unit: 'hour' | 'day', zone: string) =>
-      labelsOf(times, unit, 'en', { timeZone: zone, year: 'numeric' }).map((label) =>
-        label.replaceAll(/\s/g, ' '),
-      )
-    expect(rows(hoursFrom('2026-01-01T00:00Z', 1), 'hour', 'Asia/Kathmandu')).toEqual([
-      'Jan 1, 2026, 5:45 AM',
-    ])
-    expect(rows(hoursFrom('2026-11-01T05:00Z', 2), 'hour', 'America/New_York')).toEqual([
-      'Nov 1, 2026, 1 AM EDT',
-      'Nov 1, 2026, 1 AM EST',
-    ])
-    expect(rows([timeOfDay('2026-01-31')], 'day', 'America/Los_Angeles')).toEqual(['Jan 31, 2026'])
-  })
-})
-
 describe('the days of a chart', () => {
   it('have no gaps, so that a line does not cross days without a count', () => {
     const stored = ['2026-03-07', '2026-03-08', '2026-03-11']

@@ -228,57 +228,49 @@ describe.each(OTHERS)('the table of %s', (language) => {
   })
 })
 
-describe('the language of the browser', () => {
-  it.each([
-    [['zh-TW', 'zh', 'en-US'], 'zh-Hant-TW'],
-    [['zh-Hant-HK', 'en'], 'zh-Hant-TW'],
-    [['zh-CN', 'zh', 'en'], 'en'],
-    [['zh-CN', 'ja'], 'ja'],
-    [['th-TH'], 'th'],
-    [['fr-FR'], 'en'],
-    [['yue-HK'], 'zh-Hant-TW'],
-  ])('%s shows %s', (tags, language) => {
-    expect(languageOf(tags)).toBe(language)
-  })
+it.each([
+  [['zh-TW', 'zh', 'en-US'], 'zh-Hant-TW'],
+  [['zh-Hant-HK', 'en'], 'zh-Hant-TW'],
+  [['zh-CN', 'zh', 'en'], 'en'],
+  [['zh-CN', 'ja'], 'ja'],
+  [['th-TH'], 'th'],
+  [['fr-FR'], 'en'],
+  [['yue-HK'], 'zh-Hant-TW'],
+])('a browser with the languages %s shows %s', (tags, language) => {
+  expect(languageOf(tags)).toBe(language)
 })
 
-describe('why an event was not applied', () => {
-  it('is a sentence that the service writes, and is translated', async () => {
-    const sources = ['intake/event-fields.ts', 'intake/line/line-payload.ts', 'intake/isolate.ts']
-    const written = [...sources, 'intake/mbox/mbox-source.ts']
-      .flatMap((name) => [
-        ...readFileSync(new URL(`../../src/${name}`, import.meta.url), 'utf8').matchAll(
-          /(["'`])(the .*?)\1(?=[,)\n])/g,
-        ),
-      ])
-      .map(([, , text = '']) =>
-        text.replace(/\$\{sqlStateOf\(error\)\}/, '22003').replace(/\$\{\w+\}/, '200'),
-      )
-    for (const language of OTHERS) {
-      const { t } = await loadLanguage(language)
-      for (const [kind, template] of Object.entries(english.eventFailures)) {
-        const [before = '', after = ''] = template.split('{fact}')
-        const sentence = written.find((text) => text.startsWith(before) && text.endsWith(after))
-        expect(sentence, kind).toBeDefined()
-        const text = describeFailure(t, sentence as string)
-        expect(text).not.toBe(sentence)
-        expect(text).toContain(sentence?.match(/\b200\b|22003/)?.[0] ?? '')
-      }
-      expect(describeFailure(t, 'of another version')).toBe('of another version')
+it('why an event was not applied is a sentence that the service writes, and is translated', async () => {
+  const sources = ['intake/event-fields.ts', 'intake/line/line-payload.ts', 'intake/isolate.ts']
+  const written = [...sources, 'intake/mbox/mbox-source.ts']
+    .flatMap((name) => [
+      ...readFileSync(new URL(`../../src/${name}`, import.meta.url), 'utf8').matchAll(
+        /(["'`])(the .*?)\1(?=[,)\n])/g,
+      ),
+    ])
+    .map(([, , text = '']) => text.replace(/\$\{sqlStateOf\(error\)\}/, '22003').replace(/\$\{\w+\}/, '200'))
+  for (const language of OTHERS) {
+    const { t } = await loadLanguage(language)
+    for (const [kind, template] of Object.entries(english.eventFailures)) {
+      const [before = '', after = ''] = template.split('{fact}')
+      const sentence = written.find((text) => text.startsWith(before) && text.endsWith(after))
+      expect(sentence, kind).toBeDefined()
+      const text = describeFailure(t, sentence as string)
+      expect(text).not.toBe(sentence)
+      expect(text).toContain(sentence?.match(/\b200\b|22003/)?.[0] ?? '')
     }
-    expect(describeFailure(english, 'the user id is empty')).toBe('the user id is empty')
-  })
+    expect(describeFailure(t, 'of another version')).toBe('of another version')
+  }
+  expect(describeFailure(english, 'the user id is empty')).toBe('the user id is empty')
 })
 
-describe('English', () => {
-  it('counts one thing in the singular', () => {
-    const { t } = localize('en', english)
-    expect(fill(t.fleet.lead, { accounts: '1' })).toBe('1 account, worst first')
-    expect(fill(t.fleet.lead, { accounts: '2' })).toBe('2 accounts, worst first')
-    expect(fill(t.endpoints.eventsOf, { count: '1' })).toBe('1 event')
-    expect(fill(t.bulk.submit, { count: '1' })).toBe('Change 1 member')
-    expect(fill(t.signIn.limited, { seconds: '1' })).toBe('Too many wrong attempts. Try again in 1 second.')
-  })
+it('English counts one thing in the singular', () => {
+  const { t } = localize('en', english)
+  expect(fill(t.fleet.lead, { accounts: '1' })).toBe('1 account, worst first')
+  expect(fill(t.fleet.lead, { accounts: '2' })).toBe('2 accounts, worst first')
+  expect(fill(t.endpoints.eventsOf, { count: '1' })).toBe('1 event')
+  expect(fill(t.bulk.submit, { count: '1' })).toBe('Change 1 member')
+  expect(fill(t.signIn.limited, { seconds: '1' })).toBe('Too many wrong attempts. Try again in 1 second.')
 })
 
 /** One word per thing: what an operator reads here, in commands and in messages has one name. */
