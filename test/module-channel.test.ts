@@ -150,21 +150,19 @@ it.each(['', 'x'.repeat(129), '\0', 7, {}])('the destination %j flags nobody', a
   expect(await flagOf(path)).toBeNull()
 })
 
-describe('an event', () => {
-  it('counts once if many copies arrive by both webhooks at the same time', async () => {
-    const { path, attached } = await addModuleChannel()
-    const events = Array.from({ length: 10 }, () => lineEvent('message', 'Uboth'))
-    const answers = await Promise.all(
-      events.flatMap((event) => [
-        service.deliver({ ...path, botUserId: attached.botUserId }, [event]),
-        service.deliver(attached, [event]),
-      ]),
-    )
-    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
-    expect(answers.reduce((sum, { json }) => sum + json.accepted, 0)).toBe(10)
-    expect(await service.member(attached, 'Uboth')).toMatchObject({ eventCount: 10 })
-    expect(await service.members(path)).toEqual([])
-  })
+it('an event counts once if many copies arrive by both webhooks at the same time', async () => {
+  const { path, attached } = await addModuleChannel()
+  const events = Array.from({ length: 10 }, () => lineEvent('message', 'Uboth'))
+  const answers = await Promise.all(
+    events.flatMap((event) => [
+      service.deliver({ ...path, botUserId: attached.botUserId }, [event]),
+      service.deliver(attached, [event]),
+    ]),
+  )
+  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+  expect(answers.reduce((sum, { json }) => sum + json.accepted, 0)).toBe(10)
+  expect(await service.member(attached, 'Uboth')).toMatchObject({ eventCount: 10 })
+  expect(await service.members(path)).toEqual([])
 })
 
 it('a flush confirms no copy of an event that arrived by both webhooks if the first one is stale, because only the first would be stored', async () => {

@@ -194,26 +194,24 @@ describe('the profile of a person whom the platform does not know', () => {
   })
 })
 
-describe('a platform that does not answer with profiles', () => {
-  it.each([
-    ['limits the rate', 429, { 'retry-after': '17' }],
-    ['refuses the token', 401, {}],
-  ])(
-    'is not called for a while when it %s, and every profile is stored later',
-    async (_, status, headers) => {
-      await addFollowers(40)
-      platform.misbehave((_request, response) => response.writeHead(status, { ...headers }).end('{}'))
-      const filler = fillerOn(database)
-      await filler.pass()
-      const callsOfFirstPass = platform.calls.length
-      expect(callsOfFirstPass).toBeLessThan(12)
-      expect(faults).toHaveLength(1)
-      await makeDue()
-      expect(await filler.pass()).toBe(0)
-      expect(platform.calls).toHaveLength(callsOfFirstPass)
-      platform.misbehave(null)
-      await fillAll()
-      expect(await displayNames()).not.toContain(null)
-    },
-  )
-})
+it.each([
+  ['limits the rate', 429, { 'retry-after': '17' }],
+  ['refuses the token', 401, {}],
+])(
+  'the platform is not called for a while when it %s, and every profile is stored later',
+  async (_, status, headers) => {
+    await addFollowers(40)
+    platform.misbehave((_request, response) => response.writeHead(status, { ...headers }).end('{}'))
+    const filler = fillerOn(database)
+    await filler.pass()
+    const callsOfFirstPass = platform.calls.length
+    expect(callsOfFirstPass).toBeLessThan(12)
+    expect(faults).toHaveLength(1)
+    await makeDue()
+    expect(await filler.pass()).toBe(0)
+    expect(platform.calls).toHaveLength(callsOfFirstPass)
+    platform.misbehave(null)
+    await fillAll()
+    expect(await displayNames()).not.toContain(null)
+  },
+)

@@ -192,15 +192,13 @@ describe('a migration', () => {
   })
 })
 
-describe('the clock of the database', () => {
-  const clockAt = (offsetMs: number) => () => Date.now() + offsetMs
+const clockAt = (offsetMs: number) => () => Date.now() + offsetMs
 
-  it('is reported as ahead of or behind this machine, apart from the time of the query', async () => {
-    const { database } = await createTestDatabase()
-    expect(await readClockSkew(database)).toBeCloseTo(0, 0)
-    expect(await readClockSkew(database, clockAt(-60_000))).toBeCloseTo(60, 0)
-    expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)
-  })
+it('the clock of the database is reported as ahead of or behind this machine, apart from the time of the query', async () => {
+  const { database } = await createTestDatabase()
+  expect(await readClockSkew(database)).toBeCloseTo(0, 0)
+  expect(await readClockSkew(database, clockAt(-60_000))).toBeCloseTo(60, 0)
+  expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)
 })
 
 const newestKnown = readMigrations().at(-1)?.version ?? 0

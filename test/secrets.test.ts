@@ -2,9 +2,8 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
@@ -18,24 +17,9 @@ const CHANNEL_SECRET = `whsec_${Buffer.from('the secret of a notification webhoo
 const HEARTBEAT_PATH = '/ping/unguessable-path-of-a-watchdog'
 const SMTP_PASSWORD = 'password-of-the-mail-server'
 
-interface Stage {
-  database: TextDatabase
-  platform: SimulatedPlatform
-  tenant: Tenant
-  env: Record<string, string>
-  /** of LINE Login, which proves a person to the tracking route */
-  idToken: string
-  call: (
-    method: string,
-    path: string,
-    headers?: Record<string, string>,
-    body?: string | object,
-  ) => Promise<string>
-  /** everything that the service logged, refused and measured */
-  published: () => Promise<string>
-}
+type Stage = Awaited<ReturnType<typeof setUp>>
 
-async function setUp(): Promise<Stage> {
+async function setUp() {
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
   onTestFinished(() => platform.close())
@@ -72,7 +56,12 @@ async function setUp(): Promise<Stage> {
   const service = await spawnService(env)
   await becomesWell(service.url)
   const refusals: string[] = []
-  const call: Stage['call'] = async (method, path, headers = {}, body = undefined) => {
+  const call = async (
+    method: string,
+    path: string,
+    headers: Record<string, string> = {},
+    body?: string | object,
+  ) => {
     const text = typeof body === 'object' ? JSON.stringify(body) : body
     const init = { method, headers, ...(text === undefined ? {} : { body: text }) }
     const response = await fetch(service.url + path, init)
@@ -80,6 +69,7 @@ async function setUp(): Promise<Stage> {
     if (!response.ok) refusals.push(answer)
     return answer
   }
+  /** Everything that the service logged, refused and measured. */
   const published = async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
     await call('GET', '/last-request')

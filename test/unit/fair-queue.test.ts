@@ -63,15 +63,13 @@ describe('a delivery of several slices', () => {
   })
 })
 
-describe('a full queue', () => {
-  it('refuses an account that holds half of it, and accepts others', () => {
-    const queue = new FairQueue(LIMITS)
-    const pushed = Array.from({ length: 100 }, () => queue.push([delivery(1)]))
-    expect(pushed.filter(Boolean)).toHaveLength(50)
-    expect(queue.push([delivery(2, 25)])).toBe(true)
-    expect(queue.push([delivery(1)])).toBe(false)
-    expect(queue.push([delivery(3)])).toBe(true)
-  })
+it('a full queue refuses an account that holds half of it, and accepts others', () => {
+  const queue = new FairQueue(LIMITS)
+  const pushed = Array.from({ length: 100 }, () => queue.push([delivery(1)]))
+  expect(pushed.filter(Boolean)).toHaveLength(50)
+  expect(queue.push([delivery(2, 25)])).toBe(true)
+  expect(queue.push([delivery(1)])).toBe(false)
+  expect(queue.push([delivery(3)])).toBe(true)
 })
 
 it('hands out every accepted delivery once, in the order of its account, and never exceeds its limits', () => {
