@@ -1,7 +1,6 @@
 /** `oa-audience audience export` and `import`: whole audiences as files. */
 import {
   chmodSync,
-  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -190,16 +189,12 @@ describe('audience import', () => {
     expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, refused: 4 }])
   })
 
-  it.each([
-    ['is a directory', 'EISDIR'],
-    ['does not exist', 'ENOENT'],
-  ])('fails with the reason when the file %s', async (_, code) => {
+  it('fails with the reason when the file does not exist', async () => {
     const tenant = await tenantWithMembers(database, 1)
     const path = join(temporaryDirectory(), 'members.csv')
-    if (code === 'EISDIR') mkdirSync(path)
     expect(await runAudience('import', tenant, path)).toMatchObject({
       status: 1,
-      stderr: expect.stringMatching(`${path} cannot be read: [a-z ]+ \\(${code}\\)`),
+      stderr: expect.stringMatching(`${path} cannot be read: [a-z ]+ \\(ENOENT\\)`),
     })
   })
 })

@@ -4,7 +4,7 @@ import { constants } from 'node:os'
 import { Command } from 'commander'
 import { expect, it } from 'vitest'
 import { explain } from '../src/cli/run.ts'
-import { CONSTRAINTS, sentenceOf } from '../src/operations/constraint-sentences.ts'
+import { CONSTRAINTS } from '../src/operations/constraint-sentences.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
@@ -136,16 +136,4 @@ it('has a sentence for every foreign key, unique index and constraint trigger th
   const names = [...rows.map(({ name }) => name), ...byTrigger, ...Object.keys(CONSTRAINTS)]
   const expected = [...Object.keys(CONSTRAINTS), ...NOT_BY_COMMANDS]
   expect([...new Set(names)].sort()).toEqual(expected.sort())
-})
-
-it('has sentences that name the given id, and no constraint', () => {
-  for (const name of Object.keys(CONSTRAINTS)) {
-    const sentence = (ids: string[]) => sentenceOf(name, ids) ?? ''
-    for (const text of [sentence([]), sentence(['71', '72'])]) {
-      expect(text).toMatch(/^[a-z].*\.$/)
-      expect(text).not.toContain(name)
-      expect(text).not.toContain('undefined')
-    }
-    expect(sentence(['71', '72']).includes('71'), name).toBe(name.endsWith('_fkey'))
-  }
 })

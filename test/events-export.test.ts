@@ -202,19 +202,6 @@ it('an export that begins at the end of the one before it continues it, and repl
   }
 })
 
-it('an export whose output cannot be written says why', async () => {
-  const tenant = await addTenant(database)
-  await addEvents(tenant, [1, 2])
-  const of = (file: string) => command(tenant, '--from', DAY_AGO, '--output', file)
-  expect(await of('/dev/full')).toMatchObject({
-    status: 1,
-    stderr: expect.stringContaining('/dev/full cannot be written: no space left on device (ENOSPC)'),
-  })
-  expect((await of(join(directory, 'none', 'file'))).stderr).toContain(
-    'cannot be written: no such file or directory (ENOENT)',
-  )
-})
-
 describe("the console's export of events", () => {
   it('contains the same lines, and needs a valid range', async () => {
     const tenant = await addTenant(database)

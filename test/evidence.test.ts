@@ -195,20 +195,6 @@ describe('the proof of redelivery', () => {
     expect(receiver.received).toEqual([])
   })
 
-  it('fails if the delivery does not come again within ten minutes', async () => {
-    const tenant = await addVerifiable()
-    await checkOf(tenant, 'redelivery', { proveRedelivery: true })
-    expect((await service.deliver(tenant, follow())).status).toBe(503)
-    await set(
-      tenant,
-      `redelivery_armed_at = now() - interval '12 minutes', redelivery_refused_at = now() - interval '11 minutes'`,
-    )
-    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: false, reason: 'redelivery_off' })
-    // LINE may send it later nevertheless.
-    await service.deliver(tenant, follow().map(again))
-    expect(await checkOf(tenant, 'redelivery')).toMatchObject({ ok: true })
-  })
-
   it('is not armed again within an hour, nor by a verification that does not ask for it', async () => {
     const tenant = await addVerifiable()
     await verify(tenant)
