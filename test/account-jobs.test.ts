@@ -140,10 +140,7 @@ describe('a change of many accounts', () => {
     const accounts = idsOf(await addBroken(1))
     for (const [change, body, field] of [
       ['add-endpoints', { url: 'http://tool.example/' }, 'url'],
-      ['mute-accounts', { ...MUTE, until: '2020-01-01' }, 'until'],
       ['mute-accounts', { ...MUTE, until: new Date(Date.now() + 91 * DAY_MS).toISOString() }, 'until'],
-      ['mute-accounts', { ...MUTE, reason: ' ' }, 'reason'],
-      ['verify-accounts', { accounts: [] }, 'accounts'],
       ['verify-accounts', { accounts: Array(ACCOUNTS_MAX + 1).fill('1') }, 'accounts'],
     ] as const) {
       const { status, json } = await operator.post(`/api/jobs/${change}`, { accounts, ...body })

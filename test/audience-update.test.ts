@@ -136,13 +136,8 @@ describe('PUT /api/audience/:id', () => {
 
   it.each([
     ['broken JSON', '{"tags":'],
-    ['an unknown field', { displayName: 'x' }],
     ['an externalId of 129 characters', { externalId: 'x'.repeat(129) }],
-    ['an externalId with U+0000', { externalId: 'a\u0000b' }],
     ['half a surrogate pair', { tags: ['\ud800'] }],
-    ['101 tags', { tags: Array.from({ length: 101 }, (_, i) => `t${i}`) }],
-    ['a tag of 65 characters', { tags: ['x'.repeat(65)] }],
-    ['attributes in attributes', { attributes: { a: { b: 1 } } }],
     ['attributes over 16 KiB', { attributes: { a: 'x'.repeat(16 * 1024) } }],
     ['a number that overflows to infinity', '{"attributes":{"a":1e999}}'],
     ['an integer beyond 2^53', '{"attributes":{"a":9007199254740993}}'],
@@ -164,30 +159,19 @@ describe('PUT /api/audience/:id', () => {
     expect((await service.member(tenant, member.userId))?.version).toBe(2)
   })
 
-  it('lists each invalid field once, with the expected type', async () => {
-    const member = await newMember()
-    const { json } = await service.put(tenant, member.id, {
-      externalId: 7,
-      tags: [1],
-      attributes: { a: [1] },
-    })
-    expect(json.details).toEqual([
+  it.each([
+    [
+      { externalId: 7, tags: [1], attributes: { a: [1] } },
       { path: 'externalId', message: 'must be a string' },
       { path: 'tags/0', message: 'must be a string' },
       { path: 'attributes/a', message: 'must be one of a string, a number, true or false' },
-    ])
-  })
-
-  it.each([
-    [{ tags: 'vip' }, { path: 'tags', message: 'must be an array' }],
+    ],
     [{ tags: [''] }, { path: 'tags/0', message: 'must not be empty' }],
-    [{ externalId: '' }, { path: 'externalId', message: 'must not be empty' }],
     [{ name: 'x' }, { path: 'name', message: 'is not a known field' }],
     [[], { path: '', message: 'must be an object' }],
-  ])('says what is wrong with %j without words of JSON Schema', async (body, detail) => {
+  ])('lists each fault of %j once, without words of JSON Schema', async (body, ...details) => {
     const member = await newMember()
-    const { json } = await service.put(tenant, member.id, body)
-    expect(json.details).toEqual([detail])
+    expect((await service.put(tenant, member.id, body)).json.details).toEqual(details)
   })
 
   it('rejects a body that is not in UTF-8', async () => {

@@ -28,23 +28,13 @@ it('adds endpoints, and shows a secret once', async () => {
   for (const { text } of answers) expect(text).not.toContain('whsec_')
 })
 
-it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
-  ['its own URL', { url: 'https://oa.example.com/audience/api/line/1' }, { path: 'url', message: /loop/ }],
-  ['a private address', { url: 'https://10.0.0.1/' }, { path: 'url', message: /not public/ }],
-  [
-    'an unknown event',
-    { events: ['nothing'], format: 'members' },
-    { path: 'events', message: /no event nothing/ },
-  ],
-  ['no events', { events: [] }, { path: 'events', message: /empty/ }],
-  ['no URL', { url: undefined }, { path: 'url', message: /is missing/ }],
-  ['a name with U+0000', { name: 'a\u0000' }, { path: 'name', message: /U\+0000/ }],
-  [
-    'reply tokens for members',
-    { replies: true, format: 'members' },
-    { path: 'replies', message: /format line/ },
-  ],
-])('refuses %s with the field', async (_, fields, { path, message }) => {
+it.each<[string, Record<string, unknown>, string, RegExp]>([
+  ['its own URL', { url: 'https://oa.example.com/audience/api/line/1' }, 'url', /loop/],
+  ['a private address', { url: 'https://10.0.0.1/' }, 'url', /not public/],
+  ['an unknown event', { events: ['nothing'], format: 'members' }, 'events', /no event nothing/],
+  ['no URL', { url: undefined }, 'url', /is missing/],
+  ['reply tokens for members', { replies: true, format: 'members' }, 'replies', /format line/],
+])('refuses %s with the field', async (_, fields, path, message) => {
   const settings = { account, url: 'https://tool.example/hook', format: 'line', ...fields }
   const { status, json } = await operator.post('/api/endpoints', settings)
   expect(status).toBe(400)
