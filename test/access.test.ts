@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addCredentials, addTenant, openDatabase } from './support/database.ts'
+import { insertRow } from './support/load.ts'
 import { setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -162,20 +163,13 @@ it.each([0n, -(2n ** 63n)])(
   'serves a client, a key, an account and an organization with the id %i',
   async (id) => {
     const headers = { 'x-client-id': `client ${id}`, 'x-client-secret': 'secret', 'x-api-key': `key ${id}` }
-    await database.query('insert into organization (id, name) values ($1, $2)', [id, 'any'])
-    await database.query(
-      'insert into official_account (id, organization_id, name, channel_secret) values ($1, $1, $2, $3)',
-      [id, 'any', tenant.channelSecret],
-    )
-    await database.query(
-      `insert into api_client (id, client_id, client_secret, status) values ($1, $2, 'secret', 'active')`,
-      [id, headers['x-client-id']],
-    )
-    await database.query(
-      `insert into api_key (id, api_client_id, key, status, channel_oa_id, organization_id)
-       values ($1, $1, $2, 'active', $1, $1)`,
-      [id, headers['x-api-key']],
-    )
+    const add = (table: string, columns: object) => insertRow(database, table, { id, ...columns })
+    await add('organization', { name: 'any' })
+    const { channelSecret: channel_secret } = tenant
+    await add('official_account', { organization_id: id, name: 'any', channel_secret })
+    await add('api_client', { client_id: headers['x-client-id'], client_secret: 'secret' })
+    const scope = { channel_oa_id: id, organization_id: id }
+    await add('api_key', { api_client_id: id, key: headers['x-api-key'], ...scope })
     const any = { ...tenant, accountId: id, organizationId: id, clientRowId: id, keyId: id, headers }
     const delivered = await service.deliver(any, [lineEvent('follow', 'U1')])
     expect(delivered.status).toBe(200)

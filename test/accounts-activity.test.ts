@@ -116,15 +116,9 @@ async function recordedBy(work: () => Promise<unknown>) {
 const ofAccount = { account: tenant.accountId, object: String(tenant.accountId) }
 
 it('has one row for an import, with its format and size', async () => {
-  const input = [
-    { userId: 'U1', tags: ['a'] },
-    { userId: 'Unobody', tags: ['a'] },
-  ]
-  const lines = input.map((entry) => JSON.stringify(entry)).join('\n')
-  const recorded = await recordedBy(() =>
-    runCommand(['audience', 'import', ...account, '-'], env, { input: lines }),
-  )
-  const changes = { format: 'ndjson', bytes: String(lines.length) }
+  const input = '{"userId":"U1","tags":["a"]}\n{"userId":"Unobody","tags":["a"]}'
+  const recorded = await recordedBy(() => runCommand(['audience', 'import', ...account, '-'], env, { input }))
+  const changes = { format: 'ndjson', bytes: String(input.length) }
   expect(recorded).toEqual([{ action: 'members.imported', actor_kind: 'command', ...ofAccount, changes }])
 })
 

@@ -153,10 +153,7 @@ describe('the log', () => {
     )
     const owner = await addSignedIn(here, { role: 'owner' })
     const { text } = await owner.get('/api/activity/export')
-    const rows = text
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line))
+    const rows = Array.from(text.trim().split('\n'), (line) => JSON.parse(line))
     expect(rows.filter(({ operatorId }) => operatorId === null)).toHaveLength(count + 1)
     const { stdout } = await runCommand(['activity', 'export'], created.env)
     expect(stdout.trim().split('\n')).toHaveLength(rows.length)

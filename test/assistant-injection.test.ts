@@ -1,5 +1,7 @@
 /** People and tenants choose names that look like instructions to an assistant. They stay data. */
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
 import { visible } from '../src/assistant/tool.ts'
 import { connectAssistant } from './support/assistant.ts'
@@ -111,26 +113,18 @@ async function runMcp(
   { signal, args = [] }: { signal?: NodeJS.Signals; args?: string[] } = {},
 ) {
   const child = spawn(process.execPath, [MAIN, 'mcp', ...args], { env: environment(env) })
-  let [stdout, stderr] = ['', '']
+  const stderr = text(child.stderr)
+  let stdout = ''
   child.stdout.on('data', (chunk) => {
     stdout += chunk
     if (signal !== undefined && stdout.includes('"id":9')) child.kill(signal)
   })
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk
-  })
   child.stdin.on('error', () => undefined)
   if (signal === undefined) child.stdin.end(input)
   else child.stdin.write(input)
-  const code = await new Promise((resolve) => child.once('close', resolve))
-  return {
-    code,
-    stderr,
-    lines: stdout
-      .split('\n')
-      .filter(Boolean)
-      .map((line) => JSON.parse(line)),
-  }
+  const [code] = await once(child, 'close')
+  const lines = stdout.split('\n').filter(Boolean)
+  return { code, stderr: await stderr, lines: lines.map((line) => JSON.parse(line)) }
 }
 
 const INITIALIZE = `${JSON.stringify({
@@ -145,15 +139,10 @@ it('ends with its input, a signal or a message that is too large, and reports wh
     runMcp(`"${'x'.repeat(1_100_000)}`),
     runMcp('', { args: ['--organization', '404'] }),
   ])
-  expect(ended).toEqual({
-    code: 0,
-    lines: [],
-    stderr: 'oa-audience mcp: a message was not valid, or too large\n',
-  })
-  expect(stopped).toMatchObject({
-    code: 0,
-    lines: [{ id: 9, result: { serverInfo: { name: 'oa-audience' } } }],
-  })
+  const stderr = 'oa-audience mcp: a message was not valid, or too large\n'
+  expect(ended).toEqual({ code: 0, lines: [], stderr })
+  const initialized = { id: 9, result: { serverInfo: { name: 'oa-audience' } } }
+  expect(stopped).toMatchObject({ code: 0, lines: [initialized] })
   expect(large).toMatchObject({ lines: [], stderr: expect.stringContaining('too large') })
   expect(refused).toMatchObject({ code: 1, lines: [], stderr: expect.stringContaining('organization 404') })
 })

@@ -25,19 +25,8 @@ it('GET /api/audience as NDJSON returns each member as a page does, one per line
 
 describe('GET /api/audience as CSV', () => {
   const NAMES = [
-    'plain',
-    'with "quotes", and\r\nlines',
-    '=1+1',
-    "'=x",
-    "'plain",
-    '+1',
-    '-1',
-    '@sum',
-    '\ttab',
-    '＝1+1',
-    'สวัสดี',
-    '',
-    null,
+    ...['plain', 'with "quotes", and\r\nlines', "'plain", 'สวัสดี', '', null],
+    ...['=1+1', "'=x", '+1', '-1', '@sum', '\ttab', '＝1+1'],
   ]
 
   it('follows RFC 4180, has a header, and escapes cells that a spreadsheet would take for a formula', async () => {

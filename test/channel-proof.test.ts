@@ -184,12 +184,9 @@ describe('a channel that another account has', () => {
   it('is accepted if the operator does not see that account', async () => {
     const channel = newChannel()
     await addTenant(database, channel)
-    const { organizationId } = await addTenant(database)
-    const manager = await addSignedIn(
-      { url, database },
-      { role: 'manager', organizationIds: [organizationId] },
-    )
-    const own = String(organizationId)
+    const organizationIds = [(await addTenant(database)).organizationId]
+    const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
+    const own = String(organizationIds[0])
     const { status, text } = await manager.post('/api/accounts', { organization: own, name: 'x', ...channel })
     expect([status, text]).toEqual([200, expect.not.stringContaining('already')])
     const again = await fleetFile([`${own},B,${channel.channelId},${channel.channelSecret}`], manager)

@@ -44,17 +44,16 @@ async function rowsOfStrangers(): Promise<string> {
         accountId,
       ]),
     )
-  rows.push(await load(database, 'select t::text as text from official_account t where id = $1', [accountId]))
-  rows.push(
-    await load(database, 'select t::text as text from organization t where id = $1', [organizationId]),
-  )
+  for (const [table, column, value] of [
+    ['official_account', 'id', accountId],
+    ['organization', 'id', organizationId],
+    ['notification_channel', 'organization_id', organizationId],
+  ])
+    rows.push(
+      await load(database, `select t::text as text from ${table} t where ${column} = $1 order by 1`, [value]),
+    )
   rows.push(await load(database, 'select email, role, status from operator order by id'))
   rows.push(await load(database, 'select id, status from api_client order by id'))
-  rows.push(
-    await load(database, 'select t::text as text from notification_channel t where organization_id = $1', [
-      organizationId,
-    ]),
-  )
   return JSON.stringify(rows, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
 }
 

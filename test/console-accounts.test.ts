@@ -259,17 +259,14 @@ describe('a fleet file', () => {
     expect((await activityOf(database, 'organization', added.id)).map(({ action }) => action)).toEqual([
       'organization.added',
     ])
-    for (const [role, organizationIds] of [
-      ['manager', null],
-      ['owner', [BigInt(organization)]],
-    ] as const) {
-      const other = await addSignedIn(
-        { url, database },
-        { role, organizationIds: organizationIds && [...organizationIds] },
-      )
+    for (const fields of [
+      { role: 'manager' as const },
+      { role: 'owner' as const, organizationIds: [BigInt(organization)] },
+    ]) {
+      const other = await addSignedIn({ url, database }, fields)
       const sent = right.replaceAll('New Bakery', 'Other Bakery')
       for (const path of ['preview?organizations=yes', 'apply?webhook=no&organizations=yes'])
-        expect([role, (await send(path, sent, other)).status]).toEqual([role, 403])
+        expect([fields.role, (await send(path, sent, other)).status]).toEqual([fields.role, 403])
     }
   })
 
@@ -333,18 +330,10 @@ describe('long work', () => {
     addPeople(good.state, 2)
     const body = `organization,channel_id\nAgency,${good.state.account.channelId}\nAgency,${wrong.state.account.channelId}`
     const job = await jobOf(await sendFile('apply?webhook=yes', body))
-    expect(job).toMatchObject({
-      status: 'done',
-      done: '2',
-      tally: {
-        verified: 1,
-        followersAdded: 2,
-        problemCount: 1,
-        problems: [
-          { accountId: wrong.id, problem: expect.stringContaining('refuses the channel id and secret') },
-        ],
-      },
-    })
+    const problem = expect.stringContaining('refuses the channel id and secret')
+    const problems = [{ accountId: wrong.id, problem }]
+    const tally = { verified: 1, followersAdded: 2, problemCount: 1, problems }
+    expect(job).toMatchObject({ status: 'done', done: '2', tally })
     expect(good.state.settings.webhook?.endpoint).toBe(`${publicUrl}/api/line/${good.id}`)
     expect(await membersOf(good.id)).toHaveLength(2)
     const parameters = await load(database, 'select parameters, tally from job', [])

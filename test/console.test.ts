@@ -41,14 +41,8 @@ describe('accounts', () => {
   })
 
   it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])('that do not exist are 404: %s', async (id) => {
-    for (const path of [
-      `/api/accounts/${id}`,
-      `/api/accounts/${id}/members`,
-      `/api/endpoints/${id}`,
-      `/api/clients/${id}`,
-    ]) {
-      expect([path, (await operator.get(path)).status]).toEqual([path, 404])
-    }
+    for (const path of ['accounts', 'endpoints', 'clients'])
+      expect([path, (await operator.get(`/api/${path}/${id}`)).status]).toEqual([path, 404])
     expect((await operator.post(`/api/accounts/${id}/verify`)).status).toBe(404)
   })
 })
@@ -97,12 +91,8 @@ describe('members', () => {
     expect(entries.filter(({ kind }) => kind === 'edit')).toHaveLength(1)
     const ids = entries.map(({ eventId }) => eventId)
     expect(new Set(ids).size).toBe(ids.length)
-    expect(entries.map(({ at }) => at)).toEqual(
-      entries
-        .map(({ at }) => at)
-        .toSorted()
-        .reverse(),
-    )
+    const times = entries.map(({ at }) => at)
+    expect(times).toEqual(times.toSorted().reverse())
     expect((await operator.get(`${membersPath}/${ann}/timeline?cursor=x`)).status).toBe(400)
   })
 })
@@ -184,12 +174,8 @@ describe('clients', () => {
     }
     const list = () => service.call('GET', '/api/audience', { headers })
     expect((await list()).status).toBe(200)
-    const paths = [
-      '/api/clients',
-      `/api/clients/${added.id}`,
-      `/api/clients/${added.id}/keys`,
-      `${accountPath}/keys`,
-    ]
+    const client = `/api/clients/${added.id}`
+    const paths = ['/api/clients', client, `${client}/keys`, `${accountPath}/keys`]
     for (const path of paths) {
       const { text, status } = await operator.get(path)
       expect(status).toBe(200)

@@ -26,18 +26,11 @@ const PAST = Date.now() - 3_600_000
 /** Sends one event of a source to a tenant. It can be sent again, and then is a duplicate. */
 type Delivery = (to: Service, tenant: Tenant) => Promise<{ status: number; text: string }>
 
+/** 'activated' is not an act of its person. */
 const LINE_KINDS = [
-  'follow',
-  'unfollow',
-  'message',
-  'postback',
-  'beacon',
-  'memberJoined',
-  'memberLeft',
-  'somethingNew',
-  // Not an act of its person.
-  'activated',
-] as const
+  ...(['follow', 'unfollow', 'message', 'postback', 'beacon', 'memberJoined', 'memberLeft'] as const),
+  ...(['somethingNew', 'activated'] as const),
+]
 
 /** A change of a conversation by an agent, a message of the person, and an answer to it. Each carries the conversation. */
 const CHAT_KINDS = ['chat', 'incoming', 'outgoing'] as const

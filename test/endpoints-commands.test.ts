@@ -35,13 +35,8 @@ const OWN = ownAddresses('https://oa.example.com/audience', '127.0.0.1', 3000)
 /** As the command does, without half a second for a process. */
 async function add(to: Tenant, fields: Partial<NewEndpoint> = {}) {
   const defaults = {
-    name: '',
-    format: 'line' as const,
-    events: null,
-    condition: null,
-    replies: false,
-    priority: 0,
-    allowPrivateNetwork: false,
+    ...{ name: '', format: 'line' as const, events: null, condition: null },
+    ...{ replies: false, priority: 0, allowPrivateNetwork: false },
   }
   const endpoint = { accountId: to.accountId, url: URL_OF_TOOL, ...defaults, ...fields }
   const added = await addEndpoint(database, endpoint, OWN)
@@ -88,16 +83,9 @@ describe('endpoints add', () => {
     const asked = ['--format', 'members', '--events', 'member.created, member.erased']
     const members = await json('add', ...given, ...asked)
     expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
-    const [line, second] = await json('list', '--account', account)
-    expect(line).toMatchObject({
-      accountId: account,
-      url: URL_OF_TOOL,
-      format: 'line',
-      pending: 0,
-      lastAnswer: null,
-    })
-    expect(second).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
-    expect(JSON.stringify([line, second])).not.toContain('whsec_')
+    const listed = await json('list', '--account', account)
+    expect(listed[1]).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
+    expect(JSON.stringify(listed)).not.toContain('whsec_')
   })
 
   it.each<[string, Partial<NewEndpoint>, RegExp]>([
@@ -165,16 +153,13 @@ describe('deliveries', () => {
     await addDeliveries(id, 1, { ...tried, leased_until: `now() + interval '1 minute'` })
     await addDeliveries(id, 1, { ...tried, failed_at: 'now()', created_at: `now() - interval '1 day'` })
     const deliveries = await json('deliveries', id)
-    expect(deliveries).toEqual([
-      expect.objectContaining({
-        status: 'failed',
-        events: 1,
-        attempts: 9,
-        dueAt: null,
+    expect(deliveries).toMatchObject([
+      {
+        ...{ status: 'failed', events: 1, attempts: 9, dueAt: null },
         lastStatus: 500,
         lastAnswer: 'first\nsecond',
-      }),
-      expect.objectContaining({ status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null }),
+      },
+      { status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null },
     ])
     expect(await json('deliveries', id, '--status', 'failed')).toMatchObject([{ status: 'failed' }])
     expect(await json('deliveries', id, '--status', 'pending')).toMatchObject([{ status: 'sending' }])

@@ -160,29 +160,18 @@ describe('the list of events', () => {
 
 it('an event shows what each endpoint made of it', async () => {
   const own = await addTenant(database)
-  const add = (format: string, rest: object = {}) =>
-    owner.post('/api/endpoints', {
-      account: String(own.accountId),
-      url: 'https://tool.example/',
-      format,
-      ...rest,
-    })
-  for (const [format, rest] of [['line'], ['line', { events: ['message'] }], ['members']] as Array<
-    [string, object?]
-  >)
-    expect((await add(format, rest)).status).toBe(200)
+  const endpoint = { account: String(own.accountId), url: 'https://tool.example/', format: 'line' }
+  const add = (fields: object = {}) => owner.post('/api/endpoints', { ...endpoint, ...fields })
+  for (const fields of [{}, { events: ['message'] }, { format: 'members' }])
+    expect((await add(fields)).status).toBe(200)
   await service.deliver(own, [lineEvent('follow', randomUserId())])
-  await add('line')
+  await add()
   const { events } = await read(`account=${own.accountId}`)
   const outcomes = async () => {
     const { json } = await owner.get(`/api/events/${events[0]?.id}`)
     return json.deliveries.map(({ outcome, attempts }: Record<string, unknown>) => [outcome, attempts])
   }
-  const others = [
-    ['other_type', null],
-    ['members', null],
-    ['added_later', null],
-  ]
+  const others = ['other_type', 'members', 'added_later'].map((outcome) => [outcome, null])
   const change = (set: string) =>
     load(
       database,

@@ -237,14 +237,9 @@ describe('the tables in docs/personal-data.md', () => {
     const { tenant, person } = await addPerson()
     const parts = listed.map(({ part }) => /^`(\w+)`/.exec(part)?.[1] ?? part)
     const named = parts.filter((part) => !part.startsWith('none: '))
-    const {
-      formatVersion: _,
-      generatedAt: __,
-      account: ___,
-      userId: ____,
-      ...data
-    } = await dataOf(tenant, person)
-    expect([...new Set(named)].toSorted()).toEqual(Object.keys(data).toSorted())
+    const about = ['formatVersion', 'generatedAt', 'account', 'userId']
+    const found = Object.keys(await dataOf(tenant, person)).filter((name) => !about.includes(name))
+    expect([...new Set(named)].toSorted()).toEqual(found.toSorted())
   })
 })
 

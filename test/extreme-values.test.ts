@@ -4,7 +4,7 @@ import { migrate } from '../src/postgres/schema/migrate.ts'
 import { listFleet } from '../src/watch/fleet.ts'
 import { confirmStatuses } from '../src/watch/store-statuses.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, type Tenant } from './support/database.ts'
+import { addTenant } from './support/database.ts'
 import { load, tenantWithMembers } from './support/load.ts'
 import { eventually } from './support/process.ts'
 import { setUpService } from './support/service.ts'
@@ -13,16 +13,9 @@ const { database, service } = await setUpService()
 
 const MAX = '9223372036854775807'
 
-async function tenantWith(
-  columns: Record<string, string>,
-): Promise<{ tenant: Tenant; id: string | undefined }> {
+async function tenantWith(columns: Record<string, string>) {
   const tenant = await tenantWithMembers(database, 1, columns)
-  const [row] = await load<{ id: bigint }>(
-    database,
-    'select id from audience_member where channel_oa_id = $1',
-    [tenant.accountId],
-  )
-  return { tenant, id: String(row?.id) }
+  return { tenant, id: (await service.members(tenant))[0]?.id }
 }
 
 describe('a member that another program loaded', () => {
@@ -30,24 +23,13 @@ describe('a member that another program loaded', () => {
     const { tenant, id } = await tenantWith({ version: MAX })
     const first = await service.put(tenant, id, { tags: ['a'] })
     expect(first.status).toBe(200)
-    const second = await service.put(
-      tenant,
-      id,
-      { tags: ['b'] },
-      { 'if-match': first.headers.get('etag') ?? '' },
-    )
+    const ifFirst = { 'if-match': first.headers.get('etag') ?? '' }
+    const second = await service.put(tenant, id, { tags: ['b'] }, ifFirst)
     expect(second.status).toBe(200)
     expect(second.headers.get('etag')).not.toBe(first.headers.get('etag'))
-    expect(
-      (await service.put(tenant, id, { tags: ['c'] }, { 'if-match': first.headers.get('etag') ?? '' }))
-        .status,
-    ).toBe(412)
-    await load(database, `update audience_member set version = ${MAX} where channel_oa_id = $1`, [
-      tenant.accountId,
-    ])
-    await load(database, `update audience_member set tags = '{d}' where channel_oa_id = $1`, [
-      tenant.accountId,
-    ])
+    expect((await service.put(tenant, id, { tags: ['c'] }, ifFirst)).status).toBe(412)
+    for (const set of [`version = ${MAX}`, `tags = '{d}'`])
+      await load(database, `update audience_member set ${set} where channel_oa_id = $1`, [tenant.accountId])
     expect((await service.members(tenant))[0]).toMatchObject({ tags: ['d'] })
   })
 
