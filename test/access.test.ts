@@ -92,30 +92,28 @@ describe('a key that is not active, has expired or belongs to another client', (
     }))
   }
 
+  async function expectOutcome(...[method, path, init]: Parameters<typeof service.call>) {
+    const { status, text } = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
+    const answer = await service.call(method, path, init)
+    expect(answer).toMatchObject({ status, text: expect.stringMatching(text) })
+  }
+
   it.each(PROTECTED)('gets the outcome of %s %s', async (method, path) => {
-    const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
-    for (const headers of await unknownKeys()) {
-      const answer = await service.call(method, path, { headers })
-      expect(answer.status).toBe(outcome.status)
-      expect(answer.text).toMatch(outcome.text)
-    }
+    for (const headers of await unknownKeys()) await expectOutcome(method, path, { headers })
   })
 
-  const bodies: Array<[string, { headers?: Record<string, string>; body?: string }]> = [
-    ['no body', {}],
-    ['broken JSON', { headers: { 'content-type': 'application/json' }, body: '{"tags":' }],
-    ['a wrong schema', { headers: { 'content-type': 'application/json' }, body: '{"tags":7}' }],
-    ['a body of another type', { headers: { 'content-type': 'image/png' }, body: 'png' }],
+  const json = { 'content-type': 'application/json' }
+  const bodies: Array<{ headers?: Record<string, string>; body?: string }> = [
+    {},
+    { headers: json, body: '{"tags":' },
+    { headers: json, body: '{"tags":7}' },
+    { headers: { 'content-type': 'image/png' }, body: 'png' },
   ]
-  const cases = PROTECTED.flatMap(([method, path]) =>
-    bodies.filter(() => method !== 'GET').map(([what, init]) => ({ method, path, what, init })),
-  )
-  it.each(cases)('gets the same outcome of $method $path with $what', async ({ method, path, init }) => {
-    const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
-    const headers = { ...init.headers, ...tenant.headers, 'x-api-key': 'unknown' }
-    const answer = await service.call(method, path, { ...init, headers })
-    expect(answer.status).toBe(outcome.status)
-    expect(answer.text).toMatch(outcome.text)
+  it.each(PROTECTED.slice(1))('gets the same outcome of %s %s with any body', async (method, path) => {
+    for (const { body, headers } of bodies) {
+      const unknown = { ...headers, ...tenant.headers, 'x-api-key': 'unknown' }
+      await expectOutcome(method, path, { headers: unknown, ...(body && { body }) })
+    }
   })
 
   it.each([

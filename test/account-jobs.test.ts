@@ -1,5 +1,6 @@
 /** Changes of many accounts at once, as one task with a result for each account. */
 import { describe, expect, it } from 'vitest'
+import { addOrganization } from '../src/accounts/provisioning.ts'
 import { ACCOUNTS_MAX } from '../src/jobs/job-accounts.ts'
 import type { Role } from '../src/operators/actor.ts'
 import { confirmStatuses } from '../src/watch/store-statuses.ts'
@@ -24,17 +25,12 @@ const idsOf = (tenants: Tenant[]) => tenants.map(({ accountId }) => String(accou
 
 /** Accounts of one organization without a channel secret, so they are broken. */
 async function addBroken(count: number): Promise<Tenant[]> {
+  const organizationId = await addOrganization(database, 'test')
   const tenants: Tenant[] = []
-  for (let i = 0; i < count; i += 1) tenants.push(await addTenant(database, { channelSecret: ' ' }))
-  const [first] = tenants as [Tenant]
-  const values = [first.organizationId, tenants.map(({ accountId }) => accountId)]
-  for (const table of ['api_key', 'official_account'])
-    await database.query(
-      `update ${table} set organization_id = $1 where ${table === 'api_key' ? 'channel_oa_id' : 'id'} = any ($2)`,
-      values,
-    )
+  while (tenants.length < count)
+    tenants.push(await addTenant(database, { organizationId, channelSecret: ' ' }))
   await confirmStatuses(database)
-  return tenants.map((tenant) => ({ ...tenant, organizationId: first.organizationId }))
+  return tenants
 }
 
 const operatorOf = ({ organizationId }: Tenant, role: Role = 'manager') =>

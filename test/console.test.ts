@@ -122,23 +122,18 @@ it('events that could not be applied are counted by reason, and retried together
 })
 
 describe('endpoints', () => {
-  async function addEndpointWithFailures(failed: number) {
+  it('are listed with backlog and deliveries in pages, and each delivery with its request', async () => {
     const own = await addTenant(database)
     const endpoint = { channel_oa_id: own.accountId, url: 'https://tool.example/hook', replies: true }
-    const id = await insertRow(database, 'endpoint', endpoint)
+    const id = String(await insertRow(database, 'endpoint', endpoint))
     await service.deliver(own, [textMessage(randomUserId(), 'hello')])
     await database.query(
       `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
        select $1, $2, (select array_agg(key) from event where channel_oa_id = $1), 9, now(), 500, 'no',
               now() - interval '1 day'
-         from generate_series(1, $3::int)`,
-      [own.accountId, id, failed],
+         from generate_series(1, 60)`,
+      [own.accountId, id],
     )
-    return { own, id: String(id) }
-  }
-
-  it('are listed with backlog and deliveries in pages, and each delivery with its request', async () => {
-    const { own, id } = await addEndpointWithFailures(60)
     const { json } = await operator.get(`/api/endpoints?account=${own.accountId}`)
     expect(json).toMatchObject({ endpoints: [{ id, pending: 1, failed: 60, status: 'active' }], next: null })
     const first = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed`)).json

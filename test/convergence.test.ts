@@ -127,12 +127,8 @@ function shuffle<T>(items: T[], chance: Chance): T[] {
 /** About one in `n` of the items. */
 const sample = <T>(items: T[], n: number, chance: Chance) => items.filter(() => chance.below(n) === 0)
 
-async function addTwoTenants(): Promise<[Tenant, Tenant]> {
-  return [
-    await addTenant(database, { loginChannelIds: [loginChannelId] }),
-    await addTenant(database, { loginChannelIds: [loginChannelId] }),
-  ]
-}
+const add = () => addTenant(database, { loginChannelIds: [loginChannelId] })
+const addTwoTenants = async (): Promise<[Tenant, Tenant]> => [await add(), await add()]
 
 describe('the members of an audience', () => {
   it('are the same when a history is shuffled, repeated and split over two instances (property)', async () => {

@@ -7,16 +7,12 @@ import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Sending, startReceiver, startSending } from './support/endpoints.ts'
 import { gate } from './support/gate.ts'
 import { insertRow, load } from './support/load.ts'
+import { textsOf } from './support/replays.ts'
 
 const OWN = [new URL('https://oa.example.com/audience')]
 
 const update = ({ database }: Pick<Sending, 'database'>, id: bigint, changes: Partial<EndpointSettings>) =>
   database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
-
-const textsOf = (received: Array<{ body: string }>): string[] =>
-  received.flatMap(({ body }) =>
-    JSON.parse(body).events.map((event: { message: { text: string } }) => event.message.text),
-  )
 
 describe('an endpoint with another URL', () => {
   it('gets its whole backlog there at once, and the old URL gets nothing more', async () => {
@@ -34,10 +30,10 @@ describe('an endpoint with another URL', () => {
       before: { url: first.url },
       after: { url: second.url, name: '' },
     })
-    await expect.poll(() => textsOf(second.received).sort()).toHaveLength(2)
+    await expect.poll(() => textsOf(second).sort()).toHaveLength(2)
     await service.deliver(tenant, [textMessage(randomUserId(), 'three')])
-    await expect.poll(() => textsOf(second.received)).toContain('three')
-    expect(textsOf(second.received).sort()).toEqual(['one', 'three', 'two'])
+    await expect.poll(() => textsOf(second)).toContain('three')
+    expect(textsOf(second).sort()).toEqual(['one', 'three', 'two'])
     expect(first.received).toHaveLength(before)
   })
 
@@ -70,9 +66,9 @@ it('sends queued events that its new list of events no longer has, and none of t
   receiver.received.length = 0
   await service.deliver(tenant, [textMessage(randomUserId(), 'later')])
   await makeDue()
-  await expect.poll(() => textsOf(receiver.received)).toContain('queued')
+  await expect.poll(() => textsOf(receiver)).toContain('queued')
   await becomesQuiet()
-  expect(textsOf(receiver.received)).toEqual(['queued'])
+  expect(textsOf(receiver)).toEqual(['queued'])
 })
 
 describe('endpoints update', async () => {

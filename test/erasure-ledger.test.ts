@@ -11,7 +11,7 @@ import { readConfig } from '../src/config/config.ts'
 import { startService } from '../src/main.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { Operator, startConsole } from './support/console.ts'
+import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { temporaryDirectory } from './support/process.ts'
@@ -156,8 +156,7 @@ it('the console and the command record erasures, also of people who are not memb
   const service = await openService()
   const id = await follow(service)
   const { url } = await startConsole(database, { erasureLedger: new ErasureLedger(directory) })
-  const operator = new Operator(url)
-  await operator.signIn()
+  const operator = await signedIn(url)
   expect((await operator.post(`/api/accounts/${accountId}/members/${id}/erase`, {})).status).toBe(204)
   const command = ['members', 'erase', '--account', String(accountId), '--user-id', randomUserId()]
   expect(await runCommand(command, { ...env, ERASURE_LEDGER: directory })).toMatchObject({ status: 0 })

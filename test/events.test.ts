@@ -55,6 +55,12 @@ async function failedIds(database: TextDatabase): Promise<bigint[]> {
   return rows.map(({ id }) => id)
 }
 
+/** Without a time of its own. */
+const conversationOf = (userId: string, fields: object) => ({
+  ...{ id: 7, channel: 'Channel::Line', contact_inbox: { source_id: userId } },
+  ...fields,
+})
+
 describe('oa-audience events', () => {
   async function setUpFailure() {
     const { env, ...parts } = await setUpService()
@@ -134,13 +140,8 @@ it('applies refused events of every source with the times at which they were rec
   const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
-  const conversation = (status: string) => ({
-    event: 'conversation_status_changed',
-    id: 7,
-    status,
-    channel: 'Channel::Line',
-    contact_inbox: { source_id: userId },
-  })
+  const conversation = (status: string) =>
+    conversationOf(userId, { event: 'conversation_status_changed', status })
   await service.deliver(tenant, [lineEvent('follow', userId)])
   await service.chat(tenant, conversation('open'))
   await service.track(tenant, [{ type: 'page', userId, messageId: 'm1' }])
@@ -180,14 +181,8 @@ it('does not apply an event of another inbox than the one that the account now h
   const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
-  const conversation = {
-    id: 7,
-    inbox_id: 4,
-    status: 'open',
-    channel: 'Channel::Line',
-    contact_inbox: { source_id: userId },
-  }
-  await service.chat(tenant, { ...conversation, event: 'conversation_updated' })
+  const fields = { event: 'conversation_updated', inbox_id: 4, status: 'open' }
+  await service.chat(tenant, conversationOf(userId, fields))
   await allow()
   await database.query(`update official_account set chat_inbox_id = '3'`)
   const [id] = await failedIds(database)
