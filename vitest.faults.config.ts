@@ -19,7 +19,7 @@ const slow = {
 
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
-  ...['audience-delta', 'audience-filters', 'audience-import', 'condition'],
+  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'condition'],
   ...['convergence', 'endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
   ...[
     'fuzz',

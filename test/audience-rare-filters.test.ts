@@ -1,12 +1,15 @@
 /** GET /api/audience with filters that few of many members match. */
+import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { toFilters } from '../src/audience/filters.ts'
 import { SCAN_MAX } from '../src/audience/list-statements.ts'
 import { type Beginning, beginningOf, type Page, readPage } from '../src/audience/select-list.ts'
 import type { Row, Statement } from '../src/postgres/statement.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { loadMembers } from './support/load.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { load, loadMembers } from './support/load.ts'
 import { openPlanner, type Step } from './support/plans.ts'
+import { runs } from './support/runs.ts'
 import { startApp } from './support/service.ts'
 import { listPage, pagesOf } from './support/walk.ts'
 
@@ -20,12 +23,16 @@ const MEMBERS = 9_000
 const LIMIT = 100
 
 /** Every 1,000th member is rare. The second half have names of their own. All are tagged. */
-const large = await addTenant(database)
-await loadMembers(database, large, MEMBERS, {
-  display_name: `case when i % 1000 = 7 then 'สมหญิง' when i > ${MEMBERS / 2} then 'Zoe' else 'Ann' end`,
-  tags: `case when i % 1000 = 7 then '{common,rare}'::text[] else '{common}' end`,
-  relationship: `case when i % 1000 = 7 then 'blocked' else 'following' end`,
-})
+const tenantWithRareMembers = async (): Promise<Tenant> => {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, MEMBERS, {
+    display_name: `case when i % 1000 = 7 then 'สมหญิง' when i > ${MEMBERS / 2} then 'Zoe' else 'Ann' end`,
+    tags: `case when i % 1000 = 7 then '{common,rare}'::text[] else '{common}' end`,
+    relationship: `case when i % 1000 = 7 then 'blocked' else 'following' end`,
+  })
+  return tenant
+}
+const large = await tenantWithRareMembers()
 
 const RARE = Array.from({ length: 9 }, (_, i) => `U${i * 1000 + 7}`)
 const HALF = Array.from({ length: MEMBERS / 2 }, (_, i) => `U${MEMBERS / 2 + i + 1}`)
@@ -113,5 +120,42 @@ describe('a filter that few of many members match', () => {
     }
     const members = database.steps.filter(({ relation }) => relation?.startsWith('audience_'))
     for (const step of members) expect(step.rows, JSON.stringify(step)).toBe(0)
+  })
+
+  it('returns each match that exists throughout once, whatever changes meanwhile (property)', async () => {
+    const tenant = await tenantWithRareMembers()
+    const idOf = new Map((await service.members(tenant)).map(({ id, userId }) => [userId, id]))
+    const pool = [...RARE.slice(0, 4), 'U1', 'U2500', 'U5000', 'U8999']
+    const change = fc.record({
+      kind: fc.constantFrom('add', 'tag', 'event'),
+      userId: fc.constantFrom(...pool),
+    })
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat(cases.length - 1),
+        fc.array(change, { maxLength: 6 }),
+        fc.integer({ min: 1, max: 60 }),
+        async (no, changes, limit) => {
+          const { query, matches } = cases[no] as (typeof cases)[number]
+          const pending = changes.values()
+          const seen: string[] = []
+          for await (const page of pagesOf(service, tenant, query, matches.length > 100 ? 200 : limit)) {
+            seen.push(...page.map(({ userId }) => userId))
+            const { value } = pending.next()
+            if (value?.kind === 'add') await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+            if (value?.kind === 'event') await service.deliver(tenant, [lineEvent('message', value.userId)])
+            if (value?.kind === 'tag')
+              await load(
+                database,
+                `update audience_member set tags = tags || '{more}' where channel_oa_id = $1 and id = $2`,
+                [tenant.accountId, idOf.get(value.userId)],
+              )
+          }
+          expect(new Set(seen).size).toBe(seen.length)
+          for (const userId of matches) expect(seen).toContain(userId)
+        },
+      ),
+      { numRuns: runs(20) },
+    )
   })
 })
