@@ -1,24 +1,17 @@
 /** The disk is lost under load, and the database is restored from a backup: what docs/operate/backup.md describes, with counts. */
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
-import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
+import { expect, it } from 'vitest'
 import { connectionTo, serverPid, setUpDataDirectories } from '../support/data-directory.ts'
 import { addTenant, openDatabase } from '../support/database.ts'
+import { DEBIAN_POSTGRES, hasDebianPostgres, startCluster } from '../support/debian-postgres.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { NO_LIMITS, runProgramAsync, startHealthy, temporaryDirectory } from '../support/process.ts'
 import { copyOfReceiver, RestoreBooks } from '../support/restore-books.ts'
 
 const createDataDirectory = setUpDataDirectories()
-const tools = findDebianPostgres()
-
-async function startPostgres(): Promise<ReplicatedPostgres> {
-  const settings = { standbys: 0, settings: '' }
-  const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), settings)
-  onTestFinished(() => cluster.stop())
-  return cluster
-}
+const hasServers = hasDebianPostgres('backups with pg_dump are')
 
 /** A database, how it is lost, and the variables of the one that replaces it. */
 const KINDS = {
@@ -31,10 +24,11 @@ const KINDS = {
     return { lost: { DATA_DIR }, restored: { DATA_DIR }, target: connectionTo(DATA_DIR), lose }
   },
   'a server of its own': async () => {
-    const [lost, fresh] = [await startPostgres(), await startPostgres()]
-    const PATH = `${tools}:${process.env.PATH}`
+    const [lost, fresh] = [await startCluster(), await startCluster()]
+    const PATH = `${DEBIAN_POSTGRES}:${process.env.PATH}`
     const lose = () => lost.stop()
-    const [from, to] = [lost, fresh].map(({ url }) => ({ DATABASE_URL: url, PATH }))
+    const withPassword = ({ url }: { url: string }) => url.replace('postgres@', 'postgres:a%2Fsecret%26@')
+    const [from, to] = [lost, fresh].map((server) => ({ DATABASE_URL: withPassword(server), PATH }))
     return { lost: from, restored: to, target: lost.url, lose }
   },
 }
@@ -42,7 +36,7 @@ const KINDS = {
 it.each(Object.keys(KINDS) as Array<keyof typeof KINDS>)(
   'a restored database (%s) has everything from before the backup and no erased person, and the copies of its clients agree with it',
   async (kind) => {
-    if (kind !== 'embedded' && tools === null) return
+    if (kind !== 'embedded' && !hasServers) return
     const directory = temporaryDirectory()
     const ledger = join(directory, 'erasures')
     mkdirSync(ledger)
@@ -85,6 +79,9 @@ it.each(Object.keys(KINDS) as Array<keyof typeof KINDS>)(
       await lost.exited
     }
     await command('backup', backup)
+    for (const name of readdirSync(join(backup, 'data')))
+      expect(statSync(join(backup, 'data', name)).mode & 0o077, name).toBe(0)
+    expect(readFileSync(join(backup, 'manifest.json'), 'utf8')).not.toContain('secret')
     if (kind === 'embedded') {
       lost = await startHealthy(env)
       books.url = lost.url

@@ -88,6 +88,7 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
     `oa-audience clients revoke ${kept}`,
   ])
   for (const { revokedAt } of revived ?? []) expect(revokedAt > backupAt).toBe(true)
+  expect(await load(restored, `select from activity where action = 'database.restored'`)).toHaveLength(1)
 
   const { url: restoredUrl } = await startConsole(restored)
   const former = Object.assign(owner, { url: restoredUrl })
