@@ -5,8 +5,9 @@ import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
-import { eventually } from '../support/process.ts'
+import { eventually, runProgramAsync } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 
 async function setUp() {
   const { database, connection } = await createTestDatabase()
@@ -29,7 +30,7 @@ async function setUp() {
     await set(setting)
     await endSessions()
   }
-  return { admin, tenant, service, set, endSessions, alter }
+  return { admin, connection, tenant, service, set, endSessions, alter }
 }
 
 const recovers = (service: Service, tenant: Tenant) =>
@@ -91,4 +92,17 @@ it('runs maintenance without limit, and streams with their own, when the databas
   const slow = 'select pg_sleep(0.2)::text as line'
   expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
   expect(await admin.reads.streams().query(unnamed(slow))).toHaveLength(1)
+})
+
+it('ends a command with one line if every host of DATABASE_URL is read-only', async () => {
+  const { connection, set } = await setUp()
+  const { proxy, address } = await startProxy(connection)
+  proxy.open()
+  await set('set default_transaction_read_only = on')
+  const hosts = `${address},${address}`
+  const DATABASE_URL = `postgres://postgres@${hosts}/${connection.database}?target_session_attrs=read-write`
+  expect(await runProgramAsync(['organizations', 'list'], { DATABASE_URL })).toMatchObject({
+    status: 1,
+    stderr: `oa-audience: the database at ${address}, ${address} cannot be used: no server of DATABASE_URL accepts writes. Start it, or correct DATABASE_URL.\n`,
+  })
 })

@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { createTestDatabase, urlOf } from '../support/database.ts'
 import { runProgramAsync, type ServiceProcess, setUpProcess, temporaryDirectory } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
@@ -15,20 +14,6 @@ it('loses and duplicates nothing when service and embedded PostgreSQL are killed
     ...{ 'service killed': 2, 'PostgreSQL killed': 2, 'both killed': 2 },
     ...{ missing: 0, twice: 0, unknown: 0 },
   })
-})
-
-it('loses and duplicates nothing on an external PostgreSQL when service or network fails 4 times', async () => {
-  const { database, connection } = await createTestDatabase()
-  // The port of an address is optional.
-  const { stdout, stderr, status } = await runProgramAsync(['prove', '--kills', '4', '--json'], {
-    DATABASE_URL: urlOf(connection).replace('&port=5432', ''),
-  })
-  expect(status, stderr).toBe(0)
-  const outcome = JSON.parse(stdout)
-  expect(outcome).toMatchObject({ 'service killed': 2, 'network cut': 2, missing: 0, twice: 0, unknown: 0 })
-  expect(outcome.deliveries).toBeGreaterThan(100)
-  const left = await database.query('select 1 from official_account')
-  expect(left).toEqual([])
 })
 
 const eventCounts = async (database: TextDatabase) => {

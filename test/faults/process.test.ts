@@ -3,17 +3,8 @@ import { expect, it } from 'vitest'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
-import { serveForTest } from '../support/http-server.ts'
 import { holdTransaction, waitForBlocked } from '../support/locks.ts'
-import {
-  becomesWell,
-  eventually,
-  runProgramAsync,
-  setUpProcess,
-  spawnService,
-  startHealthy,
-  temporaryDirectory,
-} from '../support/process.ts'
+import { becomesWell, eventually, setUpProcess, spawnService, startHealthy } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 import { startProxy } from '../support/tcp-proxy.ts'
 
@@ -133,15 +124,4 @@ it('exits with 0 within 10 s of SIGTERM while its database is silent', async () 
   expect(await service.exited).toEqual({ code: 0, signal: null })
   expect(performance.now() - signalledAtMs).toBeLessThan(10_000)
   await pending
-})
-
-it('exits with 1 and stops its embedded database when its port is in use', async () => {
-  const { port } = new URL(await serveForTest(() => undefined))
-  const env = { DATA_DIR: temporaryDirectory(), PORT: port }
-  const { status, stdout, stderr } = await runProgramAsync(['serve'], env)
-  expect([status, stderr]).toEqual([
-    1,
-    expect.stringContaining(`PORT ${port} on 127.0.0.1 is already in use`),
-  ])
-  expect(stdout).not.toContain('maintenance')
 })

@@ -107,8 +107,12 @@ const becomesEmpty = (text: string) => expect.poll(() => processesWith(text)).to
 it('changes no row, sends nothing and leaves nothing of its own in a database with real accounts', async () => {
   const { database, url, receiver } = await setUpProduction()
   const before = await readContents(database)
-  const { status, stderr } = await runProgramAsync(['prove', '--kills', '4'], { ...SHELL, DATABASE_URL: url })
+  const command = ['prove', '--kills', '4', '--json']
+  const { status, stdout, stderr } = await runProgramAsync(command, { ...SHELL, DATABASE_URL: url })
   expect(status, stderr).toBe(0)
+  expect(JSON.parse(stdout)).toMatchObject({
+    ...{ 'service killed': 2, 'network cut': 2, missing: 0, twice: 0, unknown: 0 },
+  })
   expect(await readContents(database)).toEqual(before)
   expect(receiver.received).toEqual([])
 })
