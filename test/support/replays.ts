@@ -26,6 +26,8 @@ export async function startReplaying(withRunner = true) {
   const startRunner = () => startJobRunner(database, null, (endpointId) => sender.expect([endpointId]))
   const runner = withRunner ? startRunner() : null
   const job = async (id: bigint) => (await findJob(database, commandActor(), id)) as JobSummary
+  /** Resolves with the job when it is as wanted. */
+  const until = (id: bigint, wanted: (found: JobSummary) => boolean) => eventually(() => job(id), wanted)
   const started = (id: bigint) => {
     runner?.wake()
     return id
@@ -55,12 +57,8 @@ export async function startReplaying(withRunner = true) {
         ),
       )
     },
-    job,
-    endOf: (id: bigint) =>
-      eventually(
-        () => job(id),
-        ({ finishedAt }) => finishedAt !== null,
-      ),
+    ...{ job, until },
+    endOf: (id: bigint) => until(id, ({ finishedAt }) => finishedAt !== null),
     /** Delivers messages of these people, one request each, a moment apart. Returns their texts. */
     deliverMessages: async (count: number, userIdOf: (no: number) => string = () => 'Ureplayed') => {
       const texts = Array.from({ length: count }, (_, no) => `words ${no}.`)
