@@ -60,39 +60,37 @@ describe('a stream', () => {
   })
 })
 
-describe('a stream whose client or key no longer counts', () => {
-  const ofClient = (change: string) => `update api_client set ${change} where id = $1`
-  const ofKey = (change: string) =>
-    `update api_key set ${change} where api_client_id = $1 and $2::bigint is not null`
+const ofClient = (change: string) => `update api_client set ${change} where id = $1`
+const ofKey = (change: string) =>
+  `update api_key set ${change} where api_client_id = $1 and $2::bigint is not null`
 
-  it.each<[string, string]>([
-    ['its client is revoked', ofClient(`status = 'revoked', name = $2::text`)],
-    ['its client has expired', ofClient('expires_at = now(), name = $2::text')],
-    ['the secret is replaced', ofClient(`client_secret = 'another', name = $2::text`)],
-    ['its key is revoked', ofKey(`status = 'revoked'`)],
-    ['its key has expired', ofKey('expires_at = now()')],
-    ['its key belongs to another account', ofKey('channel_oa_id = $2')],
-    ['its key belongs to another organization', ofKey('organization_id = $2')],
-  ])('is cut off with the next part: %s', async (_, change) => {
-    const { seen, noted } = await startObserved(database)
-    const reader = await addCredentials(database, large.accountId, large.organizationId)
-    const response = await openStream(seen, reader)
-    let text = ''
-    response.setEncoding('utf8')
-    response.on('data', (chunk) => (text += chunk)).pause()
-    await database.query(change, [reader.clientRowId, tenant.accountId])
-    await service.deliver(large, [lineEvent('follow', 'Ulate')])
-    const ended = new Promise((resolve) => response.once('error', resolve).once('end', resolve))
-    response.resume()
-    expect(await ended).toMatchObject({ code: 'ECONNRESET' })
-    expect(response.complete).toBe(false)
-    expect(text).not.toContain('Ulate')
-    const requests = await eventually(
-      async () => noted().filter(({ msg }) => msg === 'request'),
-      (lines) => lines.length > 0,
-    )
-    expect(requests).toMatchObject([{ status: 401 }])
-  })
+it.each<[string, string]>([
+  ['its client is revoked', ofClient(`status = 'revoked', name = $2::text`)],
+  ['its client has expired', ofClient('expires_at = now(), name = $2::text')],
+  ['the secret is replaced', ofClient(`client_secret = 'another', name = $2::text`)],
+  ['its key is revoked', ofKey(`status = 'revoked'`)],
+  ['its key has expired', ofKey('expires_at = now()')],
+  ['its key belongs to another account', ofKey('channel_oa_id = $2')],
+  ['its key belongs to another organization', ofKey('organization_id = $2')],
+])('a stream whose client or key no longer counts is cut off with the next part: %s', async (_, change) => {
+  const { seen, noted } = await startObserved(database)
+  const reader = await addCredentials(database, large.accountId, large.organizationId)
+  const response = await openStream(seen, reader)
+  let text = ''
+  response.setEncoding('utf8')
+  response.on('data', (chunk) => (text += chunk)).pause()
+  await database.query(change, [reader.clientRowId, tenant.accountId])
+  await service.deliver(large, [lineEvent('follow', 'Ulate')])
+  const ended = new Promise((resolve) => response.once('error', resolve).once('end', resolve))
+  response.resume()
+  expect(await ended).toMatchObject({ code: 'ECONNRESET' })
+  expect(response.complete).toBe(false)
+  expect(text).not.toContain('Ulate')
+  const requests = await eventually(
+    async () => noted().filter(({ msg }) => msg === 'request'),
+    (lines) => lines.length > 0,
+  )
+  expect(requests).toMatchObject([{ status: 401 }])
 })
 
 describe('the number of streams', () => {

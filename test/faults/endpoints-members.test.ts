@@ -9,15 +9,6 @@ const messages = (received: Received[]) => received.map(({ body }) => JSON.parse
 const typesOf = (received: Received[]) => messages(received).map(({ type }) => type)
 const untilReceived = (received: Received[], count: number) => expect.poll(() => received).toHaveLength(count)
 
-it('reports to an endpoint whose id is 0 or negative', async () => {
-  const { service, tenant, addEndpoint } = await startSending()
-  const { url, received } = await startReceiver()
-  for (const id of [0, -7]) await addEndpoint(url, { ...FORMAT, id })
-  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
-  await untilReceived(received, 2)
-  expect(typesOf(received)).toEqual(['member.created', 'member.created'])
-})
-
 it('sends what commits after the endpoint was added, and nothing else, also beside a long transaction', async () => {
   const { database, service, tenant, addEndpoint } = await startSending()
   const { url, received } = await startReceiver()

@@ -108,45 +108,43 @@ describe('after a restore', () => {
   })
 })
 
-describe('members erase', () => {
-  it('erases people by user id whether they are members or not, and can be repeated', async () => {
-    const { database, service, tenant, env } = await setUpService()
-    const past = { timestamp: Date.now() - 60_000 }
+it('members erase erases people by user id whether they are members or not, and can be repeated', async () => {
+  const { database, service, tenant, env } = await setUpService()
+  const past = { timestamp: Date.now() - 60_000 }
+  await service.deliver(tenant, [
+    lineEvent('follow', 'Umember', past),
+    textMessage('Umember', 'whispered', past),
+  ])
+  const erasePeople = (input: string, ...more: string[]) => {
+    const account = ['--account', String(tenant.accountId)]
+    return runCommand(['members', 'erase', ...account, '--user-ids-file', '-', '--json', ...more], env, {
+      input,
+    })
+  }
+  const [nobody, other] = [randomUserId(), randomUserId()]
+  const { stdout, stderr } = await erasePeople(`Umember\r\n${nobody}\n\n`, '--user-id', other)
+  expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
+  expect(JSON.parse((await erasePeople('Umember\n')).stdout)).toEqual({ erased: 1, members: 0 })
+  for (const userId of ['Umember', nobody, other])
     await service.deliver(tenant, [
-      lineEvent('follow', 'Umember', past),
-      textMessage('Umember', 'whispered', past),
+      lineEvent('follow', userId, past),
+      textMessage(userId, 'whispered late', past),
     ])
-    const erasePeople = (input: string, ...more: string[]) => {
-      const account = ['--account', String(tenant.accountId)]
-      return runCommand(['members', 'erase', ...account, '--user-ids-file', '-', '--json', ...more], env, {
-        input,
-      })
-    }
-    const [nobody, other] = [randomUserId(), randomUserId()]
-    const { stdout, stderr } = await erasePeople(`Umember\r\n${nobody}\n\n`, '--user-id', other)
-    expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
-    expect(JSON.parse((await erasePeople('Umember\n')).stdout)).toEqual({ erased: 1, members: 0 })
-    for (const userId of ['Umember', nobody, other])
-      await service.deliver(tenant, [
-        lineEvent('follow', userId, past),
-        textMessage(userId, 'whispered late', past),
-      ])
-    expect(await service.members(tenant)).toEqual([])
-    const stored = await readEverything(database)
-    for (const text of ['whispered', 'Umember', nobody, other]) expect(stored.split(text)).toHaveLength(1)
-    await follow(service, tenant, nobody)
-    expect(await service.members(tenant)).toMatchObject([{ userId: nobody }])
-    for (const [slip, message] of [
-      ['x'.repeat(129), 'user id 2 of 2 is not a user id.'],
-      [
-        'nonsense',
-        `user id 2 of 2 is not of LINE's form (U and 32 digits 0-9 a-f), and account ${tenant.accountId} has nothing stored about it.`,
-      ],
-    ])
-      expect(await erasePeople(`${nobody}\n${slip}\n`)).toMatchObject({
-        status: 1,
-        stderr: `oa-audience: ${message} Nobody was erased.\n`,
-      })
-    expect(await service.members(tenant)).toHaveLength(1)
-  })
+  expect(await service.members(tenant)).toEqual([])
+  const stored = await readEverything(database)
+  for (const text of ['whispered', 'Umember', nobody, other]) expect(stored.split(text)).toHaveLength(1)
+  await follow(service, tenant, nobody)
+  expect(await service.members(tenant)).toMatchObject([{ userId: nobody }])
+  for (const [slip, message] of [
+    ['x'.repeat(129), 'user id 2 of 2 is not a user id.'],
+    [
+      'nonsense',
+      `user id 2 of 2 is not of LINE's form (U and 32 digits 0-9 a-f), and account ${tenant.accountId} has nothing stored about it.`,
+    ],
+  ])
+    expect(await erasePeople(`${nobody}\n${slip}\n`)).toMatchObject({
+      status: 1,
+      stderr: `oa-audience: ${message} Nobody was erased.\n`,
+    })
+  expect(await service.members(tenant)).toHaveLength(1)
 })
