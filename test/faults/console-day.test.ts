@@ -1,23 +1,19 @@
 /** The day of an operator: everything with a browser, nothing with a shell. */
 import type { Page } from 'playwright-core'
 import { describe, expect, it, vi } from 'vitest'
-import { LineApi } from '../../src/line-api/client.ts'
-import { deliveryPaths } from '../../src/line-api/line-signature.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
-import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
-import { atEnd } from '../support/at-end.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
 import { setUpConsole } from '../support/console-browser.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { load } from '../support/load.ts'
+import { startPlatform, verifierOn } from '../support/platform.ts'
 
 /** Some hundred clicks, which take a multiple of 20 s on a busy machine. */
 vi.setConfig({ testTimeout: 180_000 })
 
-const platform = await simulatePlatform()
-atEnd(() => platform.close())
+const platform = await startPlatform()
 
 const publicUrl = 'https://oa.example.com'
 const OWNER = 'naomi@example.com'
@@ -27,13 +23,8 @@ const REISSUED_SECRET = 'e'.repeat(32)
 describe.runIf(canRunChromium('the day of an operator is'))('an operator without a shell', () => {
   const opened = setUpConsole(async () => null, {
     lineApiUrl: platform.url,
-    verifier: {
-      lineApi: new LineApi(platform.url),
-      publicUrl,
-      webhookPaths: deliveryPaths,
-      now: Date.now,
-    },
-    config: { logLevel: 'silent', trustProxy: [], publicUrl },
+    verifier: verifierOn(platform, publicUrl),
+    config: { publicUrl },
   })
 
   it('gets through a day with the console alone, and the activity log shows all of it with names', async () => {
