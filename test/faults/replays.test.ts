@@ -328,34 +328,32 @@ it('the console counts a range, sends it again as a task, and refuses what anoth
     expect((await operator.post(`/api/endpoints/${path}`, wrong)).status, JSON.stringify(wrong)).toBe(400)
 })
 
-describe('the command line', () => {
-  it('says how much it sends, follows the task to its end, and lists it', async () => {
-    const { addReceiver, deliverMessages, database, env } = await startReplaying()
-    await deliverMessages(3)
-    const { receiver, id: endpointId } = await addReceiver()
-    const id = String(endpointId)
-    const run = (...args: string[]) => runCommand(args, env)
-    const range = ['--from', TODAY.from, '--to', TODAY.to]
-    const { stdout, stderr, status } = await run('endpoints', 'replay', id, ...range, '--rate', '10')
-    expect(stderr).toMatch(/^3 events from 2020-01-01T00:00:00.000Z to .*Z, about 1 s at 10\/s/)
-    expect([status, stdout]).toEqual([0, expect.stringMatching(/status +done\nsent +3\nrefused +0\n/)])
-    expect(textsOf(receiver)).toEqual(['words 0.', 'words 1.', 'words 2.'])
-    await database.query(`update endpoint set status = 'paused'`)
-    const started = JSON.parse((await run('endpoints', 'replay', id, ...range, '--json')).stdout)
-    expect(started).toEqual({ job: expect.stringMatching(/^\d+$/), events: 3, seconds: 1 })
-    const second = await run('endpoints', 'replay', id, ...range, '--json')
-    expect([second.status, second.stderr]).toEqual([
-      ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
-    ])
-    expect((await run('tasks', 'list')).stdout).toContain('endpoint.replay')
-    expect((await run('tasks', 'cancel', started.job)).stdout).toContain('cancelled')
-    expect((await run('tasks', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
-    const wrong = await run('endpoints', 'resend', id)
-    expect([wrong.status, wrong.stderr]).toEqual([
-      1,
-      expect.stringContaining(`Use "oa-audience endpoints replay ${id}"`),
-    ])
-    const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
-    expect(bad.stderr).toContain('--from must be a time such as')
-  })
+it('the command line says how much it sends, follows the task to its end, and lists it', async () => {
+  const { addReceiver, deliverMessages, database, env } = await startReplaying()
+  await deliverMessages(3)
+  const { receiver, id: endpointId } = await addReceiver()
+  const id = String(endpointId)
+  const run = (...args: string[]) => runCommand(args, env)
+  const range = ['--from', TODAY.from, '--to', TODAY.to]
+  const { stdout, stderr, status } = await run('endpoints', 'replay', id, ...range, '--rate', '10')
+  expect(stderr).toMatch(/^3 events from 2020-01-01T00:00:00.000Z to .*Z, about 1 s at 10\/s/)
+  expect([status, stdout]).toEqual([0, expect.stringMatching(/status +done\nsent +3\nrefused +0\n/)])
+  expect(textsOf(receiver)).toEqual(['words 0.', 'words 1.', 'words 2.'])
+  await database.query(`update endpoint set status = 'paused'`)
+  const started = JSON.parse((await run('endpoints', 'replay', id, ...range, '--json')).stdout)
+  expect(started).toEqual({ job: expect.stringMatching(/^\d+$/), events: 3, seconds: 1 })
+  const second = await run('endpoints', 'replay', id, ...range, '--json')
+  expect([second.status, second.stderr]).toEqual([
+    ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
+  ])
+  expect((await run('tasks', 'list')).stdout).toContain('endpoint.replay')
+  expect((await run('tasks', 'cancel', started.job)).stdout).toContain('cancelled')
+  expect((await run('tasks', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
+  const wrong = await run('endpoints', 'resend', id)
+  expect([wrong.status, wrong.stderr]).toEqual([
+    1,
+    expect.stringContaining(`Use "oa-audience endpoints replay ${id}"`),
+  ])
+  const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
+  expect(bad.stderr).toContain('--from must be a time such as')
 })

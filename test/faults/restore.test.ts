@@ -108,7 +108,7 @@ describe('after a restore', () => {
   })
 })
 
-it('members erase erases people by user id whether they are members or not, and can be repeated', async () => {
+it('the command members erase accepts user ids of members and of others, and can be repeated', async () => {
   const { database, service, tenant, env } = await setUpService()
   const past = { timestamp: Date.now() - 60_000 }
   await service.deliver(tenant, [
