@@ -163,7 +163,7 @@ it('a backup has no platform secret in plain text, not even one that was encrypt
       return [...secrets, tenant.channelSecret].some((secret) => content.includes(secret))
     })
   // The server's own files have them, so the search works.
-  expect(leaks(join(dataDir, 'postgres')).length).toBeGreaterThan(2)
+  expect(leaks(join(dataDir, 'postgres'))).not.toEqual([])
   await database.close()
   service.child.kill('SIGINT')
   await service.exited

@@ -88,18 +88,19 @@ describe.skipIf(!canRun)('compose.yaml', () => {
   function startLoad(): void {
     isStopped = false
     const tenant = { accountId, channelSecret: CHANNEL_SECRET, botUserId: randomUserId() }
-    const deliver = (userId: string) =>
-      sendDelivery(`https://localhost:${HTTPS_PORT}`, tenant, [lineEvent('follow', userId)]).then(
+    const deliver = (event: object) =>
+      sendDelivery(`https://localhost:${HTTPS_PORT}`, tenant, [event]).then(
         async (response) => `${response.status} ${await response.text()}`,
         ({ message }: Error) => message,
       )
     const send = async () => {
       for (; !isStopped; await sleep(20)) {
         const userId = randomUserId()
+        const event = lineEvent('follow', userId)
         const failures: string[] = []
         for (let outcome = ''; !outcome.startsWith('200'); ) {
           if (outcome !== '') await sleep(RETRY_MS)
-          outcome = await deliver(userId)
+          outcome = await deliver(event)
           if (!outcome.startsWith('200')) failures.push(outcome)
           if (failures.length > worst.length) worst = failures
           if (isStopped) return
