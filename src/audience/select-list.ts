@@ -189,7 +189,7 @@ const TIME_MAX_US = 253_402_300_799_999_999n
 
 type Walk = { scope: Scope; filters: Filters }
 
-function encodeCursor(walk: Walk, position: Position): string {
+export function encodeCursor(walk: Walk, position: Position): string {
   const numbers = numbersOf(position)
   const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
