@@ -86,7 +86,7 @@ export async function addOrganizationOf(
   return id
 }
 
-export interface AddedFirstAccount {
+interface AddedFirstAccount {
   organizationId: OrganizationId
   account: AddedAccount
   client: AddedClient

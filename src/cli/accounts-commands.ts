@@ -214,7 +214,7 @@ export const proverOf = ({ unproven }: Proving): LineApi | null =>
   unproven ? null : new LineApi(readConfig(io.env).lineApiUrl)
 
 /** Adds or changes an account. Returns the names of the fields that options give. */
-export async function setFields<R extends { isUnproven?: boolean }>(
+async function setFields<R extends { isUnproven?: boolean }>(
   database: Database,
   operation: Operation<R>,
   given: Record<string, unknown> & Proving,

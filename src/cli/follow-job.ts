@@ -64,7 +64,7 @@ export async function followJob(
 }
 
 /** Why a job makes no progress. */
-export async function noteOf(database: Database, { id, kind, tally }: JobSummary): Promise<string> {
+async function noteOf(database: Database, { id, kind, tally }: JobSummary): Promise<string> {
   if (REPLAY_KINDS.includes(kind) && (await secondsSinceStep(database, id)) > UNATTENDED_SECONDS)
     return '; nothing works on it: start the service (oa-audience serve)'
   if (tally.waiting === 'paused') return '; waits, because the endpoint is paused'

@@ -26,7 +26,7 @@ export function retryDelayMs(attempts: number, response: EndpointResponse, rando
 /** Refused attempts per endpoint. An operator needs the last few. An accepted delivery needs no history, and it would cost a tenth. */
 const ATTEMPTS_KEPT = 25
 
-export interface AttemptResult {
+interface AttemptResult {
   delivery: LeasedDelivery
   /** 1 for the first attempt */
   attempt: number

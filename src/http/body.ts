@@ -177,7 +177,7 @@ function readBody(
  * Handles one large body per turn of the event loop. Checking, parsing and encoding 1 MiB takes 10 ms, or up to 100 ms if it is
  * hostile. 32 bodies that complete at the same time would block all other requests for seconds.
  */
-export class LargeBodyTurns {
+class LargeBodyTurns {
   readonly #waiting: Array<() => void> = []
   readonly #handleNext = () => {
     const handle = this.#waiting.shift()

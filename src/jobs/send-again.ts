@@ -40,7 +40,7 @@ const WAIT_MS = 50
 /** Of a paused endpoint, or between retries. */
 const LONG_WAIT_MS = 3_000
 
-export type EndpointOfJob = Pick<ReplayableEndpoint, 'id' | 'accountId' | 'organizationId'>
+type EndpointOfJob = Pick<ReplayableEndpoint, 'id' | 'accountId' | 'organizationId'>
 
 /** Call it in a transaction. @param activity null: it is recorded with the operation that starts the job */
 export function startEndpointJob(

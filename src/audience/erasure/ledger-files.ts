@@ -22,7 +22,7 @@ export interface LedgerErasure {
   erasedAt: number
 }
 
-export interface Revocation {
+interface Revocation {
   /** what ended; see unrecorded_revocation */
   kind: string
   id: bigint

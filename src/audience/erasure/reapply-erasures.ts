@@ -18,7 +18,7 @@ import { begin, commit, type Queryable, statement } from '../../postgres/stateme
 import { compareLedger, describeDamage } from './compare-ledger.ts'
 import { LedgerDamage, type LedgerErasure } from './ledger-files.ts'
 
-export interface Reapplied {
+interface Reapplied {
   lines: number
   /** erasures that the database lacked */
   erasures: number

@@ -32,7 +32,7 @@ const TYPES_BY_CALL = new Map<string, string | null>([
   ['b', null],
 ])
 
-export const TRACKING_CALLS = [...TYPES_BY_CALL.keys()]
+const TRACKING_CALLS = [...TYPES_BY_CALL.keys()]
 
 /** Throws `unknown_route` for a call that does not exist. */
 export function typeOfCall(call: string | undefined): string | null {

@@ -138,11 +138,7 @@ const claimDue = statement('claim-due-notifications')`
      where id = any (array(select id from next))
     returning id, notification_channel_id as "channelId", attempts`
 
-export function claimNotifications(
-  database: Queryable,
-  max: number,
-  busyChannels: bigint[],
-): Promise<Claim[]> {
+function claimNotifications(database: Queryable, max: number, busyChannels: bigint[]): Promise<Claim[]> {
   return database.query(claimDue, [max, busyChannels, PER_ORGANIZATION_MAX, LEASE_SECONDS])
 }
 

@@ -132,7 +132,7 @@ const SUBJECT_MAX_LENGTH = 200
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
 
-export type Mailer = (
+type Mailer = (
   notification: Notification,
   target: NotificationTarget,
   consoleUrl: string | null,
