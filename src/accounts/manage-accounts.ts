@@ -1,7 +1,7 @@
 /** Adds, updates and verifies official accounts. An account that the actor does not see does not exist for it. */
 import { requireVisible } from '../errors.ts'
 import type { LineApi } from '../line-api/client.ts'
-import { type Changes, recordActivity } from '../operators/activity.ts'
+import { type Changes, recordAccount } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import type { Account, AccountId, OrganizationId } from './account.ts'
@@ -23,22 +23,6 @@ import {
 } from './provisioning.ts'
 import type { Claims, Verification } from './verification.ts'
 import { checkAccount, storeOutcome, type Verifier } from './verify.ts'
-
-interface AccountActivity {
-  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'muted' | 'followers_imported'
-  account: Pick<Account, 'id' | 'organizationId'>
-  changes: Changes
-}
-
-export function recordAccount(
-  transaction: Queryable,
-  actor: Actor,
-  { action, account: { id, organizationId }, changes }: AccountActivity,
-): Promise<void> {
-  const object = { kind: 'account', id } as const
-  const target = { object, organizationId, accountId: id }
-  return recordActivity(transaction, actor, { action: `account.${action}`, ...target, changes })
-}
 
 const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
   organizationIds === null || organizationIds.includes(id)
@@ -76,7 +60,7 @@ export async function addAccountIn(
 ): Promise<AddedAccount> {
   const added = await insertAccount(transaction, organizationId, columns)
   const changes = accountChanges({}, columns)
-  await recordAccount(transaction, actor, { action: 'added', account: { ...added, organizationId }, changes })
+  await recordAccount(transaction, actor, 'account.added', { ...added, organizationId }, changes)
   return added
 }
 
@@ -140,7 +124,7 @@ export async function updateAccountIn(
   if (Object.keys(changes).length === 0) return changes
   await updateColumns(transaction, id, changedColumns(changes, columns))
   if (concernsVerification(changes)) await transaction.query(clearVerification, [id])
-  await recordAccount(transaction, actor, { action: 'updated', account, changes })
+  await recordAccount(transaction, actor, 'account.updated', account, changes)
   return changes
 }
 
@@ -160,11 +144,8 @@ export async function verifyAccount(
   const failed = checks.filter(({ ok }) => ok === false).map(({ name }) => name)
   await verifier.database.transaction(async (transaction) => {
     await storeOutcome(transaction, account, verification, true)
-    await recordAccount(transaction, actor, {
-      action: 'verified',
-      account,
-      changes: { verified, ...(failed.length > 0 && { failed }) },
-    })
+    const changes = { verified, ...(failed.length > 0 && { failed }) }
+    await recordAccount(transaction, actor, 'account.verified', account, changes)
   })
   return verification
 }

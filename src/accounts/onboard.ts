@@ -4,12 +4,13 @@ import { AppError, FatalError } from '../errors.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
+import { recordAccount } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Transactions } from '../postgres/statement.ts'
 import type { Account, AccountId } from './account.ts'
 import { findVerification } from './accounts.ts'
 import { identityCheck, isSameAddress, refusedCheck } from './checks.ts'
-import { recordAccount, verifyAccount } from './manage-accounts.ts'
+import { verifyAccount } from './manage-accounts.ts'
 import type { Verification } from './verification.ts'
 import type { Verifier } from './verify.ts'
 
@@ -69,7 +70,7 @@ export function importPage(
   account: Account,
 ) {
   return importNextFollowers(database, lineApi, account, (transaction, changes) =>
-    recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
+    recordAccount(transaction, actor, 'account.followers_imported', account, { ...changes }),
   )
 }
 
@@ -130,7 +131,7 @@ export async function replaceWebhook(
   if (!set.ok) throw toError(set.fault)
   const changes = { url: [url && withoutSecrets(url), wantedUrl] }
   await database.transaction((transaction) =>
-    recordAccount(transaction, actor, { action: 'webhook_set', account, changes }),
+    recordAccount(transaction, actor, 'account.webhook_set', account, changes),
   )
 }
 
@@ -194,7 +195,7 @@ function webhookUrl(publicUrl: string | null, id: AccountId): string {
 }
 
 /** @param publicUrl null: only paths are compared */
-export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
+function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
   return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
 }
 

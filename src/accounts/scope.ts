@@ -19,6 +19,17 @@ export interface Scope {
   organizationId: OrganizationId
 }
 
+/** Of an operator, a command or the service itself, which have no key. */
+export const scopeOfAccount = (
+  { id, organizationId }: { id: AccountId; organizationId: OrganizationId },
+  actorName?: string,
+): Scope => ({
+  keyId: null,
+  ...(actorName !== undefined && { actorName }),
+  accountId: id,
+  organizationId,
+})
+
 interface Caller {
   apiClientId: bigint
   scope: Scope | null

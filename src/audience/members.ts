@@ -1,7 +1,7 @@
 /** The members of an account, as operators see, change and erase them, and the accounts of one person. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
-import type { Scope } from '../accounts/scope.ts'
-import { type Changes, recordActivity } from '../operators/activity.ts'
+import { scopeOfAccount } from '../accounts/scope.ts'
+import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { erasePerson, eraseUser, type OnErased } from './erasure/erase.ts'
@@ -174,13 +174,6 @@ export function accountsOf({ id, organizationId }: AccountOf, memberships: Membe
 
 // Changes. The activity log has the ids of members and the names of changed fields, but no values.
 
-const scopeOf = ({ id, organizationId }: AccountOf, { name }: Actor): Scope => ({
-  keyId: null,
-  actorName: name,
-  accountId: id,
-  organizationId,
-})
-
 export function updateMember(
   database: Transactions,
   actor: Actor,
@@ -190,7 +183,13 @@ export function updateMember(
   allowedVersions: bigint[] | null,
 ): Promise<{ version: bigint; json: string }> {
   return database.transaction(async (transaction) => {
-    const updated = await updateMemberOf(transaction, scopeOf(account, actor), id, update, allowedVersions)
+    const updated = await updateMemberOf(
+      transaction,
+      scopeOfAccount(account, actor.name),
+      id,
+      update,
+      allowedVersions,
+    )
     await recordActivity(transaction, actor, {
       action: 'member.updated',
       object: { kind: 'member', id },
@@ -211,7 +210,15 @@ export function eraseMember(
   id: bigint,
   now: () => number,
 ): Promise<boolean> {
-  return erasePerson(database, ledger, scopeOf(account, actor), id, now, null, recordErasure(actor, account))
+  return erasePerson(
+    database,
+    ledger,
+    scopeOfAccount(account, actor.name),
+    id,
+    now,
+    null,
+    recordErasure(actor, account),
+  )
 }
 
 /** Erases a person who need not be a member. Returns whether the person was one. */
@@ -223,7 +230,14 @@ export function eraseByUserId(
   userId: string,
   now: () => number,
 ): Promise<boolean> {
-  return eraseUser(database, ledger, scopeOf(account, actor), userId, now, recordErasure(actor, account))
+  return eraseUser(
+    database,
+    ledger,
+    scopeOfAccount(account, actor.name),
+    userId,
+    now,
+    recordErasure(actor, account),
+  )
 }
 
 /** The id of a person who was never a member is not recorded: the user id is personal. */
@@ -235,20 +249,4 @@ function recordErasure(actor: Actor, { id: accountId, organizationId }: AccountO
       organizationId,
       accountId,
     })
-}
-
-/** @param changes numbers and formats only; filters without personal text */
-export function recordExport(
-  transaction: Queryable,
-  actor: Actor,
-  { id: accountId, organizationId }: AccountOf,
-  changes: Changes,
-): Promise<void> {
-  return recordActivity(transaction, actor, {
-    action: 'members.exported',
-    object: { kind: 'account', id: accountId },
-    organizationId,
-    accountId,
-    changes,
-  })
 }

@@ -11,6 +11,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { scopeOfAccount } from '../accounts/scope.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
@@ -171,8 +172,8 @@ export class SegmentSync {
   }
 
   /** One id of LINE's form per line. The primary has every erasure. */
-  async #readIds({ id: accountId, organizationId }: Account, { name, condition }: SegmentToSync) {
-    const scope = { keyId: null, accountId, organizationId }
+  async #readIds(account: Account, { name, condition }: SegmentToSync) {
+    const scope = scopeOfAccount(account)
     const filters = { segment: { name, condition }, relationship: 'following' } as const
     const parts: string[] = []
     let count = 0

@@ -1,13 +1,14 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { Option } from 'commander'
+import { scopeOfAccount } from '../accounts/scope.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
 import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list.ts'
-import { recordExport } from '../audience/members.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'
 import type { JobSummary } from '../jobs/job.ts'
 import { storeFile } from '../jobs/job-file.ts'
-import { publicFilters, scopeOfJob } from '../jobs/selection.ts'
+import { publicFilters } from '../jobs/selection.ts'
+import { recordAccount } from '../operators/activity.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { systemReason } from '../system-reason.ts'
@@ -113,10 +114,10 @@ async function exportMembers(
 ): Promise<{ members: number } | undefined> {
   const account = await requireAccount(database, id)
   const filters = await readFilters(database, id, checkFilters(given))
-  const scope = scopeOfJob({ accountId: id, organizationId: account.organizationId })
+  const scope = scopeOfAccount(account)
   const changes = { format, filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
-  await recordExport(database, commandActor(), account, changes)
+  await recordAccount(database, commandActor(), 'members.exported', account, changes)
   const parts = memberLines(database.reads.streams(), scope, filters, format)
   const members = await writeParts(parts, output, 'members')
   return output === undefined ? undefined : { members }

@@ -1,8 +1,8 @@
 /** `oa-audience organizations`, `clients`, `keys` and `segments`: what operations define. */
 import { Argument } from 'commander'
+import { scopeOfAccount } from '../accounts/scope.ts'
 import { countMatching } from '../audience/select-list.ts'
 import { SYNC_TEXTS } from '../audience/sync-texts.ts'
-import { scopeOfJob } from '../jobs/selection.ts'
 import { CLIENTS } from '../operations/clients.ts'
 import { KEYS } from '../operations/keys.ts'
 import { ORGANIZATIONS } from '../operations/organizations.ts'
@@ -56,7 +56,7 @@ export function segmentsCommand(program: CliCommand): void {
       async (database, id: bigint) => {
         const { result } = await performHere(database, SEGMENTS.show, { id })
         const { organizationId, ...segment } = (result as { segment: Segment }).segment
-        const scope = scopeOfJob({ accountId: segment.accountId, organizationId })
+        const scope = scopeOfAccount({ id: segment.accountId, organizationId })
         const count = await countMatching(database, scope, { segment })
         return { ...segment, count, countedAt: new Date().toISOString() }
       },

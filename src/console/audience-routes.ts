@@ -1,5 +1,6 @@
 /** The audience of an account: search, one member with its timeline, a person's own data, erasure. */
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { scopeOfAccount } from '../accounts/scope.ts'
 import {
   findPerson,
   personInAccounts,
@@ -26,7 +27,6 @@ import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
 import { startErasures } from '../jobs/erase-members.ts'
-import { scopeOfJob } from '../jobs/selection.ts'
 import { PAGE_SIZE } from '../operations/operation.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, found, Id, requireId } from './parts.ts'
@@ -57,8 +57,13 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
     const account = await accountOf(database, request)
     const { cursor, ...parameters } = checkSearch(request.query)
     const filters = await readFilters(database, account.id, checkFilters(parameters))
-    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
-    const { lines, nextCursor } = await readJsonPage(reads, scope, filters, cursor, PAGE_SIZE)
+    const { lines, nextCursor } = await readJsonPage(
+      reads,
+      scopeOfAccount(account),
+      filters,
+      cursor,
+      PAGE_SIZE,
+    )
     return sendJson(reply, `{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 

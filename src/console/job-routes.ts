@@ -1,11 +1,10 @@
 /** Long work over members: how many match, and its start. Exports of members and events. */
 import type { FastifyInstance } from 'fastify'
-import type { AccountDetails } from '../accounts/accounts.ts'
+import { scopeOfAccount } from '../accounts/scope.ts'
 import { eventLines, findExportEnd, readRange, recordEventExport } from '../audience/export/export-events.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
 import { FILE_FORMATS, memberLines } from '../audience/list.ts'
 import { TAG_MAX_LENGTH } from '../audience/member.ts'
-import { recordExport } from '../audience/members.ts'
 import { countMatching } from '../audience/select-list.ts'
 import { TAGS_MAX } from '../audience/update.ts'
 import { AppError } from '../errors.ts'
@@ -15,9 +14,10 @@ import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { startErasingMatching } from '../jobs/erase-members.ts'
 import { startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
-import { publicFilters, scopeOfJob } from '../jobs/selection.ts'
+import { publicFilters } from '../jobs/selection.ts'
 import { startTagging } from '../jobs/tag-members.ts'
 import { FilterSchema } from '../operations/replays.ts'
+import { recordAccount } from '../operators/activity.ts'
 import { sendJob } from './operation-routes.ts'
 import { type ConsoleParts, checkFields, Id, idOrNull, requireId } from './parts.ts'
 import { accountOf, MANAGER, type OfAccount, operatorOf, sendDownload, VIEWER } from './session.ts'
@@ -56,9 +56,6 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   importRoutes(api, parts)
 }
 
-const scopeOf = ({ id: accountId, organizationId }: AccountDetails) =>
-  scopeOfJob({ accountId, organizationId })
-
 /** Counts and exports the members that match a filter, and exports events. */
 function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads, readsFromNow, counted } = parts
@@ -66,7 +63,9 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const account = await accountOf(database, request)
     const matching = await readFilters(reads, account.id, checkFilters(checkSearch(request.query)))
     return {
-      count: await counted(operatorOf(request), () => countMatching(reads, scopeOf(account), matching)),
+      count: await counted(operatorOf(request), () =>
+        countMatching(reads, scopeOfAccount(account), matching),
+      ),
     }
   })
 
@@ -75,14 +74,14 @@ function readMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const account = await accountOf(database, request)
     const { format, ...search } = checkExport(request.query)
     const matching = await readFilters(reads, account.id, checkFilters(search))
-    const scope = scopeOf(account)
+    const scope = scopeOfAccount(account)
     const members = await counted(operatorOf(request), () => countMatching(reads, scope, matching))
     const changes = { format, members, filters: publicFilters(matching) }
     return sendDownload(reply, parts, {
       organizationIds: [account.organizationId],
       fileName: `members-${account.id}.${format === 'line-ids' ? 'txt' : format}`,
       mediaType: FILE_FORMATS[format].mediaType,
-      record: () => recordExport(database, operatorOf(request), account, changes),
+      record: () => recordAccount(database, operatorOf(request), 'members.exported', account, changes),
       read: () => memberLines(reads, scope, matching, format),
     })
   })
@@ -112,7 +111,7 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     }
     requireChange(change)
     const matching = await counted(operatorOf(request), () =>
-      countMatching(database, scopeOf(account), change.filters),
+      countMatching(database, scopeOfAccount(account), change.filters),
     )
     return sendJob(request, reply, parts, (transaction) =>
       startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
@@ -124,7 +123,7 @@ function changeMatchingRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { expectedCount: expected, filters } = checkErasing(parseUtf8Json(bodyBytes(request)))
     const erased = await readFilters(database, account.id, filters)
     const matching = await counted(operatorOf(request), () =>
-      countMatching(database, scopeOf(account), erased),
+      countMatching(database, scopeOfAccount(account), erased),
     )
     return sendJob(request, reply, parts, (transaction) =>
       startErasingMatching(transaction, operatorOf(request), account, erased, { count: matching, expected }),

@@ -5,16 +5,11 @@
  */
 import { type AccountId, findAccountOn } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
-import {
-  findVisibleAccount,
-  recordAccount,
-  type VisibleAccount,
-  verifyAccount,
-} from '../accounts/manage-accounts.ts'
+import { findVisibleAccount, type VisibleAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { addEndpointOf, type NewEndpoint } from '../endpoints/settings.ts'
 import { AppError, NotVisible, requireVisible, toFatalError } from '../errors.ts'
-import { type Action, recordActivity } from '../operators/activity.ts'
+import { type Action, recordAccount, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -179,7 +174,7 @@ async function changeAccount(
     case 'mute': {
       const changes = await setMuteOf(transaction, accountId, given.settings)
       if (changes === null) return { outcome: 'unchanged' }
-      await recordAccount(transaction, actor, { action: 'muted', account, changes })
+      await recordAccount(transaction, actor, 'account.muted', account, changes)
       return { outcome: 'changed' }
     }
     case 'endpoint': {

@@ -3,7 +3,7 @@
  * id, so each is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
  */
 import type { AccountId } from '../accounts/account.ts'
-import type { Scope } from '../accounts/scope.ts'
+import { type Scope, scopeOfAccount } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
 import { type IdPosition, readIds } from '../audience/select-list.ts'
 import { AppError } from '../errors.ts'
@@ -91,11 +91,7 @@ export async function readSelected(
   }
 }
 
-export function scopeOfJob({
-  accountId,
-  organizationId,
-  actorName,
-}: Pick<Job, 'accountId' | 'organizationId'> & Partial<Pick<Job, 'actorName'>>): Scope {
+export function scopeOfJob({ accountId, organizationId, actorName }: Job): Scope {
   if (accountId === null || organizationId === null) throw new Error('the job has no account')
-  return { keyId: null, ...(actorName !== undefined && { actorName }), accountId, organizationId }
+  return scopeOfAccount({ id: accountId, organizationId }, actorName)
 }

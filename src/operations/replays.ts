@@ -1,4 +1,6 @@
 /** Sends the stored events of a time range, or the present state of members, to an endpoint again. */
+
+import { scopeOfAccount } from '../accounts/scope.ts'
 import { filterParameters, readFilters } from '../audience/filters.ts'
 import { countMatching } from '../audience/select-list.ts'
 import {
@@ -11,7 +13,6 @@ import {
 } from '../endpoints/replays.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
-import { scopeOfJob } from '../jobs/selection.ts'
 import { startReplay, startResend } from '../jobs/send-again.ts'
 import { ENDPOINT } from './endpoints.ts'
 import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
@@ -86,7 +87,7 @@ export const REPLAYS = {
       const endpoint = await findReplayable(database, actor.organizationIds, target.id, 'members')
       const matching = await readFilters(database, endpoint.accountId, given.filters)
       const count = await services.counted(actor, () =>
-        countMatching(database, scopeOfJob(endpoint), matching),
+        countMatching(database, scopeOfAccount({ ...endpoint, id: endpoint.accountId }), matching),
       )
       const job = await database.transaction((transaction) =>
         startResend(transaction, actor, endpoint, { filters: matching, rate }, count),

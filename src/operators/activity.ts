@@ -137,6 +137,18 @@ export async function recordActivity(
   ])
 }
 
+/** Of what concerns an account as a whole. Call it in the transaction of the change. */
+export function recordAccount(
+  transaction: Queryable,
+  actor: Actor,
+  action: Action,
+  { id, organizationId }: { id: AccountId; organizationId: OrganizationId },
+  changes: Changes,
+): Promise<void> {
+  const object = { kind: 'account', id } as const
+  return recordActivity(transaction, actor, { action, object, organizationId, accountId: id, changes })
+}
+
 /** The fields whose values differ, as [before, after]. Fields that `after` does not have are unchanged. */
 export function changesBetween<T extends object>(before: T, after: Partial<T>): Changes {
   const changes: Changes = {}

@@ -8,7 +8,7 @@ import type { AccountId } from '../../accounts/account.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { readTime } from '../../http/read-time.ts'
 import { refuseInput } from '../../http/validate.ts'
-import { recordActivity } from '../../operators/activity.ts'
+import { recordAccount } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
 import { readAhead } from '../list.ts'
@@ -90,22 +90,17 @@ async function* readEvents(database: Queryable, accountId: AccountId, { fromUs, 
 export function recordEventExport(
   database: Transactions,
   actor: Actor,
-  { id: accountId, organizationId }: { id: AccountId; organizationId: bigint },
+  account: { id: AccountId; organizationId: bigint },
   { fromUs, toUs }: EventRange,
 ): Promise<void> {
-  return recordActivity(database, actor, {
-    action: 'events.exported',
-    object: { kind: 'account', id: accountId },
-    organizationId,
-    accountId,
-    changes: { from: isoTime(fromUs), to: isoTime(toUs) },
-  })
+  const changes = { from: isoTime(fromUs), to: isoTime(toUs) }
+  return recordAccount(database, actor, 'events.exported', account, changes)
 }
 
 export const isoTime = (us: bigint): string => new Date(Number(us / 1_000n)).toISOString()
 
 /** Times of receipt in microseconds since 1970. */
-export interface EventRange {
+interface EventRange {
   fromUs: bigint
   toUs: bigint
 }
