@@ -7,7 +7,6 @@ import { eraseRoute } from './audience/erasure/erase.ts'
 import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
-import { componentSchemas } from './component-schemas.ts'
 import type { Config } from './config/config.ts'
 import { TRACKING_BUDGETS, type TrackingBudgets } from './config/limits.ts'
 import { serviceName as name, serviceVersion as version } from './config/package.ts'
@@ -25,8 +24,8 @@ import { IdTokens } from './line-api/id-tokens.ts'
 import { deliveryPaths, LINE } from './line-api/line-signature.ts'
 import { logFacts, logRequests } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
+import { componentSchemas, webhooks } from './openapi-schemas.ts'
 import type { Database } from './postgres/database.ts'
-import { webhooks } from './webhook-schemas.ts'
 
 type AppConfig = Pick<
   Config,

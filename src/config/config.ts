@@ -2,9 +2,9 @@
 import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
-import { systemReason } from '../system-reason.ts'
 import { Secret } from './secret.ts'
 import { SecretKeys } from './secret-keys.ts'
+import { systemReason } from './system-reason.ts'
 import { VARIABLES, type Variable } from './variables.ts'
 
 export type DatabaseChoice =

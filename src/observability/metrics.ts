@@ -2,9 +2,9 @@
 import { createServer, type Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { systemReason } from '../config/system-reason.ts'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
-import { systemReason } from '../system-reason.ts'
 import {
   countOutcomes,
   databaseGauges,

@@ -25,7 +25,6 @@ const LEAVES = [
   'jobs/every.ts',
   'line-api/line-day.ts',
   'observability/facts.ts',
-  'system-reason.ts',
 ]
 const isLeaf = (file: string) => LEAVES.includes(file) || dirname(file) === 'config'
 

@@ -1,7 +1,7 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
 import { BODY_MAX_BYTES } from '../../config/limits.ts'
+import { systemReason } from '../../config/system-reason.ts'
 import { FatalError } from '../../errors.ts'
-import { systemReason } from '../../system-reason.ts'
 import { fromCsvText } from '../member.ts'
 import { COLUMNS, findColumnFault } from './member-columns.ts'
 import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'

@@ -1,7 +1,7 @@
 /** Reads the records of a CSV file in UTF-8. An error never quotes a cell, because it may be a secret or personal data. */
 import { CsvError, type Options, parse as parseCsv } from 'csv-parse/sync'
+import { systemReason } from '../../config/system-reason.ts'
 import { FatalError } from '../../errors.ts'
-import { systemReason } from '../../system-reason.ts'
 
 export interface TextSource {
   name: string
