@@ -34,7 +34,7 @@ it('a delivery of an account without a channel secret is kept, and sent once the
   await database.query(`update endpoint set status = 'active' where id = $1`, [id])
   await expect
     .poll(() => database.query('select answer from endpoint_delivery'))
-    .toEqual([{ answer: 'there is no channel secret to sign with' }])
+    .toEqual([{ answer: 'the account has no channel secret to sign with' }])
   expect(received).toEqual([])
   await database.query('update official_account set channel_secret = $1', [tenant.channelSecret])
   await makeDue()

@@ -48,7 +48,7 @@ function writeLine(
 ): Message | null {
   if (events === null) return null
   const secret = secretOrNull(keys.decrypt('official_account.channel_secret', channel_oa_id, channel_secret))
-  if (secret === null) throw new MissingSecret('there is no channel secret to sign with')
+  if (secret === null) throw new MissingSecret('the account has no channel secret to sign with')
   const isRetry = attempts > 1
   const mayReply = (index: number) => replies && (repliesTo?.[index] ?? true)
   const isAsSent = replies && repliesTo === null && !isRetry
@@ -89,7 +89,7 @@ function writeMembers(
   if (data === null) return null
   const current = secretOrNull(keys.decrypt('endpoint.secret', endpoint_id, secret))
   const previous = secretOrNull(keys.decrypt('endpoint.previous_secret', endpoint_id, previous_secret))
-  if (current === null) throw new MissingSecret('there is no secret to sign with')
+  if (current === null) throw new MissingSecret('the endpoint has no secret to sign with')
   const secrets = previous === null ? [current] : [current, previous]
   return standardMessage({ id: message_id, type: type ?? '', data, atMs: nowMs }, secrets, nowMs)
 }

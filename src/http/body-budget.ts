@@ -69,7 +69,7 @@ export class BodyBudget {
     return this.#all.bytes
   }
 
-  /** Returns null if there is no room. `onCutOff` is called after the body was released to make room for others. */
+  /** Returns null if the budget is full. `onCutOff` is called after the body was released to make room for others. */
   open(address: string, onCutOff: () => void): HeldBody | null {
     const ofAddress = this.#addresses.get(address) ?? new Pool(this.#all.maxBytes * ADDRESS_SHARE)
     const leave = () => {

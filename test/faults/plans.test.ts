@@ -171,7 +171,7 @@ function shapeOf({ steps }: Plan): string {
   return [...new Set(reads)].sort().join(', ')
 }
 
-/** The shapes of each statement's plans. Statements inside functions without a source text cannot be told apart. */
+/** The shapes of each statement's plans. Statements inside functions without a source text look alike. */
 function shapesOf(plans: Plan[]): Map<string, string> {
   const shapes = new Map<string, Set<string>>()
   for (const plan of plans.filter((each) => each.text !== '' && !isCount(each))) {

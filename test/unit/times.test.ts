@@ -18,7 +18,7 @@ describe('parseTimeText', () => {
     ['2026-01-05 10:00:00', '2026-01-05T10:00:00.000Z'],
     ['2026-01-05T10:00', '2026-01-05T10:00:00.000Z'],
     ['01-05-2026', '2026-01-05T00:00:00.000Z'],
-  ])('reads %s as %s, whatever the zone of the machine', (text, time) => {
+  ])('reads %s as %s in any zone of the machine', (text, time) => {
     expect(new Date(parseTimeText(text)).toISOString()).toBe(time)
   })
 
