@@ -5,14 +5,13 @@ import { ACCOUNTS_MAX } from '../src/jobs/job-accounts.ts'
 import type { Role } from '../src/operators/actor.ts'
 import { confirmStatuses } from '../src/watch/store-statuses.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, type Operator, startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { endJobsAfterEach, finishJobs, takeShortTurn } from './support/jobs.ts'
 import { startPlatform, verifierOn } from './support/platform.ts'
 
 const { database, env } = await createTestDatabase()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { url, operator } = await startSignedIn(database)
 
 endJobsAfterEach(database)
 

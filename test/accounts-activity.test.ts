@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { randomAccount } from '../tools/simulator/state.ts'
-import { runCommand } from './support/command.ts'
+import { runCommand, runJson } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { addFailedEvent, load, loadMembers } from './support/load.ts'
 import { startPlatform } from './support/platform.ts'
@@ -13,11 +13,7 @@ const { database, ...created } = await createTestDatabase()
 const platform = await startPlatform()
 const env = { ...created.env, LINE_API_URL: platform.url }
 
-const run = async (...args: string[]) => {
-  const { status, stdout, stderr } = await runCommand([...args, '--json'], env)
-  expect(status, stderr).toBe(0)
-  return JSON.parse(stdout)
-}
+const run = (...args: string[]) => runJson(args, env)
 
 const activityOf = (kind: string, id: unknown) =>
   load<{ action: string; changes: unknown }>(

@@ -14,19 +14,13 @@ import { describe, expect, it } from 'vitest'
 import { runCommand } from './support/command.ts'
 import { type Tenant, urlOf } from './support/database.ts'
 import { load, tenantWithMembers } from './support/load.ts'
-import { temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory, writeTemporaryFile } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, env, service } = await setUpService()
 
 const runAudience = (command: 'export' | 'import', tenant: Tenant, ...args: string[]) =>
   runCommand(['audience', command, '--account', String(tenant.accountId), ...args], env)
-
-function writeTemporaryFile(name: string, content: string | Buffer): string {
-  const path = join(temporaryDirectory(), name)
-  writeFileSync(path, content)
-  return path
-}
 
 describe('audience export', () => {
   it('writes every member to the file, and reports progress', async () => {

@@ -1,6 +1,4 @@
 /** `oa-audience audience import` applies entries in batches, with the result of its entries one after the other. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
@@ -8,7 +6,7 @@ import { runCommand } from './support/command.ts'
 import { createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers, tenantWithMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { temporaryDirectory } from './support/process.ts'
+import { writeTemporaryFile } from './support/process.ts'
 import { runs } from './support/runs.ts'
 import { setUpService, startApp } from './support/service.ts'
 
@@ -23,8 +21,7 @@ interface Entry {
 const { database, connection } = await createTestDatabase()
 
 async function importFile(tenant: Tenant, entries: unknown[], to = connection) {
-  const file = join(temporaryDirectory(), 'members.ndjson')
-  writeFileSync(file, entries.map((entry) => JSON.stringify(entry)).join('\n'))
+  const file = writeTemporaryFile('members.ndjson', entries.map((entry) => JSON.stringify(entry)).join('\n'))
   const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']
   const { stdout, stderr, status } = await runCommand(args, { DATABASE_URL: urlOf(to) })
   const faults = stderr.split('\n').filter((line) => line.startsWith('oa-audience: '))

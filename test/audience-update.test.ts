@@ -1,5 +1,4 @@
 /** PUT /api/audience/:id: clients change a member. */
-
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent } from '../tools/simulator/events.ts'

@@ -1,5 +1,4 @@
 /** Bodies that are being received have a budget: who holds most for longest is cut off. They hold up nobody, and nothing of them is left. */
-
 import { execFileSync } from 'node:child_process'
 import { close, constants, open, openSync } from 'node:fs'
 import { type AddressInfo, connect, type Socket } from 'node:net'

@@ -1,21 +1,18 @@
 /** A channel id and secret are proven by LINE before they are stored: by the console, with a fleet file and with commands. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { MISBEHAVIOURS } from '../tools/simulator/misbehaviour.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, type Operator, startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { startPlatform } from './support/platform.ts'
-import { temporaryDirectory } from './support/process.ts'
+import { writeTemporaryFile } from './support/process.ts'
 
 const { database, ...created } = await createTestDatabase()
 const platform = await startPlatform()
 const env = { ...created.env, LINE_API_URL: platform.url }
-const { url } = await startConsole(database, { lineApiUrl: platform.url })
-const operator = await signedIn(url)
+const { url, operator } = await startSignedIn(database, { lineApiUrl: platform.url })
 const TOKEN_CALL = 'POST /oauth2/v3/token'
 const REFUSAL = 'LINE refuses this channel id and secret.'
 const WARNING = 'LINE does not respond, so nothing proves'
@@ -52,8 +49,10 @@ async function fleetFile(lines: string[], sender: Operator = operator) {
 }
 
 async function applyCommand(lines: string[]) {
-  const file = join(temporaryDirectory(), 'fleet.csv')
-  writeFileSync(file, ['organization,name,channel_id,channel_secret', ...lines].join('\n'))
+  const file = writeTemporaryFile(
+    'fleet.csv',
+    ['organization,name,channel_id,channel_secret', ...lines].join('\n'),
+  )
   return runCommand(['accounts', 'apply', file, '--no-webhook', '--json'], env)
 }
 

@@ -1,7 +1,7 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { runCommand } from './support/command.ts'
+import { findingsOf, runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
@@ -37,8 +37,7 @@ describe('doctor', () => {
 
   it('names the account of each finding', async () => {
     const tenant = await addTenant(database)
-    const { stdout } = await runCommand(['doctor', '--json'], env)
-    expect(JSON.parse(stdout)).toContainEqual(
+    expect(await findingsOf(env)).toContainEqual(
       expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
     )
   })

@@ -1,14 +1,13 @@
 /** Expiry of clients and keys, and rotation of client secrets, by commands and in the console. */
 import { describe, expect, it } from 'vitest'
-import { runCommand } from './support/command.ts'
-import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { findingsOf, runCommand } from './support/command.ts'
+import { addSignedIn, startSignedIn } from './support/console.ts'
 import { addCredentials, addTenant } from './support/database.ts'
 import { activityOf, insertRow, readEverything } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, env, service, tenant } = await setUpService()
-const { app, url } = await startConsole(database)
-const operator = await signedIn(url)
+const { app, url, operator } = await startSignedIn(database)
 
 const newCredentials = () => addCredentials(database, tenant.accountId, tenant.organizationId)
 type Credentials = Awaited<ReturnType<typeof newCredentials>>
@@ -168,8 +167,7 @@ describe('expiry', () => {
     expect(client).toMatchObject({ ...expected, activeKeys: isExpired ? 0 : 1 })
     const { keys } = (await operator.get(`/api/clients/${clientRowId}/keys`)).json
     expect(keys).toMatchObject([{ ...expected, works: !isExpired }])
-    const { stdout } = await runCommand(['doctor', '--json'], env)
-    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check: 'migrations' }))
+    expect(await findingsOf(env)).toContainEqual(expect.objectContaining({ check: 'migrations' }))
   })
 })
 
@@ -209,8 +207,7 @@ it('doctor lists credentials that expire within 14 days or were not used for 90 
     unused.keyId,
   ])
   await update(`created_at = now() - interval '89 days'`, fresh)
-  const { stdout } = await runCommand(['doctor', '--json'], env)
-  const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+  const findings = await findingsOf(env)
   const of = (check: string) =>
     findings.filter((finding) => finding.check === check).map(({ severity, message }) => [severity, message])
   expect(of(`client ${soon.clientRowId}`)).toEqual([

@@ -1,11 +1,10 @@
 /** What operators change about endpoints in the console. */
 import { expect, it } from 'vitest'
-import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 
 const { database } = await createTestDatabase()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { url, operator } = await startSignedIn(database)
 const tenant = await addTenant(database)
 const account = String(tenant.accountId)
 

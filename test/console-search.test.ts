@@ -3,15 +3,14 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../src/accounts/provisioning.ts'
 import { type Search, search } from '../src/operations/search.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { signedIn, startConsole, startSignedIn } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { gate } from './support/gate.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant: cafe } = await setUpService()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { operator } = await startSignedIn(database)
 const bakery = await addTenant(database)
 const foreign = await addTenant(database)
 

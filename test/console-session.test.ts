@@ -1,5 +1,4 @@
 /** Sign-in to the console, its cookie, its limits, and which requests it refuses. */
-
 import { readFileSync } from 'node:fs'
 import { request as sendRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../src/accounts/provisioning.ts'
 import { Secret } from '../src/config/secret.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { startSignedIn } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { endOf, startJobRunner } from './support/jobs.ts'
 import { addFailedEvent, insertRow } from './support/load.ts'
@@ -11,8 +11,7 @@ import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 const jobs = startJobRunner(database)
-const { url } = await startConsole(database, { onJob: jobs.wake })
-const operator = await signedIn(url)
+const { operator } = await startSignedIn(database, { onJob: jobs.wake })
 
 const accountPath = `/api/accounts/${tenant.accountId}`
 

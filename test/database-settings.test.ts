@@ -5,7 +5,7 @@ import { migrate } from '../src/postgres/schema/migrate.ts'
 import { examineSystem } from '../src/watch/system-health.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase, openDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { startApp } from './support/service.ts'
@@ -41,8 +41,7 @@ it('a database with unusual settings is migrated, examined, read and written as 
     const found = await service.call('GET', `/api/audience?${filter}`, { headers: tenant.headers })
     expect(found.json.data).toEqual([put.json])
   }
-  const { url } = await startConsole(database)
-  const operator = await signedIn(url)
+  const { operator } = await startSignedIn(database)
   const account = `/api/accounts/${tenant.accountId}`
   const members = `${account}/members`
   const pages = ['/api/fleet', account, members, `${members}/${id}`, '/api/clients', '/api/endpoints']

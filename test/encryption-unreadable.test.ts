@@ -12,7 +12,7 @@ import { checkDueAccounts } from '../src/watch/account-monitor.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { startSignedIn } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { insertRow, load } from './support/load.ts'
@@ -28,8 +28,7 @@ const { plain, database, env } = await createEncrypted()
 const platform = await startPlatform()
 const service = await startApp(database)
 const verifier = verifierOn(platform)
-const { url } = await startConsole(database, { lineApiUrl: platform.url })
-const operator = await signedIn(url)
+const { operator } = await startSignedIn(database, { lineApiUrl: platform.url })
 
 let broken: Tenant
 let healthy: Tenant

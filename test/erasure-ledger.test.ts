@@ -11,7 +11,7 @@ import { readConfig } from '../src/config/config.ts'
 import { startService } from '../src/main.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { temporaryDirectory } from './support/process.ts'
@@ -155,8 +155,7 @@ describe('a DELETE', () => {
 it('the console and the command record erasures, also of people who are not members', async () => {
   const service = await openService()
   const id = await follow(service)
-  const { url } = await startConsole(database, { erasureLedger: new ErasureLedger(directory) })
-  const operator = await signedIn(url)
+  const { operator } = await startSignedIn(database, { erasureLedger: new ErasureLedger(directory) })
   expect((await operator.post(`/api/accounts/${accountId}/members/${id}/erase`, {})).status).toBe(204)
   const command = ['members', 'erase', '--account', String(accountId), '--user-id', randomUserId()]
   expect(await runCommand(command, { ...env, ERASURE_LEDGER: directory })).toMatchObject({ status: 0 })

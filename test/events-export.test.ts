@@ -7,15 +7,14 @@ import { findExportEnd } from '../src/audience/export/export-events.ts'
 import { unnamed } from '../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { signedIn, startSignedIn } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
 import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { url, operator } = await startSignedIn(database)
 
 const directory = temporaryDirectory()
 

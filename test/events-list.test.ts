@@ -4,15 +4,14 @@ import { listAllEvents } from '../src/audience/list-events.ts'
 import { findFleetAccount } from '../src/watch/fleet-facts.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, type Operator, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, type Operator, startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { endOf, startJobRunner } from './support/jobs.ts'
 import { addFailedEvent, load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant, env } = await setUpService()
-const { url } = await startConsole(database, { onJob: startJobRunner(database).wake })
-const owner = await signedIn(url)
+const { url, operator: owner } = await startSignedIn(database, { onJob: startJobRunner(database).wake })
 
 type Event = { id: string; kind: string; userId: string; accountName: string; setAside: string | null }
 type Page = { events: Event[]; next: string | null }

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { takeTurn } from '../src/jobs/turn.ts'
 import { commandActor } from '../src/operators/actor.ts'
-import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, startSignedIn } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { endJobsAfterEach, finishJobs, sendPiece, takeShortTurn, uploadFile } from './support/jobs.ts'
 import { loadMembers } from './support/load.ts'
@@ -10,8 +10,7 @@ import { updateOperator } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service } = await setUpService()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { url, operator } = await startSignedIn(database)
 
 endJobsAfterEach(database)
 

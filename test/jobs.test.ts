@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { AppError } from '../src/errors.ts'
 import type { Platform } from '../src/jobs/step.ts'
 import { takeTurn } from '../src/jobs/turn.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { startSignedIn } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { endJobsAfterEach, endOf, finishJobs, startJobRunner, takeShortTurn } from './support/jobs.ts'
 import { insertRow, loadMembers } from './support/load.ts'
@@ -11,8 +11,7 @@ import { eventually } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service } = await setUpService()
-const { url } = await startConsole(database)
-const operator = await signedIn(url)
+const { operator } = await startSignedIn(database)
 
 endJobsAfterEach(database)
 

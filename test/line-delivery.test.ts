@@ -1,5 +1,4 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
-
 import { describe, expect, it } from 'vitest'
 import { queueChanged } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'

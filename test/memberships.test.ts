@@ -5,15 +5,14 @@ import { takeTurn } from '../src/jobs/turn.ts'
 import { commandActor } from '../src/operators/actor.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, startSignedIn } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { updateOperator } from './support/operations.ts'
 import { temporaryDirectory } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, env } = await setUpService()
-const { url } = await startConsole(database)
-const token = await signedIn(url)
+const { url, operator: token } = await startSignedIn(database)
 
 const directory = temporaryDirectory()
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { INT64_MAX } from '../src/http/path-id.ts'
 import { CHANNELS } from '../src/operations/channels.ts'
 import { ChannelTester, listNotifications } from '../src/watch/notifications/history.ts'
-import { runCommand } from './support/command.ts'
+import { findingsOf, runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
@@ -121,8 +121,7 @@ it('show the text of each message, newest first', async () => {
 it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => {
   const { database: own, env: ownEnv } = await createTestDatabase()
   const doctor = async () => {
-    const { stdout } = await runCommand(['doctor', '--json'], ownEnv)
-    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+    const findings = await findingsOf(ownEnv)
     return findings.filter(({ check }) => /^(notifications|SMTP_URL|HEARTBEAT_URL)/.test(check))
   }
   expect(await doctor()).toEqual([

@@ -1,5 +1,4 @@
 /** The cost of each request in statements and round trips to the database. */
-
 import { describe, expect, it } from 'vitest'
 import { importEntries } from '../src/audience/update-members.ts'
 import { ENDPOINTS } from '../src/operations/endpoints.ts'

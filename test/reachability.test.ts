@@ -5,8 +5,8 @@ import { type AddressInfo, createServer as createTcpServer, type Server } from '
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { examineReachability, type ReachabilityOptions } from '../src/watch/reachability.ts'
 import { type Certificate, canMakeCertificates, makeAuthority } from './support/certificates.ts'
-import { runCommand } from './support/command.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { findingsOf } from './support/command.ts'
+import { startSignedIn } from './support/console.ts'
 import { type NameAnswer, startNameServer } from './support/name-server.ts'
 import { setUpService } from './support/service.ts'
 
@@ -156,8 +156,7 @@ describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
 describe('the result', () => {
   it('is reported by doctor with its code', async () => {
     const variables = { ...env, PUBLIC_URL: 'http://127.0.0.1:9' }
-    const { stdout } = await runCommand(['doctor', '--json'], variables)
-    expect(JSON.parse(stdout)).toContainEqual({
+    expect(await findingsOf(variables)).toContainEqual({
       check: 'PUBLIC_URL',
       severity: 'warning',
       message: expect.stringMatching(/^PUBLIC_URL is not set to an https:.*three ways/),
@@ -167,8 +166,7 @@ describe('the result', () => {
 
   it('is reported by the console', async () => {
     const publicUrl = 'https://127.0.0.1:9'
-    const { url } = await startConsole(database, { config: { publicUrl } })
-    const operator = await signedIn(url)
+    const { operator } = await startSignedIn(database, { config: { publicUrl } })
     const { json } = await operator.get('/api/reachability')
     expect(json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
   })

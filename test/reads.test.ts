@@ -1,5 +1,4 @@
 /** DATABASE_READ_URL: reads that the primary serves because no replica can. faults/replicas.test.ts tests reads on replicas. */
-
 import type { Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'

@@ -11,7 +11,7 @@ import { listFleet } from '../src/watch/fleet.ts'
 import { removeAccount } from '../tools/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addSignedIn, startSignedIn } from './support/console.ts'
 import { readContents } from './support/contents.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { endJobsAfterEach, finishJobs } from './support/jobs.ts'
@@ -226,8 +226,7 @@ it('removes an organization only without accounts, and a client with its keys', 
 })
 
 const { database, env } = await createTestDatabase()
-const { url } = await startConsole(database)
-const owner = await signedIn(url)
+const { url, operator: owner } = await startSignedIn(database)
 
 endJobsAfterEach(database)
 

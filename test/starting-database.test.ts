@@ -1,5 +1,4 @@
 /** A PostgreSQL server that recovers from a crash refuses every connection, and each attempt costs it a new process. */
-
 import { expect, it } from 'vitest'
 import { statement } from '../src/postgres/statement.ts'
 import type { TextDatabase } from '../tools/text-database.ts'

@@ -1,6 +1,4 @@
 /** `oa-audience accounts apply`: a fleet of accounts from a CSV file into service, on the simulated platform. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { applyAccounts } from '../../src/accounts/apply-accounts.ts'
 import { readFleet } from '../../src/accounts/fleet-file.ts'
@@ -15,7 +13,7 @@ import { runCommand } from '../support/command.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
 import { startPlatform } from '../support/platform.ts'
-import { temporaryDirectory } from '../support/process.ts'
+import { writeTemporaryFile } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
 
 const PUBLIC_URL = 'https://oa.example.com'
@@ -48,8 +46,7 @@ const csv = (lines = fleet.map(({ account }) => lineOf(account))) =>
   ['organization,name,channel_id,channel_secret,channel_access_token', ...lines, ''].join('\n')
 
 function fileOf(content: string): string {
-  const file = join(temporaryDirectory(), 'fleet.csv')
-  writeFileSync(file, content)
+  const file = writeTemporaryFile('fleet.csv', content)
   return file
 }
 

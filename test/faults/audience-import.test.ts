@@ -1,11 +1,9 @@
 /** An import beside deliveries about the same people. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { runProgramAsync, writeTemporaryFile } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
 const PEOPLE = Array.from({ length: 200 }, (_, index) => `U${index + 1}`)
@@ -20,8 +18,7 @@ it('neither loses an event nor deadlocks with a flush', async () => {
   const rounds = Array.from({ length: ROUNDS }, (_, round) =>
     PEOPLE.toReversed().map((userId) => JSON.stringify({ userId, tags: [`${round}`] })),
   )
-  const file = join(temporaryDirectory(), 'members.ndjson')
-  writeFileSync(file, rounds.flat().join('\n'))
+  const file = writeTemporaryFile('members.ndjson', rounds.flat().join('\n'))
 
   let isImporting = true
   const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']

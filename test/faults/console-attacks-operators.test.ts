@@ -5,13 +5,19 @@ import { AppError } from '../../src/errors.ts'
 import { type Actor, commandActor } from '../../src/operators/actor.ts'
 import { changePassword } from '../../src/operators/sign-in.ts'
 import type { Queryable } from '../../src/postgres/statement.ts'
-import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } from '../support/console.ts'
+import {
+  addSignedIn,
+  Operator,
+  PASSWORD,
+  signedInAs,
+  startConsole,
+  startSignedIn,
+} from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { addOperator, updateOperator } from '../support/operations.ts'
 
 const { database } = await createTestDatabase()
-const { url } = await startConsole(database)
-const owner = await signedIn(url)
+const { url, operator: owner } = await startSignedIn(database)
 
 const someone = () => `${randomBytes(6).toString('hex')}@example.com`
 const viewer = { name: null, role: 'viewer' as const, organizationIds: null }

@@ -1,5 +1,4 @@
 /** Each failure of the database has a defined answer, and the service recovers without a restart. */
-
 import { expect, inject, it } from 'vitest'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'

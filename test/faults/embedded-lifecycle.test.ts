@@ -24,6 +24,7 @@ import {
   runProgramAsync,
   startHealthy,
   temporaryDirectory,
+  writeTemporaryFile,
 } from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
@@ -150,8 +151,7 @@ it('writes nothing to the temporary directory with a DATA_DIR whose path is too 
 
 it.runIf(process.getuid?.() === 0)('follows no symbolic link of root in the place of the log', () => {
   const dataDir = createDataDirectory()
-  const target = join(temporaryDirectory(), 'file')
-  writeFileSync(target, '')
+  const target = writeTemporaryFile('file', '')
   rmSync(join(dataDir, 'postgres.log'))
   symlinkSync(target, join(dataDir, 'postgres.log'))
   const { stderr } = runProgram(['migrate'], { DATA_DIR: dataDir })

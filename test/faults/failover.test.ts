@@ -1,5 +1,4 @@
 /** Failover without loss: a primary and two standbys, of which one must have each commit, and two instances of the service. */
-
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'

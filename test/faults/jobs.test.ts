@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
-import { signedIn, startConsole } from '../support/console.ts'
+import { startSignedIn } from '../support/console.ts'
 import { endOf, uploadFile } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { environment, eventually, MAIN, runProgramAsync, spawnService } from '../support/process.ts'
@@ -25,8 +25,7 @@ async function killWhileRunning(env: Record<string, string>, readDone: () => Pro
 
 async function setUp() {
   const parts = await setUpService()
-  const { url } = await startConsole(parts.database)
-  const operator = await signedIn(url)
+  const { operator } = await startSignedIn(parts.database)
   const doneOf = (id: string) => async () => Number((await operator.get(`/api/jobs/${id}`)).json.job.done)
   return { ...parts, operator, doneOf }
 }

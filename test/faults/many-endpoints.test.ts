@@ -1,5 +1,4 @@
 /** Endpoints that fail, are silent or take no body delay neither others nor LINE, in bounded memory. */
-
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -8,7 +8,7 @@ import { freePort } from '../../tools/prove/service.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { ALERTS, RULES_FILE } from '../support/alerts.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { eventually, startHealthy, temporaryDirectory } from '../support/process.ts'
+import { eventually, startHealthy, temporaryDirectory, writeTemporaryFile } from '../support/process.ts'
 import { createEncrypted } from '../support/secret-keys.ts'
 import { signedDelivery } from '../support/service.ts'
 
@@ -114,8 +114,7 @@ const panels = (
 it.runIf(hasPrometheus)(
   'promtool accepts the rules, and finds one alert for each cause, with the names of five accounts',
   () => {
-    const path = join(temporaryDirectory(), 'tests.yaml')
-    writeFileSync(path, JSON.stringify(ruleTests()))
+    const path = writeTemporaryFile('tests.yaml', JSON.stringify(ruleTests()))
     for (const args of [
       ['check', 'rules', RULES_FILE],
       ['test', 'rules', path],

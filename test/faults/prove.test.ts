@@ -1,5 +1,4 @@
 /** `prove` on a database with real accounts changes nothing of them, and leaves nothing of its own, however it ends. */
-
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it, onTestFinished, vi } from 'vitest'

@@ -8,7 +8,7 @@ import { takeTurn } from '../../src/jobs/turn.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
-import { signedIn, startConsole } from '../support/console.ts'
+import { startSignedIn } from '../support/console.ts'
 import { eventually } from '../support/process.ts'
 import { eventsOf, startReplaying, TODAY, textsOf } from '../support/replays.ts'
 
@@ -295,8 +295,7 @@ describe('a resend', () => {
 
 it('the console counts a range, sends it again as a task, and refuses what another task does already', async () => {
   const { addEndpoint, deliverMessages, database } = await startReplaying(false)
-  const { url } = await startConsole(database)
-  const operator = await signedIn(url)
+  const { operator } = await startSignedIn(database)
   await deliverMessages(3)
   const line = await addEndpoint('https://example.com/')
   const members = await addEndpoint('https://example.com/', { format: 'members' })

@@ -9,7 +9,7 @@ import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { type PostgresServer, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
-import { signedIn, startConsole } from '../support/console.ts'
+import { startSignedIn } from '../support/console.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { DEBIAN_POSTGRES, hasDebianPostgres } from '../support/debian-postgres.ts'
 import { temporaryDirectory } from '../support/process.ts'
@@ -112,8 +112,7 @@ describe.runIf(hasDebianPostgres('reads on replicas are'))('replicas', () => {
       expect(userIds(await list(service, tenant, {}, query))).toEqual([before, since])
     }
     expect(await counted('replica')).toBe(3)
-    const { url } = await startConsole(database)
-    const operator = await signedIn(url)
+    const { operator } = await startSignedIn(database)
     const members = `/api/accounts/${tenant.accountId}/members`
     expect(userIds(await operator.get(members))).toEqual([before])
     // The next page includes what an operator changed, because the primary serves it.

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
 import { recordRestore } from '../../src/upkeep/backup/revived.ts'
-import { runCommand } from '../support/command.ts'
+import { runJson } from '../support/command.ts'
 import { addSignedIn, startConsole } from '../support/console.ts'
 import { copyDatabase } from '../support/copies.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -23,11 +23,7 @@ it('a restore ends sessions and invitations, and lists revocations since the bac
   const { database, connection, env } = await createTestDatabase()
   const tenant = await addTenant(database)
   const account = String(tenant.accountId)
-  const command = async (...args: string[]) => {
-    const { status, stdout, stderr } = await runCommand([...args, '--json'], env)
-    expect(status, stderr).toBe(0)
-    return JSON.parse(stdout)
-  }
+  const command = (...args: string[]) => runJson(args, env)
   const clients = []
   for (const _ of [1, 2, 3, 4, 5, 6]) clients.push((await command('clients', 'add')).id)
   type Six = [string, string, string, string, string, string]

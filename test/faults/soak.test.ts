@@ -1,5 +1,4 @@
 /** The soak detects a fault, without which hours without a discrepancy prove nothing. The kinds of pressure, each for a few seconds. */
-
 import { spawn } from 'node:child_process'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,4 @@
 /** The tarball of `npm pack` is complete, installs the tested versions, and runs outside of any checkout. */
-
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

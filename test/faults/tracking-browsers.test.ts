@@ -1,5 +1,4 @@
 /** Browser libraries work unmodified on a page of another origin, with the settings of docs/api.md. */
-
 import { fileURLToPath } from 'node:url'
 import type { Browser } from 'playwright-core'
 import { build, type InlineConfig, type Rolldown } from 'vite'

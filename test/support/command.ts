@@ -1,5 +1,6 @@
 /** Commands of `oa-audience` in this process, which takes milliseconds instead of a start. `serve` and signals need process.ts. */
 import { Readable, Writable } from 'node:stream'
+import { expect } from 'vitest'
 import type { Io } from '../../src/cli/io.ts'
 import { run } from '../../src/cli/run.ts'
 import { environment } from './process.ts'
@@ -28,4 +29,19 @@ export async function runCommand(
   const io: Io = { env: environment(env), stdin, stdout, stderr }
   await run(args, io)
   return { status: Number(io.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text() }
+}
+
+/** What a command that succeeds prints with --json. */
+export async function runJson(args: string[], env: Record<string, string>) {
+  const { status, stdout, stderr } = await runCommand([...args, '--json'], env)
+  expect(status, stderr).toBe(0)
+  return JSON.parse(stdout)
+}
+
+/** What `doctor` finds. */
+export async function findingsOf(
+  env: Record<string, string>,
+): Promise<Array<{ check: string; severity: string; message: string }>> {
+  const { stdout } = await runCommand(['doctor', '--json'], env)
+  return JSON.parse(stdout)
 }

@@ -120,6 +120,12 @@ export async function signedIn(url: string): Promise<Operator> {
   return operator
 }
 
+/** A console and the operator who has signed in with CONSOLE_TOKEN. */
+export async function startSignedIn(...given: Parameters<typeof startConsole>) {
+  const console = await startConsole(...given)
+  return { ...console, operator: await signedIn(console.url) }
+}
+
 /** An operator of the table, who has signed in. */
 export async function signedInAs(database: TextDatabase, url: string, operatorId: bigint): Promise<Operator> {
   const operator = new Operator(url)

@@ -1,5 +1,4 @@
 /** All that clients, senders and operators do with the members and events of one tenant. */
-
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

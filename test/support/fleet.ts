@@ -1,5 +1,4 @@
 /** A fleet as large as an agency has it, loaded by SQL, with something on every page of the console. */
-
 import { randomUUID } from 'node:crypto'
 import { addClient, addKey } from '../../src/accounts/provisioning.ts'
 import { confirmStatuses } from '../../src/watch/store-statuses.ts'

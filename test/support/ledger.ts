@@ -1,7 +1,7 @@
 /** What operators do with ERASURE_LEDGER. */
 import { readConfig } from '../../src/config/config.ts'
 import { startService } from '../../src/main.ts'
-import { runCommand } from './command.ts'
+import { findingsOf, runCommand } from './command.ts'
 
 /** @param directory of the ledger */
 export function operateLedger(env: Record<string, string>, directory: string) {
@@ -18,8 +18,7 @@ export function operateLedger(env: Record<string, string>, directory: string) {
     },
     /** What doctor says of the ledger. */
     doctor: async () => {
-      const { stdout } = await runCommand(['doctor', '--json'], variables)
-      const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+      const findings = await findingsOf(variables)
       return findings
         .filter(({ check }) => /ledger/i.test(check))
         .map(({ severity, message }) => `${severity}: ${message}`)

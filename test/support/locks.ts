@@ -1,5 +1,4 @@
 /** Locks that a test holds in a session of its own, and the sessions that wait for them. */
-
 import { expect } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
 

@@ -1,5 +1,4 @@
 /** Maintenance, which the service runs every hour. */
-
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { runMaintenance } from '../../src/upkeep/maintenance.ts'
 import { load } from './load.ts'

@@ -1,7 +1,7 @@
 /** The built service and its commands as processes, as users run them. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -37,6 +37,12 @@ export function temporaryDirectory(): string {
   // A PostgreSQL server that was killed may still write its last file: removing is tried again for 20 × 100 ms = 2 s.
   atEnd(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
   return directory
+}
+
+export function writeTemporaryFile(name: string, content: string | Buffer): string {
+  const path = join(temporaryDirectory(), name)
+  writeFileSync(path, content)
+  return path
 }
 
 export function environment(env: Record<string, string>): NodeJS.ProcessEnv {

@@ -1,5 +1,4 @@
 /** A receiver on bare TCP: it records when each byte arrived, and writes what a test wants. */
-
 import type { AddressInfo } from 'node:net'
 import { createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'

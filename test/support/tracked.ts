@@ -1,5 +1,4 @@
 /** What the service has stored of the tracking events of a tenant. */
-
 import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { eventually } from './process.ts'

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { describeVariables, readConfig } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
-import { temporaryDirectory } from '../support/process.ts'
+import { temporaryDirectory, writeTemporaryFile } from '../support/process.ts'
 
 function faultsOf(env: Record<string, string>): string[] {
   try {
@@ -56,8 +56,7 @@ describe('the configuration', () => {
       '\uFEFFpostgres://user:secret@db:5432/oa\r\n',
     ],
   ])('reads a secret from the file that NAME_FILE names, %s', (_, content) => {
-    const file = join(temporaryDirectory(), 'database_url')
-    writeFileSync(file, content)
+    const file = writeTemporaryFile('database_url', content)
     const { database } = readConfig({ DATABASE_URL_FILE: file })
     expect(database.kind === 'url' && database.url.reveal()).toBe('postgres://user:secret@db:5432/oa')
   })

@@ -1,17 +1,14 @@
 /** The CSV file of `oa-audience accounts apply`. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readFleet } from '../../src/accounts/fleet-file.ts'
 import { fileSource } from '../../src/cli/io.ts'
-import { temporaryDirectory } from '../support/process.ts'
+import { writeTemporaryFile } from '../support/process.ts'
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
 const SECRET = 'do-not-print-this-secret'
 
 function read(content: string | Buffer) {
-  const file = join(temporaryDirectory(), 'fleet.csv')
-  writeFileSync(file, content)
+  const file = writeTemporaryFile('fleet.csv', content)
   return readFleet(fileSource(file))
 }
 

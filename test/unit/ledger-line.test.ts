@@ -1,6 +1,5 @@
 /** The syntax of the erasure ledger. */
-import { appendFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { appendFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
@@ -13,7 +12,7 @@ import {
   readLedgerFile,
 } from '../../src/audience/erasure/ledger-files.ts'
 import { INT64_MAX, INT64_MIN } from '../../src/http/path-id.ts'
-import { temporaryDirectory } from '../support/process.ts'
+import { temporaryDirectory, writeTemporaryFile } from '../support/process.ts'
 import { runs } from '../support/runs.ts'
 
 const id = fc.bigInt({ min: INT64_MIN, max: INT64_MAX })
@@ -34,8 +33,7 @@ async function read(path: string, damage = new LedgerDamage()) {
 
 /** Writes the text as a file of a ledger. Returns its path. */
 function ledgerFile(text: string): string {
-  const path = join(temporaryDirectory(), 'one.ledger')
-  writeFileSync(path, text)
+  const path = writeTemporaryFile('one.ledger', text)
   return path
 }
 
