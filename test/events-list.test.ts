@@ -170,7 +170,7 @@ it('an event shows what each endpoint made of it', async () => {
     const { json } = await owner.get(`/api/events/${events[0]?.id}`)
     return json.deliveries.map(({ outcome, attempts }: Record<string, unknown>) => [outcome, attempts])
   }
-  const others = ['other_type', 'members', 'added_later'].map((outcome) => [outcome, null])
+  const others = ['excluded', 'members', 'added_later'].map((outcome) => [outcome, null])
   const change = (set: string) =>
     load(
       database,

@@ -177,54 +177,46 @@ end $$;
 
 -- Deliveries to endpoints ---------------------------------------------------------------------------------------------
 
--- Whether a condition holds for a person as the flush has left the member. A person who is not a member never matches.
-create or replace function holds_for_person(account bigint, person text, condition jsonb) returns boolean language plpgsql stable as $$
-begin
-  return exists (
-    select from audience_member m
-      left join lateral (select t.event_count, t.last_seen_at from tracked_activity t
-                          where t.channel_oa_id = account and t.user_id = person and needs_activity(condition)) tracked on true
-     where m.channel_oa_id = account and m.user_id = person
-       and matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
-                             m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),
-                             m.event_count::numeric + coalesce(tracked.event_count, 0), condition, now()));
-end $$;
-
--- Whether an endpoint receives an event. One without a person goes to all.
-create or replace function receives_event(p endpoint, kind text, person text) returns boolean language sql stable
-  return p.format = 'line' and (p.events is null or kind = any (p.events))
-     and (p.condition is null or person is null or holds_for_person(p.channel_oa_id, person, p.condition));
-
 -- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
 -- of 30 s is LEASE_MS in src/endpoints/claims.ts.
 --
--- Conditions are evaluated here, after the effects of the events, and so is who may reply: retries do not change either.
+-- Conditions are evaluated here, after the effects of the events, and so is who may reply: retries do not change either. The events are
+-- stored already, with the endpoints that have no condition. Only an account with conditions pays for the update of its events.
 create or replace function queue_deliveries(
   owners bigint[], kinds text[], keys uuid[], user_ids text[], deliveries int[], destinations text[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
+declare
+  conditional_events int[];
+  conditional_endpoints bigint[];
 begin
-  with receiver as (
-    select p.channel_oa_id, p.id, p.status, e.*,
-           p.replies and row_number() over (partition by e.position, p.replies order by p.priority, p.id) = 1 as may_reply
-      from unnest(owners, kinds, keys, user_ids, deliveries, destinations)
-           with ordinality as e (owner, kind, key, user_id, delivery, destination, position)
-      join endpoint p on p.channel_oa_id = e.owner
-     where e.delivery is not null and receives_event(p, e.kind, e.user_id)
+  with receiver as materialized (
+    select r.*, e.owner, e.key, e.delivery, e.destination
+      from receivers_of(owners, kinds, user_ids) r
+      join unnest(owners, keys, deliveries, destinations) with ordinality as e (owner, key, delivery, destination, position)
+        on e.position = r.event
+     where e.delivery is not null
   ), queued as (
     insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, reply_keys, attempts, leased_until)
-    select channel_oa_id, id, max(destination), array_agg(key order by position), bool_or(may_reply),
+    select owner, endpoint_id, max(destination), array_agg(key order by event), bool_or(may_reply),
            case when bool_or(may_reply) and not bool_and(may_reply) then array_agg(key) filter (where may_reply) end,
            case when status = 'active' then 1 else 0 end,
            case when status = 'active' then now() + interval '30 seconds' else '-infinity' end
       from receiver
-     group by channel_oa_id, id, status, delivery
+     group by owner, endpoint_id, status, delivery
      order by delivery
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
   )
-  select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id)
-    into leased_ids, leased_accounts, leased_endpoints
-    from queued where attempts = 1;
+  select leased.*, conditional.*
+    into leased_ids, leased_accounts, leased_endpoints, conditional_events, conditional_endpoints
+    from (select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id) from queued where attempts = 1) leased,
+         (select array_agg(event), array_agg(endpoint_id) from receiver where is_conditional) conditional;
+  if conditional_events is not null then
+    update event e set queued_for = e.queued_for || c.endpoint_ids
+      from (select event, array_agg(endpoint_id order by endpoint_id) as endpoint_ids
+              from unnest(conditional_events, conditional_endpoints) as q (event, endpoint_id) group by event) c
+     where e.channel_oa_id = owners[c.event] and e.key = keys[c.event] and e.received_at = now() and e.is_forwarded;
+  end if;
 end $$;
 
 -- The flush -----------------------------------------------------------------------------------------------------------
@@ -341,12 +333,18 @@ begin
   ), new_event as (
     -- An event from before an erasure, or an unsent message, is stored with its kind and time but without content.
     insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, group_id, message_id,
-                       payload, failure, is_forwarded)
+                       payload, failure, is_forwarded, queued_for)
     select e.account_id, e.source, e.kind, e.key, e.occurred_at,
            case when not e.is_erased then e.user_id end, o.user_ids, case when not e.is_erased then e.group_id end,
            case when not e.is_erased then e.message_id end,
            case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure,
-           e.forwards
+           e.forwards,
+           -- queue_deliveries adds the endpoints whose condition holds.
+           case when e.forwards then array(
+             select p.id from endpoint p
+              where deliveries[e.position] is not null and p.channel_oa_id = e.account_id and p.format = 'line'
+                and receives_kind(p.events, e.kind) and p.condition is null
+              order by p.id) end
       from incoming e
       left join (select position, bool_or(is_erased) as some_erased,
                         array_agg(user_id) filter (where not is_erased) as user_ids

@@ -81,7 +81,7 @@ const storeVerification = statement('store-verification')`
     select p.channel_oa_id, p.id, 'account.verified', next_change()
       from stored join endpoint p on p.channel_oa_id = stored.id cross join before
      where ($4 or before.verified is distinct from $2::jsonb->'verified')
-       and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+       and p.format = 'members' and receives_kind(p.events, 'account.verified')
      order by p.id
         on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
            set change = excluded.change, failed_at = null,

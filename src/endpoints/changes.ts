@@ -55,7 +55,7 @@ const takeChanges = statement('take-member-changes')`
                     -- it is an update. A change within that transaction has the next number.
                     case when (m.created_change, m.id) > (p.change_position, p.change_member)
                           and is_committed_after(m.created_change, p.first_change, p.open_changes)
-                          and (m.change <= m.created_change + 1 or p.events is null or 'member.created' = any (p.events))
+                          and (m.change <= m.created_change + 1 or receives_kind(p.events, 'member.created'))
                          then 'member.created' else 'member.updated' end as type
                from audience_member m
               where m.channel_oa_id = p.channel_oa_id and (m.change, m.id) > (p.change_position, p.change_member)
@@ -70,7 +70,7 @@ const takeChanges = statement('take-member-changes')`
           ) either order by change, id limit $1) c on true
     ), queued as (
       insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, member_id, change)
-      select channel_oa_id, endpoint_id, type, id, change from found where events is null or type = any (events)
+      select channel_oa_id, endpoint_id, type, id, change from found where receives_kind(events, type)
           on conflict (channel_oa_id, endpoint_id, member_id) where member_id is not null do update
              -- The end of a resend deletes its own rows, and must not delete a change.
              set change = excluded.change, job_id = null, failed_at = null,

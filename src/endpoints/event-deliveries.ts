@@ -6,17 +6,18 @@ import { COUNTED_MAX, type DeliveryStatus } from './endpoints.ts'
 
 /**
  * - `pending`, `sending`, `failed`: the delivery with the event is stored.
- * - `accepted`: it was queued, and its row is gone. A row is deleted when its endpoint has accepted it; retention deletes a failed one
- *   at the end of the event's retention.
- * - `added_later`, `other_type`: it was not queued, by the settings of today.
+ * - `accepted`: the flush queued the delivery, and the endpoint has accepted it: only then its row is deleted.
+ * - `added_later`: the endpoint was added after the event was received.
+ * - `excluded`: the flush did not queue it, because of the event types or the condition that the endpoint had then.
  * - `members`: the endpoint receives changes of members, which name no event.
- * - `unknown`: content that was erased before it was sent leaves no trace, and only the newest COUNTED_MAX deliveries are examined.
+ * - `unknown`: content that was erased before it was sent leaves no trace, failed deliveries are deleted at the end of the retention, only
+ *   the newest COUNTED_MAX deliveries are examined, and events of an older version do not name their endpoints.
  */
 type EventOutcome =
   | DeliveryStatus
   | 'accepted'
   | 'added_later'
-  | 'other_type'
+  | 'excluded'
   | 'other_source'
   | 'members'
   | 'unknown'
@@ -38,7 +39,7 @@ export type EventDelivery = {
 /** $1 account id bigint; $2 event id bigint; $3 deliveries to examine int */
 const selectDeliveries = statement('select-deliveries-of-event')`
     with sent as materialized (
-      select key, source, kind, received_at, is_forwarded, payload from event where channel_oa_id = $1 and id = $2
+      select key, source, received_at, is_forwarded, queued_for, payload from event where channel_oa_id = $1 and id = $2
     ), examined as materialized (
       select * from endpoint_delivery where channel_oa_id = $1 order by id desc limit $3
     )
@@ -49,8 +50,8 @@ const selectDeliveries = statement('select-deliveries-of-event')`
                 when p.format = 'members' then 'members'
                 when e.source is distinct from 'line' then 'other_source'
                 when p.created_at > e.received_at or not e.is_forwarded then 'added_later'
-                when e.kind <> all (p.events) then 'other_type'
-                when e.payload is null or (select count(*) from examined) = $3 then 'unknown'
+                when not p.id = any (e.queued_for) then 'excluded'
+                when e.queued_for is null or e.payload is null or (select count(*) from examined) = $3 then 'unknown'
                 else 'accepted' end as outcome,
            d.attempts, iso(d.last_attempt_at) as "lastAttemptAt", d.status as "lastStatus"
       from (select * from endpoint where channel_oa_id = $1 offset 0) p

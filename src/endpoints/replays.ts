@@ -10,7 +10,7 @@ import { readTime } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
-import type { EndpointFormat } from './settings.ts'
+import { checkEventTypes, type EndpointFormat } from './event-types.ts'
 
 /** Events or members per second. A receiver that handles live traffic handles this in addition: 10 requests of 5 events. */
 export const RATE_DEFAULT = 50
@@ -50,14 +50,15 @@ export type ReplayableEndpoint = {
   accountId: AccountId
   organizationId: OrganizationId
   format: EndpointFormat
-  events: string[] | null
+  /** of the format `members`: what a resend sends */
+  receivesUpdates: boolean
   /** events that were received before can be replayed */
   until: string
 }
 
 const selectEndpoint = statement('select-replayable-endpoint')`
-    select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format, p.events,
-           iso(now() - $3 * interval '1 second') as until
+    select p.id, a.id as "accountId", a.organization_id as "organizationId", p.format,
+           receives_kind(p.events, 'member.updated') as "receivesUpdates", iso(now() - $3 * interval '1 second') as until
       from endpoint p join official_account a on a.id = p.channel_oa_id
      where p.id = $1 and visible(a.organization_id, $2)`
 
@@ -71,7 +72,11 @@ export async function findReplayable(
   const values = [id, organizationIds, FLUSH_MAX_SECONDS]
   const [row] = await database.query<ReplayableEndpoint>(selectEndpoint, values)
   const endpoint = requireVisible(row, 'endpoint', id)
-  if (endpoint.format === wanted) return endpoint
+  if (endpoint.format === wanted) {
+    if (wanted === 'line' || endpoint.receivesUpdates) return endpoint
+    const message = `endpoint ${id} does not receive member.updated, which a resend sends. Add it to the events of the endpoint first.`
+    throw new AppError('invalid_input', { message })
+  }
   const message =
     wanted === 'members'
       ? `endpoint ${id} has the format line, which receives events. Use "oa-audience endpoints replay ${id}" instead.`
@@ -88,6 +93,7 @@ export async function planReplay(
 ): Promise<{ endpoint: ReplayableEndpoint; request: ReplayRequest }> {
   const endpoint = await findReplayable(database, organizationIds, id, 'line')
   if (events?.length === 0) refuseInput('events', 'is empty. Omit it to send all events.')
+  checkEventTypes('line', events)
   const begin = isoTime('from', from)
   const end = [isoTime('to', to), endpoint.until].sort()[0] as string
   if (begin >= end)
@@ -105,15 +111,22 @@ export const beforeEventsAt = (receivedAt: string) => ({ receivedAt, id: String(
  * reading the index.
  *
  * $1 account id bigint; $2 timestamptz and $3 bigint: after this event; $4 end of the range timestamptz; $5 kinds text[], null: all;
- * $6 kinds of the endpoint text[], null: all; $7 events examined int
+ * $6 endpoint id bigint; $7 events examined int
  */
-const EXAMINED = `examined as materialized (
-      select id, received_at, octet_length(payload) as bytes,
-             source = 'line' and payload is not null and ($5::text[] is null or kind = any ($5))
-               and ($6::text[] is null or kind = any ($6)) as is_replayed
+const EXAMINED = `stored as materialized (
+      select id, received_at, octet_length(payload) as bytes, kind, user_id,
+             case when source = 'line' and payload is not null and receives_kind($5, kind) then $1::bigint end as asked_account,
+             row_number() over (order by received_at, id) as position
         from event
        where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
        order by received_at, id limit $7
+    ), received as materialized (
+      select event as position
+        from (select array_agg(asked_account order by position) as account_ids, array_agg(kind order by position) as kinds,
+                     array_agg(user_id order by position) as user_ids from stored) asked
+       cross join receivers_of(account_ids, kinds, user_ids, $6)
+    ), examined as materialized (
+      select id, received_at, bytes, position in (select position from received) as is_replayed from stored
     )`
 const POSITION = `to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "receivedAt", id::text`
 
@@ -128,14 +141,14 @@ type Counted = { examined: number; count: number; receivedAt: string; id: string
 /** @returns `isMore`: there are more, because the count stops at COUNTED_EVENTS_MAX, and after COUNT_MAX_MS */
 export async function countReplay(
   database: Queryable,
-  { accountId, events: endpointKinds }: Pick<ReplayableEndpoint, 'accountId' | 'events'>,
+  { accountId, id }: Pick<ReplayableEndpoint, 'accountId' | 'id'>,
   { from, to, events }: ReplayRequest,
   { maxMs = COUNT_MAX_MS, perStatement = COUNTED_PER_STATEMENT } = {},
 ): Promise<{ events: number; isMore: boolean }> {
   const deadline = performance.now() + maxMs
   let after = beforeEventsAt(from)
   for (let total = 0; ; ) {
-    const values: unknown[] = [accountId, after.receivedAt, after.id, to, events, endpointKinds, perStatement]
+    const values: unknown[] = [accountId, after.receivedAt, after.id, to, events, id, perStatement]
     const [row] = (await database.query<Counted>(countEvents, values)) as [Counted]
     total += row.count
     if (total > COUNTED_EVENTS_MAX) return { events: COUNTED_EVENTS_MAX, isMore: true }
@@ -150,7 +163,7 @@ export const secondsOf = (items: number, rate: number): number => Math.ceil(item
 
 /**
  * Queues the next events of a replay as one delivery. Only as many events are examined as probably fit, so the last examined event
- * may be far from the end. $8 maximum number of events int; $9 maximum bytes int; $10 job id bigint; $11 endpoint id bigint
+ * may be far from the end. $8 maximum number of events int; $9 maximum bytes int; $10 job id bigint
  */
 export const queueEvents = statement('queue-replayed-events')`
     with ${EXAMINED}, counted as (
@@ -163,7 +176,7 @@ export const queueEvents = statement('queue-replayed-events')`
         from taken where is_replayed
     ), queued as (
       insert into endpoint_delivery (channel_oa_id, endpoint_id, job_id, event_ids, events_from, events_until, replies, attempts)
-      select $1, $11, $10, ids, first_at, last_at, false, 1 from delivery where ids is not null
+      select $1, $6, $10, ids, first_at, last_at, false, 1 from delivery where ids is not null
     )
     select coalesce(cardinality((select ids from delivery)), 0) as queued,
            (select count(*) from examined) < $7 and (select count(*) from taken) = (select count(*) from examined) as "isLast", last.*

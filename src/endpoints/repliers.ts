@@ -11,10 +11,10 @@ import type { EndpointSettings } from './settings.ts'
 type EndpointOfPerson = { id: bigint; name: string; status: string; mayReply: boolean }
 
 const selectOfPerson = statement('select-endpoints-of-person')`
-    select id, name, status, replies and row_number() over (partition by replies order by priority, id) = 1 as "mayReply"
-      from endpoint p
-     where channel_oa_id = $1 and receives_event(p, 'message', $2)
-     order by id`
+    select p.id, p.name, p.status, r.may_reply as "mayReply"
+      from receivers_of(array[$1::bigint], array['message'], array[$2::text]) r
+      join endpoint p on p.id = r.endpoint_id
+     order by p.id`
 
 export function listEndpointsOfPerson(
   database: Queryable,
@@ -40,7 +40,7 @@ type Move = {
 const countReplies = statement('count-replies-by-endpoint')`
     with now as materialized (
       select id, name, condition, replies, priority from endpoint
-       where channel_oa_id = $1 and format = 'line' and (events is null or 'message' = any (events))
+       where channel_oa_id = $1 and format = 'line' and receives_kind(events, 'message')
     ), changed as materialized (
       select id, case id when $4 then $5::jsonb else condition end as condition, case id when $4 then $6 else replies end as replies,
              case id when $4 then $7 else priority end as priority

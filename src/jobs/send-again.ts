@@ -110,13 +110,13 @@ export const replayEvents: RunStep = (job, step) => {
   return sendPaced(job, step, {
     start: { after: beforeEventsAt(from) },
     waitingMax: 1,
-    queueNext: async (transaction, { after }, { nowMs, events: endpointKinds }, dueMs) => {
+    queueNext: async (transaction, { after }, { nowMs }, dueMs) => {
       // More than usual if the last request took longer than its share of a second.
       const late = Math.floor((Math.min(BURST_MS, nowMs - dueMs) * rate) / 1000)
       const maxEvents = Math.min(ITEMS_PER_REQUEST_MAX, Math.max(itemsPerRequest(rate), late))
-      const position = [after.receivedAt, after.id, to, events, endpointKinds]
+      const position = [after.receivedAt, after.id, to, events, endpointId]
       const limits = [2 * maxEvents + EXAMINED_MIN, maxEvents, BYTES_PER_REQUEST_MAX]
-      const values = [job.accountId, ...position, ...limits, job.id, endpointId]
+      const values = [job.accountId, ...position, ...limits, job.id]
       const [row] = await transaction.query<QueuedEvents>(queueEvents, values)
       const { queued, isLast, receivedAt, id } = row as QueuedEvents
       const next = receivedAt === null || id === null ? after : { receivedAt, id }
@@ -167,7 +167,7 @@ const leaveRefused = statement('leave-refused-deliveries')`
     select coalesce(sum(items), 0)::int as refused from refused`
 
 const selectState = statement('select-replay-state')`
-    select p.status, p.events, d.waiting, d."hasFailed", d."isRetrying",
+    select p.status, d.waiting, d."hasFailed", d."isRetrying",
            (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"
       from endpoint p
      cross join lateral (
@@ -180,8 +180,6 @@ const selectState = statement('select-replay-state')`
 type State = {
   /** of the endpoint */
   status: string
-  /** the endpoint's own filter */
-  events: string[] | null
   waiting: number
   /** A delivery has failed permanently. */
   hasFailed: boolean

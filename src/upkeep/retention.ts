@@ -36,9 +36,9 @@ export async function deleteExpired(session: Queryable, retention: Retention): P
   if (retentionDays > 0) await dropExpiredPartitions(session, EVENTS, retentionDays)
   await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
   await dropExpiredKeyPartitions(session, deduplicationDays)
-  for (const [days, statement] of DELETIONS) {
+  for (const [days, statement, further = 0] of DELETIONS) {
     if (days === 'retentionDays' && retentionDays === 0) continue
-    await deleteInBatches(session, statement, typeof days === 'number' ? days : retention[days])
+    await deleteInBatches(session, statement, (typeof days === 'number' ? days : retention[days]) + further)
   }
 }
 
@@ -95,13 +95,14 @@ const deleteJobAccounts = statement('delete-job-accounts')`
       returning 1)
     select count(*)::int from deleted`
 
-const DELETIONS: Array<[days: number | keyof Retention, statement: Statement]> = [
+const DELETIONS: Array<[days: number | keyof Retention, statement: Statement, further?: number]> = [
   ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
   ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
-  // Counted from when the delivery was received, like its events.
+  // Not before the partition of its events is dropped: the page of an event says of a delivery that is gone that it was accepted.
   [
     'retentionDays',
     deleteOlder('delete-failed-deliveries', 'endpoint_delivery', 'created_at', 'failed_at is not null'),
+    EVENTS.days,
   ],
   [
     'trackingRetentionDays',
