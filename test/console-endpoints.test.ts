@@ -30,7 +30,12 @@ it('adds endpoints, and shows a secret once', async () => {
 it.each<[string, Record<string, unknown>, string, RegExp]>([
   ['its own URL', { url: 'https://oa.example.com/audience/api/line/1' }, 'url', /loop/],
   ['a private address', { url: 'https://10.0.0.1/' }, 'url', /not public/],
-  ['an unknown event', { events: ['nothing'], format: 'members' }, 'events', /no event nothing/],
+  [
+    'an unknown event',
+    { events: ['nothing'], format: 'members' },
+    'events',
+    /contains nothing, which the format members does not have/,
+  ],
   ['no URL', { url: undefined }, 'url', /is missing/],
   ['reply tokens for members', { replies: true, format: 'members' }, 'replies', /format line/],
 ])('refuses %s with the field', async (_, fields, path, message) => {

@@ -195,11 +195,11 @@ describe('deliveries', () => {
     expect(stdout).toMatch(/ 10000\+ +2 +3 h .*no response: ECONNREFUSED/)
   })
 
-  it('that failed are deleted after the retention', async () => {
+  it('that failed are deleted after the retention, when the week of their events is dropped', async () => {
     const { id } = await add(tenant)
-    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '91 days'` })
-    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '89 days'` })
-    await addDeliveries(id, 1, { created_at: `now() - interval '91 days'` })
+    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '98 days'` })
+    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '96 days'` })
+    await addDeliveries(id, 1, { created_at: `now() - interval '98 days'` })
     const left = async (retentionDays: number) => {
       await maintain(database, { retentionDays })
       const rows = await database.query(
@@ -226,6 +226,16 @@ describe('the examination of an endpoint', () => {
     const [finding] = await findingOf(id)
     expect(finding).toMatchObject({ severity: 'error' })
     expect(finding?.message).toMatch(/fails with "502"; pending deliveries: 2, the oldest for 60 min/)
+  })
+
+  it('warns of event types that do not exist, which only other programs can store', async () => {
+    const { id } = await add(tenant)
+    await database.query(`update endpoint set events = '{message,messages}' where id = $1`, [id])
+    const message = expect.stringContaining(
+      `event types that do not exist: messages; run oa-audience endpoints update ${id}`,
+    )
+    expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
+    expect((await json('update', id, '--name', 'renamed')).id).toBe(id)
   })
 
   it('warns of a paused endpoint with a backlog and says who paused it', async () => {

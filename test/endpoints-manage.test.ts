@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { type EndpointSettings, updateEndpoint } from '../src/endpoints/settings.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { KINDS } from '../tools/simulator/kinds.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { type Sending, startReceiver, startSending } from './support/endpoints.ts'
@@ -107,6 +108,17 @@ describe('endpoints update', async () => {
     })
     await run(id, '--no-replies')
     expect(await stored(id)).toMatchObject({ replies: false, allow_private_network: true })
+  })
+
+  it('refuses event types that do not exist, and names the nearest one', async () => {
+    const id = await add()
+    const message = (await run(id, '--events', 'follow,messages')).stderr
+    expect(message).toContain('contains messages, which the format line does not have. Did you mean message?')
+    expect((await run(id, '--events', Object.keys(KINDS).join(','))).stderr).toBe('')
+    const again = ['replay', String(id), '--from', '2026-11-01', '--to', '2026-11-02', '--events', 'Follow']
+    expect((await runCommand(['endpoints', ...again], env)).stderr).toContain('Did you mean follow?')
+    const members = await add({ format: 'members' })
+    expect((await run(members, '--events', 'member.update')).stderr).toContain('Did you mean member.updated?')
   })
 
   it('refuses to change nothing, and private addresses when the private network is no longer allowed', async () => {

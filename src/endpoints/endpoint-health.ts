@@ -13,7 +13,9 @@ type EndpointFinding = { endpointId: bigint; severity: Severity; message: string
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
   return endpoints.flatMap((endpoint) => {
-    const problems = [stateOf(endpoint), failuresOf(endpoint)].filter((finding) => finding !== null)
+    const problems = [stateOf(endpoint), failuresOf(endpoint), unknownEventsOf(endpoint)].filter(
+      (finding) => finding !== null,
+    )
     const ok = { severity: 'ok' as const, message: `${nameOf(endpoint)}: nothing waits` }
     return (problems.length === 0 ? [ok] : problems).map((finding) => ({
       endpointId: endpoint.id,
@@ -48,6 +50,13 @@ function failuresOf(endpoint: EndpointSummary): Problem | null {
   const { id, failed } = endpoint
   if (failed === 0) return null
   const message = `${nameOf(endpoint)}: deliveries that failed for 24 hours: ${countText(failed)}; when the receiver works, run oa-audience endpoints retry ${id}`
+  return { severity: 'warning', message }
+}
+
+function unknownEventsOf(endpoint: EndpointSummary): Problem | null {
+  const { id, unknownEvents } = endpoint
+  if (unknownEvents.length === 0) return null
+  const message = `${nameOf(endpoint)}: event types that do not exist: ${unknownEvents.join(', ')}; run oa-audience endpoints update ${id} --events LIST`
   return { severity: 'warning', message }
 }
 

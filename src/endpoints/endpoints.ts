@@ -8,9 +8,9 @@ import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
 import { type ContentRow, loadContents } from './contents.ts'
+import { type EndpointFormat, unknownTypes } from './event-types.ts'
 import { MissingSecret, writeMessage } from './messages.ts'
 import { isAccepted, type Message } from './post.ts'
-import type { EndpointFormat } from './settings.ts'
 
 /** Counting more deliveries takes long and does not help the operator. */
 export const COUNTED_MAX = 10_000
@@ -28,6 +28,8 @@ export type EndpointSummary = {
   format: EndpointFormat
   /** null: all */
   events: string[] | null
+  /** of `events`, stored by other programs: the endpoint never receives them */
+  unknownEvents: string[]
   /** null: all people */
   condition: Condition | null
   replies: boolean
@@ -93,22 +95,23 @@ export async function findEndpoint(
   return requireVisible(endpoint, 'endpoint', id)
 }
 
+type StoredSummary = Omit<EndpointSummary, 'state' | 'unknownEvents'>
+
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {
-  const rows = await database.query<Omit<EndpointSummary, 'state'>>(selectEndpoints, values)
-  return rows.map((row) => ({ ...row, url: printableUrl(row.url), state: stateOf(row) }))
+  const rows = await database.query<StoredSummary>(selectEndpoints, values)
+  return rows.map((row) => ({
+    ...row,
+    url: printableUrl(row.url),
+    state: stateOf(row),
+    unknownEvents: unknownTypes(row.format, row.events),
+  }))
 }
 
 /**
  * How an endpoint is doing, in one word. An active endpoint fails if its last response was a refusal, or none, and something waits or
  * has failed. It is slow if deliveries wait although the last one was accepted. Any other endpoint has its stored status.
  */
-function stateOf({
-  status,
-  pending,
-  failed,
-  oldestPendingSeconds,
-  lastAnswer,
-}: Omit<EndpointSummary, 'state'>): string {
+function stateOf({ status, pending, failed, oldestPendingSeconds, lastAnswer }: StoredSummary): string {
   if (status !== 'active') return status
   if (lastAnswer !== null && !isAccepted(lastAnswer) && pending + failed > 0) return 'failing'
   return (oldestPendingSeconds ?? 0) >= SLOW_SECONDS ? 'slow' : 'active'

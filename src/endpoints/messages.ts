@@ -7,8 +7,6 @@ import { signLine } from '../line-api/line-signature.ts'
 import type { Row } from '../postgres/statement.ts'
 import type { Message } from './post.ts'
 
-export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
-
 /** Prefix of secrets in Standard Webhooks. */
 const SECRET_PREFIX = 'whsec_'
 const SECRET_BYTES = 32

@@ -10,10 +10,9 @@ import type { Actor } from '../operators/actor.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { isOwnUrl, printableUrl, RefusedUrl, readEndpointUrl } from './address.ts'
+import { checkEventTypes, type EndpointFormat } from './event-types.ts'
 import { renewBacklog } from './manage.ts'
-import { MEMBER_EVENTS, newSecret } from './messages.ts'
-
-export type EndpointFormat = 'line' | 'members'
+import { newSecret } from './messages.ts'
 
 export type EndpointSettings = {
   url: string
@@ -92,7 +91,7 @@ export function checkEndpoint(
   own: URL[],
 ): Pick<NewEndpoint, 'url' | 'condition'> {
   const { href: url } = checkUrl(endpoint, own)
-  checkEvents(endpoint)
+  checkChoice(endpoint)
   return { url, condition: endpoint.condition && checkCondition(endpoint.condition) }
 }
 
@@ -125,9 +124,8 @@ export async function updateEndpoint(
   // Other programs may have stored what would be refused here, which must not prevent a change of another setting.
   if (changes.url !== undefined || changes.allowPrivateNetwork !== undefined)
     after.url = checkUrl(after, own).href
-  const { events, condition, replies } = changes
-  if (events !== undefined || condition !== undefined || replies !== undefined)
-    checkEvents({ ...after, format })
+  const { events = null, condition = null, replies = false } = changes
+  checkChoice({ format, events, condition, replies })
   if (condition) after.condition = checkCondition(condition)
   const values = [id, after.name, after.url, after.events, after.replies, after.allowPrivateNetwork]
   await transaction.query(updateSettings, [...values, jsonOf(after.condition), after.priority])
@@ -153,19 +151,14 @@ function checkUrl(
 
 type Chosen = Pick<NewEndpoint, 'format' | 'events' | 'replies' | 'condition'>
 
-function checkEvents({ format, events, replies, condition }: Chosen): void {
+function checkChoice({ format, events, replies, condition }: Chosen): void {
   if (events?.length === 0)
     throw refuse('events', 'the list of events is empty. Omit it to receive all events.')
+  checkEventTypes(format, events)
   if (format === 'line') return
   if (replies) throw refuse('replies', 'only endpoints of the format line can receive reply tokens.')
   if (condition !== null)
     throw refuse('condition', 'only endpoints of the format line can receive the events of some people.')
-  const unknown = events?.filter((event) => !MEMBER_EVENTS.includes(event)) ?? []
-  if (unknown.length === 0) return
-  throw refuse(
-    'events',
-    `the format members has no event ${unknown.join(', ')}. Its events are ${MEMBER_EVENTS.join(', ')}.`,
-  )
 }
 
 /** The console shows the message beside the field, and the command line prints it. */

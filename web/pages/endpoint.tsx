@@ -149,6 +149,7 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
           [t.endpoints.url, <code key="u">{endpoint.url}</code>],
           [t.endpoints.format, endpoint.format],
           [t.endpoints.events, endpoint.events?.join(', ') ?? t.common.all],
+          endpoint.unknownEvents.length > 0 && [t.endpoints.unknownEvents, endpoint.unknownEvents.join(', ')],
           [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={COUNTED_MAX} />],
           [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={COUNTED_MAX} />],
           [t.endpoints.oldest, oldest === null ? '–' : duration(oldest)],

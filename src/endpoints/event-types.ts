@@ -1,0 +1,54 @@
+/** The event types that endpoints can receive. */
+import { refuseInput } from '../http/validate.ts'
+
+export type EndpointFormat = 'line' | 'members'
+
+const EVENT_TYPES: Record<EndpointFormat, string[]> = {
+  // https://developers.line.biz/en/reference/messaging-api/#webhook-event-objects, and those that only module channels receive
+  line: [
+    ...[
+      'message',
+      'messageEdited',
+      'unsend',
+      'follow',
+      'unfollow',
+      'join',
+      'leave',
+      'memberJoined',
+      'memberLeft',
+    ],
+    ...['postback', 'videoPlayComplete', 'beacon', 'accountLink', 'membership', 'module', 'activated'],
+    ...['deactivated', 'botSuspended', 'botResumed', 'delivery'],
+  ],
+  members: ['member.created', 'member.updated', 'member.erased', 'account.verified'],
+}
+
+/** Other programs may store types that do not exist, so that the endpoint never receives them. @param events null: all */
+export const unknownTypes = (format: EndpointFormat, events: string[] | null): string[] =>
+  events?.filter((type) => !EVENT_TYPES[format].includes(type)) ?? []
+
+/** A misspelt type would never be sent, and nobody would notice. Throws `invalid_input`. */
+export function checkEventTypes(format: EndpointFormat, events: string[] | null): void {
+  const [unknown] = unknownTypes(format, events)
+  if (unknown === undefined) return
+  const types = EVENT_TYPES[format]
+  const nearest = types.toSorted((one, other) => distance(unknown, one) - distance(unknown, other))[0]
+  refuseInput(
+    'events',
+    `contains ${unknown}, which the format ${format} does not have. Did you mean ${nearest}? Its event types are ${types.join(', ')}.`,
+  )
+}
+
+/** Insertions, deletions and replacements of characters, in any case. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
+  for (const [i, character] of [...one.toLowerCase()].entries()) {
+    const next = [i + 1]
+    for (const [j, wanted] of [...other.toLowerCase()].entries()) {
+      const replaced = (row[j] as number) + (character === wanted ? 0 : 1)
+      next.push(Math.min(replaced, (row[j + 1] as number) + 1, (next[j] as number) + 1))
+    }
+    row = next
+  }
+  return row.at(-1) as number
+}
