@@ -26,8 +26,8 @@ create or replace function matches_condition(
 ) returns boolean
   language sql stable parallel safe
   return ((condition->'tagsAll' is null or flat_tags(tags) @> (condition->'tagsAll'))
-      and (condition->'tagsAny' is null or jsonb_path_exists(flat_tags(tags), '$[*] ? (@ == $tagsAny[*])', condition))
-      and (condition->'tagsNone' is null or not jsonb_path_exists(flat_tags(tags), '$[*] ? (@ == $tagsNone[*])', condition))
+      and (condition->'tagsAny' is null or condition->'tagsAny' ?| tags)
+      and (condition->'tagsNone' is null or not (condition->'tagsNone' ?| tags))
       and (condition->'relationship' is null or relationship = condition->>'relationship')
       and (condition->'language' is null or language = condition->>'language')
       and (condition->'attributes' is null or attributes @> (condition->'attributes'))

@@ -28,6 +28,8 @@ export interface Account {
   foreignDestination: string | null
   /** the next delivery with events is stored, and refused once, so that LINE sends it again */
   isProofArmed: boolean
+  /** endpoints whose condition the flush evaluates for each event */
+  conditions: number
 }
 
 type SecretName = 'channelSecret' | 'channelAccessToken' | 'chatSecret'
@@ -48,6 +50,10 @@ export const REDELIVERY_OFF_AT = `case when a.redelivery_refused_at > a.redelive
 export const IS_PROOF_ARMED = `coalesce(redelivery_armed_at > now() - interval '10 minutes', false)
            and (redelivery_refused_at > redelivery_armed_at) is not true`
 
+/** @param id SQL of an account's id */
+const conditionsOf = (id: string) =>
+  `(select count(*)::int from endpoint where channel_oa_id = ${id} and condition is not null)`
+
 /** Other programs write chat_inbox_id and login_channel_ids. A blank filter would drop every webhook. */
 const SELECT_ACCOUNT = `
     select id, organization_id as "organizationId", channel_id as "channelId", channel_secret as "channelSecret",
@@ -57,7 +63,7 @@ const SELECT_ACCOUNT = `
            credentials_version as "credentialsVersion",
            case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
              as "foreignDestination",
-           ${IS_PROOF_ARMED} as "isProofArmed"
+           ${IS_PROOF_ARMED} as "isProofArmed", ${conditionsOf('official_account.id')} as conditions
       from official_account`
 
 const selectById = statement('account-by-id')`
@@ -188,7 +194,7 @@ const ACCOUNTS_OF_BOT_MAX = 20
  */
 const selectAccountsOfBots = statement('accounts-of-destinations')`
     select d.position::int as position, bot_versions, p.id as path_id,
-           p.channel_secret as path_secret, named.id, named.channel_secret as secret
+           p.channel_secret as path_secret, named.id, named.channel_secret as secret, ${conditionsOf('coalesce(named.id, p.id)')} as conditions
       from unnest($1::bigint[], $2::text[]) with ordinality as d (path_account_id, destination, position)
       join lateral (select * from official_account where id = d.path_account_id offset 0) p on true
       join lateral (select versions_of_bot(p.id, d.destination) as bot_versions offset 0) v on true
@@ -202,6 +208,7 @@ interface NamedRow extends Row {
   path_secret: string | null
   id: bigint | null
   secret: string | null
+  conditions: number
 }
 
 interface Named {
@@ -209,6 +216,7 @@ interface Named {
   accountId: AccountId
   /** changes with the accounts that have the bot; a flush compares it */
   botVersions: bigint
+  conditions: number
 }
 
 /** One element per delivery. Undefined: the account in the path does not exist. */
@@ -226,8 +234,8 @@ export async function findNamedAccounts(
   return named.map((candidates) => {
     const [first] = candidates
     if (first === undefined) return undefined
-    const botVersions = first.bot_versions
-    if (candidates.length > ACCOUNTS_OF_BOT_MAX) return { accountId: first.path_id, botVersions }
+    const { bot_versions: botVersions, conditions } = first
+    if (candidates.length > ACCOUNTS_OF_BOT_MAX) return { accountId: first.path_id, botVersions, conditions }
     const secretOf = (id: AccountId, stored: string | null) =>
       database.secretKeys.decryptOrNull('official_account.channel_secret', id, stored)
     const pathSecret = secretOf(first.path_id, first.path_secret)
@@ -235,6 +243,6 @@ export async function findNamedAccounts(
       ({ id, secret }) => id !== null && pathSecret !== null && secretOf(id, secret) === pathSecret,
     )
     const accountId = (matching.length === 1 ? matching[0]?.id : null) ?? first.path_id
-    return { accountId, botVersions }
+    return { accountId, botVersions, conditions }
   })
 }

@@ -53,7 +53,8 @@ export function cacheAccounts<Name extends bigint | string>(
       cache.delete(key)
       return null
     }
-    const admission = { accountId: account.id, credentialsVersion: account.credentialsVersion, source }
+    const { id: accountId, credentialsVersion, conditions } = account
+    const admission = { accountId, credentialsVersion, source, conditions }
     cache.set(key, { account, admission, isAccepted: true, isCached: true })
     return { account, admission, isAccepted: accepts(account), isCached: false }
   }

@@ -69,6 +69,8 @@ export interface Admission {
   /** The version of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
+  /** Endpoints of the receiving account whose condition is evaluated for each event. */
+  conditions?: number
   /** The delivery is for another bot than that of the account in its path. The flush checks that the bot's accounts have not changed. */
   foreign?: { pathAccountId: AccountId; botUserId: string; botVersions: bigint }
 }

@@ -2,13 +2,13 @@
 import type { AccountId } from '../accounts/account.ts'
 import type { Admission, AdmittedEvent, ForwardedDelivery, IntakeEvent, Outcome } from './event.ts'
 
-/** People in the events of one flush. Larger flushes gain nothing and hold row locks longer. */
-const FLUSH_MAX_PEOPLE = 256
+/** Work of one flush: see QueuedDelivery. Larger flushes gain nothing and hold row locks longer. */
+const FLUSH_MAX_WORK = 256
 /** UTF-16 units of payload in one flush. Other deliveries wait for them: 1 Mi ÷ 40 MB/s = 25 ms. */
 const FLUSH_MAX_PAYLOAD = 1024 * 1024
 
 /**
- * People whom an account may take in a turn. A slice of 128 costs 16 turns, in which each other account takes up to 128 deliveries of
+ * Work that an account may take in a turn. A slice of 128 costs 16 turns, in which each other account takes up to 128 deliveries of
  * one event. If a turn were one delivery of any size, more than ten small ones a second would wait behind slices for seconds.
  */
 const COST_PER_TURN = 8
@@ -30,8 +30,7 @@ interface AccountQueue {
   credit: number
 }
 
-const costOf = ({ people, payloadLength }: QueuedDelivery) =>
-  Math.max(people, payloadLength / PAYLOAD_PER_PERSON)
+const costOf = ({ work, payloadLength }: QueuedDelivery) => Math.max(work, payloadLength / PAYLOAD_PER_PERSON)
 
 /**
  * Accounts take turns by the cost of their deliveries (deficit round robin), so an account that sends much delays only itself. An
@@ -73,16 +72,16 @@ export class FairQueue {
     return true
   }
 
-  /** At least one delivery. @param maxPeople 1: one delivery, or one slice of a large one */
-  take(maxPeople = FLUSH_MAX_PEOPLE): QueuedDelivery[] {
+  /** At least one delivery. @param maxWork 1: one delivery, or one slice of a large one */
+  take(maxWork = FLUSH_MAX_WORK): QueuedDelivery[] {
     const taken: QueuedDelivery[] = []
-    let people = 0
+    let work = 0
     let payload = 0
     for (let account = this.#nextAccount(); account !== null; account = this.#nextAccount()) {
       const delivery = account.deliveries[0] as QueuedDelivery
-      people += delivery.people
+      work += delivery.work
       payload += delivery.payloadLength
-      if (taken.length > 0 && (people > maxPeople || payload > FLUSH_MAX_PAYLOAD)) break
+      if (taken.length > 0 && (work > maxWork || payload > FLUSH_MAX_PAYLOAD)) break
       taken.push(delivery)
       account.deliveries.shift()
       account.credit -= costOf(delivery)
@@ -147,6 +146,8 @@ export interface QueuedDelivery {
   events: AdmittedEvent[]
   /** People in the events, at least one per event. */
   people: number
+  /** A unit takes some 25 µs: a person of an event, or a condition that is evaluated for the person. A costly condition takes 50 µs. */
+  work: number
   /** UTF-16 units. */
   payloadLength: number
   resolve: (outcomes: Outcome[]) => void
@@ -176,13 +177,14 @@ export function sliceDelivery(
     }
     slice.events.push({ admission, event, forwarded })
     slice.people += people
+    slice.work += people + (forwarded === null ? 0 : (admission.conditions ?? 0))
     slice.payloadLength += payloadLength
   }
   return slices
 }
 
 function emptySlice(accountId: AccountId): Slice {
-  const slice = { accountId, events: [], people: 0, payloadLength: 0 }
+  const slice = { accountId, events: [], people: 0, work: 0, payloadLength: 0 }
   const outcomes = new Promise<Outcome[]>((resolve, reject) => Object.assign(slice, { resolve, reject }))
   return Object.assign(slice, { outcomes }) as unknown as Slice
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AccountId } from '../../src/accounts/account.ts'
 import type { QueuedDelivery } from '../../src/intake/fair-queue.ts'
-import { FairQueue } from '../../src/intake/fair-queue.ts'
+import { FairQueue, sliceDelivery } from '../../src/intake/fair-queue.ts'
 
 const LIMITS = { maxEvents: 100, maxPayload: 1_000_000 }
 
@@ -10,11 +10,16 @@ interface NumberedDelivery extends QueuedDelivery {
   no: number
 }
 
-function delivery(accountId: number, events = 1, { no = 0, people = events, payloadLength = 0 } = {}) {
+function delivery(
+  accountId: number,
+  events = 1,
+  { no = 0, people = events, work = people, payloadLength = 0 }: Record<string, number> = {},
+) {
   return {
     accountId: BigInt(accountId) as AccountId,
     events: Array.from({ length: events }),
     people,
+    work,
     payloadLength,
     no,
   } as NumberedDelivery
@@ -54,6 +59,30 @@ describe('a delivery of several slices', () => {
     queue.push([1, 2, 3].map(() => delivery(1, 1, { payloadLength: 512 * 1024 })))
     for (let no = 0; no < 100; no += 1) queue.push([delivery(2)])
     expect(accountsOf(queue.take()).filter((accountId) => accountId === 2)).toHaveLength(100)
+  })
+
+  it('costs as much for each condition of its account as for a person, if endpoints receive it', () => {
+    const admission = {
+      accountId: 1n,
+      credentialsVersion: 1n,
+      source: { name: 'line', isProven: true },
+      conditions: 20,
+    }
+    const events = [
+      { otherUserIds: [], payload: '' },
+      { otherUserIds: ['U1'], payload: '' },
+    ]
+    const sliced = (forwarded: object | null) =>
+      sliceDelivery(admission, events as never, forwarded as never).map(({ people, work }) => ({
+        people,
+        work,
+      }))
+    expect(sliced({})).toEqual([{ people: 3, work: 43 }])
+    expect(sliced(null)).toEqual([{ people: 3, work: 3 }])
+    const queue = new FairQueue(LIMITS)
+    for (const accountId of [1, 1]) queue.push([delivery(accountId, 1, { work: 21 })])
+    for (const accountId of [2, 2, 2]) queue.push([delivery(accountId)])
+    expect(accountsOf(queue.take())).toEqual([2, 2, 2, 1, 1])
   })
 
   it('is queued as a whole or not at all', () => {

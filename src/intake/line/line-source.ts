@@ -219,9 +219,9 @@ function admitRecipients(database: Database) {
     const seen = cached.get(destination)
     if (seen !== undefined) return seen
     const [named] = await findNamedAccounts(lookups, [{ pathAccountId: account.id, destination }])
-    const { accountId, botVersions } = named ?? { accountId: account.id, botVersions: 0n }
+    const { botVersions, ...receiving } = named ?? { ...admission, botVersions: 0n }
     const foreign = { pathAccountId: account.id, botUserId: destination, botVersions }
-    const admitted = { ...admission, accountId, foreign }
+    const admitted = { ...admission, ...receiving, foreign }
     cached.set(destination, admitted)
     return admitted
   }
