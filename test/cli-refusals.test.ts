@@ -66,6 +66,10 @@ it.each([
     ['audience', 'export', '--account', '1', '--relationship', 'x'],
     '--relationship must be one of following',
   ],
+  [
+    ['operators', 'add', '--email', 'e@example.com', '--role', 'viewer', '--organization', '9'.repeat(19)],
+    '--organization must be between -9223372036854775808 and',
+  ],
   [['audience', 'export', '--account', '1', '--tag', ''], '--tag must not be empty'],
 ])('%j names the option, not the field of the API', async (args, message) => {
   await addTenant(database)

@@ -1,11 +1,17 @@
-/** Values at the limits of their types, as other programs may load them. */
+/** Values at the limits of their types, as other programs may load them, and beyond these limits, as clients may send them. */
 import { describe, expect, it } from 'vitest'
+import type { TSchema } from '../src/http/typebox.ts'
+import { OPERATIONS } from '../src/operations/all.ts'
+import { routeOf } from '../src/operations/operation.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
 import { listFleet } from '../src/watch/fleet.ts'
 import { confirmStatuses } from '../src/watch/store-statuses.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { addSignedIn, startConsole } from './support/console.ts'
+import { ROUTES } from './support/console-routes.ts'
 import { addTenant } from './support/database.ts'
 import { load, tenantWithMembers } from './support/load.ts'
+import { addObjects } from './support/objects.ts'
 import { eventually } from './support/process.ts'
 import { setUpService } from './support/service.ts'
 
@@ -95,3 +101,91 @@ it.each(['infinity', '-infinity', '294276-12-31T00:00:00Z'])(
     expect(fleet.map(({ id }) => id)).toContain(tenant.accountId)
   },
 )
+
+describe('input of the console beyond the range of its type', async () => {
+  const { url } = await startConsole(database)
+  const of = await addObjects({ database, service }, await addTenant(database), { mark: 'Extreme' })
+  const owner = await addSignedIn({ url, database }, { role: 'owner' })
+
+  const ID = '9999999999999999999'
+  const POSITION = '-999999999999999999.1.1'
+  const TIME = '9999-99-99T99:99:99Z'
+  const TEXTS: Record<string, string[]> = {
+    ...{ before: [ID, POSITION], cursor: [POSITION], from: [TIME], to: [TIME], until: [TIME] },
+  }
+  /** Parameters that only some routes have. */
+  const PARAMETERS = ['account', 'before', 'cursor', 'from', 'ids', 'operator', 'position', 'to']
+
+  /** Copies of the input, in each of which one field has another value. */
+  function* variantsOf(given: unknown, schema: TSchema, name = ''): Generator<unknown> {
+    const { type, anyOf = [], properties = {}, items } = schema as Schema
+    for (const each of anyOf) yield* variantsOf(given, each, name)
+    for (const [field, ofField] of Object.entries(properties)) {
+      const values = (given ?? {}) as Record<string, unknown>
+      for (const value of variantsOf(values[field], ofField, field)) yield { ...values, [field]: value }
+    }
+    if (items) for (const value of variantsOf(undefined, items, name)) yield [value]
+    if (type === 'string') yield* TEXTS[name] ?? [ID]
+    if (type === 'integer' || type === 'number') yield* [2 ** 31, 1e19]
+  }
+  type Schema = { type?: string; anyOf?: TSchema[]; properties?: Record<string, TSchema>; items?: TSchema }
+
+  const schemaOf = (value: unknown): TSchema => {
+    if (Array.isArray(value)) return { type: 'array', items: schemaOf(value[0]) } as TSchema
+    if (value === null || typeof value !== 'object') return { type: typeof value } as TSchema
+    const properties = Object.entries(value).map(([name, field]) => [name, schemaOf(field)])
+    return { type: 'object', properties: Object.fromEntries(properties) } as TSchema
+  }
+
+  /** What the route of an operation takes; of another route, what its request has, and each of the parameters. */
+  function* requestsOf(route: string): Generator<{ method: string; path: string; body?: unknown }> {
+    const [method = ''] = route.split(' ')
+    const { path, body } = ROUTES[route]?.request?.(of) ?? { path: '' }
+    if (path === '') return
+    const { pathname, searchParams } = new URL(path, url)
+    const parameters = Object.fromEntries(searchParams)
+    const operation = OPERATIONS.find((each) => {
+      const made = routeOf(each)
+      return route === `${made.method} ${made.path.replace(':id', ':')}`
+    })
+    const properties = operation?.input
+    if (method === 'POST' && (body !== undefined || operation))
+      for (const changed of variantsOf(body, properties ? ({ properties } as TSchema) : schemaOf(body)))
+        yield { method, path, body: changed }
+    const names = operation
+      ? [
+          ...(method === 'GET' ? Object.keys(operation.input) : []),
+          ...(operation.way === 'list' ? ['after'] : []),
+        ]
+      : [...new Set([...searchParams.keys(), ...(method === 'GET' ? PARAMETERS : [])])]
+    for (const name of names)
+      for (const text of TEXTS[name] ?? [ID])
+        yield { method, path: `${pathname}?${new URLSearchParams({ ...parameters, [name]: text })}`, body }
+  }
+
+  it.each([
+    ['organizationIds/0', '/operators', { email: 'e@example.com', role: 'viewer', organizationIds: [ID] }],
+    ['version', `/accounts/${of.account}/members/${of.member}`, { version: ID, update: {} }],
+    ['account', `/segments?account=${ID}`],
+    ['from', `/activity?from=${TIME}`],
+    ['cursor', `/accounts/${of.account}/members/${of.member}/timeline?cursor=${POSITION}`],
+  ])('is a 400 that names %s', async (path, to, body?: object) => {
+    const { status, json } = await owner.call(body ? 'POST' : 'GET', `/api${to}`, body)
+    expect([status, json.details]).toEqual([400, [{ path, message: expect.any(String) }]])
+  })
+
+  it('never fails a request: each route refuses it, or takes the limit', async () => {
+    const requests = Object.keys(ROUTES).flatMap((route) => [...requestsOf(route)])
+    const failed: unknown[] = []
+    const sendNext = async (): Promise<void> => {
+      const request = requests.pop()
+      if (request === undefined) return
+      const { status } = await owner.call(request.method, `/api${request.path}`, request.body)
+      // Counts at the same time may be 503.
+      if (status === 500) failed.push(request)
+      return sendNext()
+    }
+    await Promise.all(Array.from({ length: 8 }, sendNext))
+    expect(failed).toEqual([])
+  })
+})

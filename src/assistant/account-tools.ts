@@ -1,7 +1,7 @@
 /** Tools about accounts: the fleet, the problems of one account, its numbers over time, and one of its people. */
 import { findVerification } from '../accounts/accounts.ts'
 import type { Member } from '../audience/member.ts'
-import { findMember, memberTimeline, type TimelineEntry, type TimelinePosition } from '../audience/members.ts'
+import { findMember, memberTimeline, readTimelinePosition, type TimelineEntry } from '../audience/members.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
@@ -177,26 +177,19 @@ export const showPerson = accountTool(
     const { database } = context
     const member = await findMember(database, accountId, input.id, parsePathId(input.id))
     if (member === null) throw absent('person of this account')
-    const after = input.after === undefined ? null : positionOf(input.after)
+    const after = input.after === undefined ? null : readTimelinePosition('after', input.after)
     const { entries, next } = await memberTimeline(database, accountId, member, input.limit, after)
     return {
       facts: {
         accountId,
         member: memberOf(member, context),
         timeline: entries.map((entry) => entryOf(entry, context)),
-        next: next && `${next.atUs}.${next.part}.${next.id}`,
+        next,
       },
       object: { kind: 'member', id: BigInt(member.id) },
     }
   },
 )
-
-function positionOf(text: string): TimelinePosition {
-  const [, atUs, part, id] = /^(-?\d{1,18})\.([12])\.(\d{1,18})$/.exec(text) ?? []
-  if (atUs === undefined || part === undefined || id === undefined)
-    refuseInput('after', 'is not `next` of this list')
-  return { atUs: BigInt(atUs), part: Number(part), id: BigInt(id) }
-}
 
 const memberOf = (member: Member, context: ToolContext) => ({
   ...columnsOf(member, 'id', 'relationship', 'followedAt', 'blockedAt', 'firstSeenAt', 'lastSeenAt'),

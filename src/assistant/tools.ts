@@ -10,7 +10,7 @@ import {
   listDeliveries as readDeliveries,
 } from '../endpoints/endpoints.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { readTime } from '../http/read-time.ts'
+import { timeOrNull } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
 import { Default, Id } from '../operations/fields.ts'
 import { type Activity, listActivity } from '../operators/list-activity.ts'
@@ -170,16 +170,13 @@ const showActivity = listTool(
   },
   {
     read: ({ database, organizationIds }, { accountId, after, limit }, { action = null, ...input }) => {
-      const [from, to] = [timeOf('from', input.from), timeOf('to', input.to)]
+      const [from, to] = [timeOrNull('from', input.from), timeOrNull('to', input.to)]
       const filter = { accountId, operatorId: null, action, from, to }
       return listActivity(database, organizationIds, filter, { beforeId: after ?? INT64_MAX, limit })
     },
     show: activityOf,
   },
 )
-
-const timeOf = (field: string, text: string | undefined): string | null =>
-  text === undefined ? null : new Date(readTime(field, text)).toISOString()
 
 /** Values may be addresses or names of people, so all but numbers and booleans are personal text. */
 function activityOf(activity: Activity, context: ToolContext) {

@@ -1,6 +1,7 @@
 /** The members of an account, as operators see, change and erase them, and the accounts of one person. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'
+import { refuseInput } from '../http/validate.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
@@ -61,7 +62,15 @@ export type EditAuthor =
   | { actor: string }
 
 /** Entries are ordered by time in microseconds since 1970, then by part, then by id. */
-export type TimelinePosition = { atUs: bigint; part: number; id: bigint }
+type TimelinePosition = { atUs: bigint; part: number; id: bigint }
+
+/** Throws `invalid_input` for a text that is not `next` of a page. PostgreSQL's times begin 6,684 years before 1970. */
+export function readTimelinePosition(field: string, text: string): TimelinePosition {
+  const [, atUs, part, id] = /^(-\d{1,17}|\d{1,18})\.([12])\.(\d{1,18})$/.exec(text) ?? []
+  if (atUs === undefined || part === undefined || id === undefined)
+    refuseInput(field, 'is not the end of a page of this timeline')
+  return { atUs: BigInt(atUs), part: Number(part), id: BigInt(id) }
+}
 
 /**
  * The newest follow or unfollow by its own time decides the relationship, so events are ordered by when they happened.
@@ -117,7 +126,7 @@ export async function memberTimeline(
   { id, userId }: Pick<Member, 'id' | 'userId'>,
   limit: number,
   after: TimelinePosition | null = null,
-): Promise<{ entries: TimelineEntry[]; next: TimelinePosition | null }> {
+): Promise<{ entries: TimelineEntry[]; next: string | null }> {
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
   const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, [
     ...[accountId, userId, id, limit],
@@ -126,7 +135,7 @@ export async function memberTimeline(
   const last = rows.length < limit ? undefined : rows.at(-1)
   return {
     entries: rows.map(({ atUs, part, id, ...entry }) => entry),
-    next: last === undefined ? null : { atUs: last.atUs, part: last.part, id: last.id },
+    next: last === undefined ? null : `${last.atUs}.${last.part}.${last.id}`,
   }
 }
 

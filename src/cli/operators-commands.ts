@@ -2,7 +2,7 @@
 import { readConfig } from '../config/config.ts'
 import { localUrl } from '../http/listen.ts'
 import { INT64_MAX } from '../http/path-id.ts'
-import { readTime } from '../http/read-time.ts'
+import { timeOrNull } from '../http/read-time.ts'
 import type { Outcome } from '../operations/operation.ts'
 import { type Invited, OPERATORS } from '../operations/operators.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -103,8 +103,8 @@ const filterOf = ({ account, operator, action, since, until }: FilterOptions): A
   accountId: account ?? null,
   operatorId: operator ?? null,
   action: action ?? null,
-  from: since === undefined ? null : new Date(readTime('since', since)).toISOString(),
-  to: until === undefined ? null : new Date(readTime('until', until)).toISOString(),
+  from: timeOrNull('since', since),
+  to: timeOrNull('until', until),
 })
 
 const lineOf = ({ occurredAt, actor, action, accountId, objectKind, objectId, changes }: Activity) => ({

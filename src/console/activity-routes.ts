@@ -4,6 +4,7 @@ import { FILE_FORMATS } from '../audience/list.ts'
 import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import { INT64_MAX } from '../http/path-id.ts'
+import { timeOrNull } from '../http/read-time.ts'
 import type { TextParts } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
 import { includesRole } from '../operators/actor.ts'
@@ -20,13 +21,12 @@ import {
 } from './parts.ts'
 import { OWNER, operatorOf, sendDownload, VIEWER } from './session.ts'
 
-const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?Z$' })
 const filter = {
   operator: Type.Optional(Id),
   account: Type.Optional(Id),
   action: Type.Optional(ShortText),
-  from: Type.Optional(Time),
-  to: Type.Optional(Time),
+  from: Type.Optional(ShortText),
+  to: Type.Optional(ShortText),
 }
 const checkList = checkFields({ ...filter, before: Type.Optional(Id) })
 const checkExport = checkFields(filter)
@@ -44,8 +44,8 @@ const filterOf = ({ operator, account, ...given }: Given) => ({
   operatorId: idOrNull(operator),
   accountId: idOrNull(account),
   action: given.action ?? null,
-  from: given.from ?? null,
-  to: given.to ?? null,
+  from: timeOrNull('from', given.from),
+  to: timeOrNull('to', given.to),
 })
 
 export function activityRoutes(api: FastifyInstance, parts: ConsoleParts): void {

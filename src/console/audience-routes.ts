@@ -15,7 +15,7 @@ import {
   findMemberships,
   MEMBERSHIPS_MAX,
   memberTimeline,
-  type TimelinePosition,
+  readTimelinePosition,
   updateMember,
 } from '../audience/members.ts'
 import { readJsonPage } from '../audience/select-list.ts'
@@ -25,7 +25,7 @@ import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
-import { refuseInput, StorableText } from '../http/validate.ts'
+import { StorableText } from '../http/validate.ts'
 import { startErasures } from '../jobs/erase-members.ts'
 import { PAGE_SIZE } from '../operations/operation.ts'
 import { sendJob } from './operation-routes.ts'
@@ -37,7 +37,7 @@ const { updatedSince: _, ...searchParameters } = filterParameters
 const checkSearch = checkFields({ ...searchParameters, cursor: Type.Optional(Type.String()) })
 const checkTimeline = checkFields({ cursor: Type.Optional(Type.String()) })
 
-const checkEdit = checkFields({ version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() })
+const checkEdit = checkFields({ version: Id, update: Type.Unknown() })
 
 type OfMember<Name extends 'user' | 'id'> = { Params: Record<'account' | Name, string> }
 
@@ -80,10 +80,10 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
   api.get<OfMember<'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
     const { id } = await accountOf(database, request)
     const { cursor } = checkTimeline(request.query)
-    const after = cursor === undefined ? null : readPosition(cursor)
+    const after = cursor === undefined ? null : readTimelinePosition('cursor', cursor)
     const member = await memberOf(id, request.params)
     const { entries, next } = await memberTimeline(reads, id, member, PAGE_SIZE, after)
-    return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
+    return { entries, nextCursor: next }
   })
 
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
@@ -173,10 +173,3 @@ const sendJson = (reply: FastifyReply, json: string) =>
     .type('application/json; charset=utf-8')
     .serializer((text: string) => text)
     .send(json)
-
-function readPosition(cursor: string): TimelinePosition {
-  const [, atUs, part, id] = /^(-?\d{1,18})\.([12])\.(\d{1,18})$/.exec(cursor) ?? []
-  if (atUs === undefined || part === undefined || id === undefined)
-    refuseInput('cursor', 'is not a cursor of a timeline')
-  return { atUs: BigInt(atUs), part: Number(part), id: BigInt(id) }
-}

@@ -8,9 +8,8 @@ import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { type Share, Shares } from '../http/shares.ts'
 import type { Streamer } from '../http/streamer.ts'
-import { Type } from '../http/typebox.ts'
-import { checker } from '../http/validate.ts'
-import { type Fields, idOf, objectOf, ShortText } from '../operations/fields.ts'
+import { checker, IdText } from '../http/validate.ts'
+import { type Fields, objectOf, ShortText } from '../operations/fields.ts'
 import { PAGE_SIZE, type Services } from '../operations/operation.ts'
 import type { Actor, Operator } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
@@ -59,7 +58,7 @@ export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[];
   return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }
 }
 
-export const Id = Type.String({ pattern: '^-?\\d{1,19}$' })
+export const Id = IdText()
 export { ShortText }
 
 export const checkFields = <F extends Fields>(fields: F) => checker(objectOf(fields))
@@ -71,7 +70,8 @@ export function requireId(text: string): bigint {
   return id
 }
 
-export const idOrNull = (text: string | undefined): bigint | null => (text === undefined ? null : idOf(text))
+export const idOrNull = (text: string | undefined): bigint | null =>
+  text === undefined ? null : BigInt(text)
 
 export function found<T>(item: T | null | undefined): T {
   if (item === null || item === undefined) throw new AppError('unknown_item')

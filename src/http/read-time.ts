@@ -24,6 +24,9 @@ export function readFutureExpiry(text: string | null): string | null {
   return new Date(expiresAtMs).toISOString()
 }
 
+export const timeOrNull = (field: string, text: string | undefined): string | null =>
+  text === undefined ? null : new Date(readTime(field, text)).toISOString()
+
 const DAY_LENGTH = '2026-11-21'.length
 
 /** A plus sign that a client did not escape arrives as a space. */

@@ -25,6 +25,16 @@ export function StorableText(options: { minLength?: number; maxLength: number; d
   )
 }
 
+const isInt64 = (text: string) => !/^-?\d{19}$/.test(text) || BigInt.asIntN(64, BigInt(text)) === BigInt(text)
+
+/** An int64, which is a text in JSON. */
+export const IdText = (options: { description?: string } = {}) =>
+  Type.Refine(
+    Type.String({ pattern: '^-?\\d{1,19}$', ...options }),
+    isInt64,
+    () => 'must be between -9223372036854775808 and 9223372036854775807',
+  )
+
 /** Compiles a schema. The returned check returns the typed value, or throws `invalid_input` with details. */
 export function checker<T extends TSchema>(schema: T): (value: unknown) => Static<T> {
   const compiled = Compile(schema)

@@ -3,10 +3,8 @@
  * describes the option --no-x, the value of a `secret` may be read from standard input, and `each` is the option for one id of an array.
  */
 import { ConditionSchema } from '../audience/condition.ts'
-import { AppError } from '../errors.ts'
-import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { type Static, type TOptional, type TSchema, Type } from '../http/typebox.ts'
-import { checker, Nullable, StorableText } from '../http/validate.ts'
+import { type Static, type TOptional, type TSchema, type TUnsafe, Type } from '../http/typebox.ts'
+import { checker, IdText, Nullable, StorableText } from '../http/validate.ts'
 
 export type Fields = Record<string, TSchema>
 
@@ -16,7 +14,7 @@ export type InputOf<F extends Fields> = Static<ReturnType<typeof objectOf<F>>>
 
 /** An id, which is a text in JSON and a bigint for the operation. */
 export const Id = (description: string) =>
-  Type.Unsafe<bigint>({ type: 'string', pattern: '^-?\\d{1,19}$', isId: true, description })
+  Object.assign(IdText({ description }), { isId: true }) as unknown as TUnsafe<bigint>
 export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
 export const DisplayName = StorableText({ maxLength: 256, description: 'display name' })
 /** Longer URLs are refused by common servers. */
@@ -62,15 +60,8 @@ export function checkerOf(fields: Fields): (input: unknown) => object {
       [string, { default?: unknown; isId?: true }]
     >) {
       if (given[name] === undefined && schema.default !== undefined) checked[name] = schema.default
-      if (schema.isId && typeof given[name] === 'string') checked[name] = idOf(given[name])
+      if (schema.isId && typeof given[name] === 'string') checked[name] = BigInt(given[name])
     }
     return checked
   }
-}
-
-/** Throws `unknown_item` for an id beyond int64. */
-export function idOf(text: string): bigint {
-  const id = BigInt(text)
-  if (id > INT64_MAX || id < INT64_MIN) throw new AppError('unknown_item')
-  return id
 }

@@ -6,6 +6,7 @@ import { requireVisible } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readFutureExpiry } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
+import { IdText } from '../http/validate.ts'
 import { type AccountsChange, startChange } from '../jobs/change-accounts.ts'
 import { cancelJob, findJob, type JobSummary, listJobs, listRunningJobs } from '../jobs/job.ts'
 import { ACCOUNTS_MAX, listResults, OUTCOMES, takeSecrets } from '../jobs/job-accounts.ts'
@@ -15,7 +16,7 @@ import { ACCOUNT_STATUSES } from '../watch/account-status.ts'
 import { readMute } from '../watch/store-statuses.ts'
 import { MUTE } from './accounts.ts'
 import { NEW_ENDPOINT } from './endpoint-fields.ts'
-import { Id, idOf, ShortText } from './fields.ts'
+import { Id, ShortText } from './fields.ts'
 import { ExpiresAt } from './keys.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
@@ -65,7 +66,7 @@ export const JOBS = {
 
 const SELECTION = {
   accounts: Type.Optional(
-    Type.Array(Type.String({ pattern: '^-?\\d{1,19}$' }), {
+    Type.Array(IdText(), {
       ...{ minItems: 1, maxItems: ACCOUNTS_MAX },
       description: 'ids of the accounts; without them, all that match the filters',
     }),
@@ -87,7 +88,7 @@ const start = async (
   given: AccountsChange,
   shown: Record<string, unknown>,
 ) => {
-  const selection = { accounts: accounts?.map(idOf), status, problem, organization, q }
+  const selection = { accounts: accounts?.map(BigInt), status, problem, organization, q }
   return { job: await startChange(database, actor, selection, given, shown), changes: null }
 }
 

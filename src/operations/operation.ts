@@ -114,7 +114,7 @@ export interface Operation<R = unknown, N = string, F extends Fields = Fields, W
   row: (item: never) => object
   /** of a list: it is short, and has no pages */
   isWhole: boolean
-  /** Validates input whose ids are texts. Throws `invalid_input`, and `unknown_item` for an id that is no int64. */
+  /** Validates input whose ids are texts. Throws `invalid_input`. */
   check: (input: unknown) => object
   run: (context: never, page: Page) => Promise<unknown>
   /** only for types: what it returns */

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { AppError, requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
-import { refuseInput, StorableText } from '../http/validate.ts'
+import { IdText, refuseInput, StorableText } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operators/actor.ts'
 import { endSessionsOf } from '../operators/sessions.ts'
@@ -137,7 +137,7 @@ const FIELDS = {
   }),
   organizationIds: Object.assign(
     orNull(
-      Type.Array(Type.String({ pattern: '^\\d{1,19}$' }), {
+      Type.Array(IdText(), {
         maxItems: 1_000,
         description: 'only these organizations, or `all`',
       }),
