@@ -61,7 +61,7 @@ it.each([
 })
 
 it.each([
-  [['clients', 'add', '--expires-at', 'tomorrow'], '--expires-at must be a time such as'],
+  [['activity', 'list', '--since', 'tomorrow'], '--since must be a time such as'],
   [
     ['audience', 'export', '--account', '1', '--relationship', 'x'],
     '--relationship must be one of following',

@@ -1,4 +1,4 @@
-/** Expiry of clients and keys, and rotation of client secrets, by commands and in the console. */
+/** Rotation of client secrets, and what is said of clients and keys, by commands and in the console. */
 import { describe, expect, it } from 'vitest'
 import { findingsOf, runCommand } from './support/command.ts'
 import { addSignedIn, startSignedIn } from './support/console.ts'
@@ -71,7 +71,6 @@ describe('the rotation of a client’s secret', () => {
       ['rotate', '0'],
       ['rotate', '0', '--finish'],
       ['rotate', '0', '--discard'],
-      ['update', '0', '--expires-at', 'never'],
     ])
       expect((await command('clients', ...args)).stderr).toContain('client 0 does not exist')
   })
@@ -85,90 +84,23 @@ describe('the rotation of a client’s secret', () => {
   })
 })
 
-describe('expiry', () => {
-  const later = new Date(Date.now() + 86_400_000).toISOString()
-
-  it('can be set for new clients and keys, and is in lists and details', async () => {
-    const client = (await command('clients', 'add', '--name', 'CRM', '--expires-at', later)).json
-    const account = ['--account', tenant.accountId]
-    const key = (await command('keys', 'add', '--client', client.id, ...account, '--expires-at', later)).json
-    const own = (list: Array<{ id: string }>, id: string) => list.find((row) => row.id === id)
-    const unused = { expiresAt: later, lastUsedAt: null }
-    expect(own((await command('clients', 'list')).json, client.id)).toMatchObject({
-      ...unused,
-      isRotating: false,
-    })
-    expect(own((await command('keys', 'list')).json, key.id)).toMatchObject(unused)
-    const details = await operator.get(`/api/clients/${client.id}`)
-    expect(details.json.client).toMatchObject({ ...unused, isExpired: false, activeKeys: 1 })
-    const { keys } = (await operator.get(`/api/clients/${client.id}/keys`)).json
-    expect(keys).toMatchObject([{ ...unused, isExpired: false, works: true }])
-  })
-
-  it('can be changed and removed, which takes effect on the next request and is recorded', async () => {
-    const { headers, clientRowId, keyId } = await newCredentials()
-    const list = async () => (await service.call('GET', '/api/audience', { headers })).text.slice(0, 7)
-    const seen: string[] = []
-    const past = '2020-01-01T00:00:00.000Z'
-    for (const [group, table, id] of [
-      ['clients', 'api_client', clientRowId],
-      ['keys', 'api_key', keyId],
-    ]) {
-      await database.query(`update ${table} set expires_at = $2 where id = $1`, [id, past])
-      seen.push(await list())
-      await command(group, 'update', id, '--expires-at', later)
-      seen.push(await list())
-      await command(group, 'update', id, '--expires-at', 'never')
-      seen.push(await list())
-    }
-    expect(seen).toEqual(['{"statu', '{"data"', '{"data"', 'null', '{"data"', '{"data"'])
-    expect(await recorded('client', clientRowId)).toEqual([
-      { action: 'client.updated', changes: { expiresAt: [past, later] } },
-      { action: 'client.updated', changes: { expiresAt: [later, null] } },
-    ])
-    expect(await recorded('key', keyId)).toEqual([
-      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [past, later] } },
-      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [later, null] } },
-    ])
-  })
-
-  it.each([
-    ['2020-01-01', 'is in the past'],
-    ['tomorrow', 'must be a time such as'],
-  ])('is refused for a client or key, new or not, if it is %s', async (time, reason) => {
-    const { clientRowId, keyId } = await newCredentials()
-    const account = String(tenant.accountId)
-    for (const args of [
-      ['clients', 'add'],
-      ['keys', 'add', '--client', clientRowId, '--account', account],
-      ['clients', 'update', clientRowId],
-      ['keys', 'update', keyId],
-    ])
-      expect((await command(...args, '--expires-at', time)).stderr).toContain(reason)
-    expect([await recorded('client', clientRowId), await recorded('key', keyId)]).toEqual([[], []])
-  })
-
-  it.each([
-    [`'infinity'`, null, false],
-    [`'-infinity'`, '1970-01-01T00:00:00.000Z', true],
-    [`'4713-01-01 BC'`, '1970-01-01T00:00:00.000Z', true],
-    [`'294276-12-31'`, '9999-12-31T23:59:59.999Z', false],
-  ])('is readable if another program has set it to %s', async (time, expiresAt, isExpired) => {
-    const { clientRowId, keyId } = await newCredentials()
-    for (const [table, id] of [
-      ['api_client', clientRowId],
-      ['api_key', keyId],
-    ])
-      await database.query(`update ${table} set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
-        id,
-      ])
-    const expected = { expiresAt, lastUsedAt: expiresAt, isExpired }
-    const { client } = (await operator.get(`/api/clients/${clientRowId}`)).json
-    expect(client).toMatchObject({ ...expected, activeKeys: isExpired ? 0 : 1 })
-    const { keys } = (await operator.get(`/api/clients/${clientRowId}/keys`)).json
-    expect(keys).toMatchObject([{ ...expected, works: !isExpired }])
-    expect(await findingsOf(env)).toContainEqual(expect.objectContaining({ check: 'migrations' }))
-  })
+it.each([
+  ['null', null],
+  [`'infinity'`, null],
+  [`'-infinity'`, '1970-01-01T00:00:00.000Z'],
+  [`'4713-01-01 BC'`, '1970-01-01T00:00:00.000Z'],
+  [`'294276-12-31'`, '9999-12-31T23:59:59.999Z'],
+])('shows a last use that another program has set to %s', async (time, lastUsedAt) => {
+  const { clientRowId, keyId } = await newCredentials()
+  await database.query(`update api_client set last_used_at = ${time} where id = $1`, [clientRowId])
+  await database.query(`update api_key set last_used_at = ${time} where id = $1`, [keyId])
+  const { client } = (await operator.get(`/api/clients/${clientRowId}`)).json
+  expect(client).toMatchObject({ lastUsedAt, isRotating: false, activeKeys: 1 })
+  const { keys } = (await operator.get(`/api/clients/${clientRowId}/keys`)).json
+  expect(keys).toMatchObject([{ lastUsedAt, works: true }])
+  const own = (list: Array<{ id: string }>, id: bigint) => list.find((row) => row.id === String(id))
+  expect(own((await command('clients', 'list')).json, clientRowId)).toMatchObject({ lastUsedAt })
+  expect(own((await command('keys', 'list')).json, keyId)).toMatchObject({ lastUsedAt })
 })
 
 it('refuses changes by an operator of some organizations to a client that also has keys of others', async () => {
@@ -180,40 +112,37 @@ it('refuses changes by an operator of some organizations to a client that also h
   })
   const organizationIds = [tenant.organizationId]
   const limited = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
-  const post = (path: string, body?: unknown) => limited.post(path, body)
+  const post = (path: string) => limited.post(path)
   const client = `/api/clients/${clientRowId}`
-  for (const { status, text } of [
-    await post(`${client}/update`, { expiresAt: null }),
-    await post(`${client}/rotate`),
-    await post(`${client}/finish-rotation`),
-  ]) {
+  for (const { status, text } of [await post(`${client}/rotate`), await post(`${client}/finish-rotation`)]) {
     expect(status).toBe(400)
     expect(text).toContain('also has keys of other organizations')
   }
-  expect((await post(`/api/keys/${keyId}/update`, { expiresAt: null })).status).toBe(204)
-  expect((await post(`/api/keys/${foreign}/update`, { expiresAt: null })).status).toBe(404)
+  expect((await post(`/api/keys/${keyId}/revoke`)).status).toBe(204)
+  expect((await post(`/api/keys/${foreign}/revoke`)).status).toBe(404)
   await app.close()
 })
 
-it('doctor lists credentials that expire within 14 days or were not used for 90 days, and fails for neither', async () => {
-  const all = await Promise.all([1, 2, 3, 4].map(newCredentials))
-  const [soon, late, unused, fresh] = all as [Credentials, Credentials, Credentials, Credentials]
+it('doctor lists credentials that were not used for 90 days, or have an end that has no effect, and fails for neither', async () => {
+  const all = await Promise.all([1, 2, 3].map(newCredentials))
+  const [ending, unused, fresh] = all as [Credentials, Credentials, Credentials]
   const update = (set: string, { clientRowId }: { clientRowId: bigint }) =>
     database.query(`update api_client set ${set} where id = $1`, [clientRowId])
-  await update(`expires_at = now() + interval '13 days'`, soon)
-  await update(`expires_at = now() + interval '15 days'`, late)
+  await update(`expires_at = '2030-01-01T00:00Z'`, ending)
+  await database.query(`update api_key set expires_at = '-infinity' where id = $1`, [ending.keyId])
   await update(`last_used_at = now() - interval '91 days'`, unused)
   await database.query(`update api_key set last_used_at = now() - interval '91 days' where id = $1`, [
     unused.keyId,
   ])
-  await update(`created_at = now() - interval '89 days'`, fresh)
+  await update(`created_at = now() - interval '89 days', expires_at = 'infinity'`, fresh)
   const findings = await findingsOf(env)
   const of = (check: string) =>
     findings.filter((finding) => finding.check === check).map(({ severity, message }) => [severity, message])
-  expect(of(`client ${soon.clientRowId}`)).toEqual([
-    ['warning', expect.stringContaining('expires in 13 days')],
-  ])
-  expect(of(`client ${late.clientRowId}`)).toEqual([])
+  const hasNoEnd = (text: string) => [['warning', expect.stringContaining(text)]]
+  expect(of(`client ${ending.clientRowId}`)).toEqual(
+    hasNoEnd(`expires_at 2030-01-01T00:00:00.000Z no longer ends it; oa-audience clients revoke`),
+  )
+  expect(of(`key ${ending.keyId}`)).toEqual(hasNoEnd('expires_at 1970-01-01T00:00:00.000Z no longer ends it'))
   const isUnused = [['ok', expect.stringContaining('has not been used for 90 days')]]
   expect(of(`client ${unused.clientRowId}`)).toEqual(isUnused)
   expect(of(`key ${unused.keyId}`)).toEqual(isUnused)

@@ -1,11 +1,13 @@
 /** Upgrades are promised from 0.3.0 on: what each release has stored is upgraded and used. scripts/upgrade-fixture.mjs writes the files. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { readConfig } from '../src/config/config.ts'
+import { startService } from '../src/main.ts'
 import { migrate, readMigrations } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { createTestDatabase, type Tenant } from './support/database.ts'
-import { load } from './support/load.ts'
+import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { activityOf, load } from './support/load.ts'
 import { startApp } from './support/service.ts'
 
 const FIXTURES = new URL('fixtures/', import.meta.url)
@@ -94,5 +96,65 @@ describe.each(files)('a database of %s', async (file) => {
     }
     const { stdout } = await runCommand(['activity', 'list', '--json'], env)
     expect(JSON.parse(stdout).length).toBeGreaterThan(3)
+  })
+
+  it('keeps clients and keys refused that had expired, and names those that no longer end by themselves', async () => {
+    const { database, env } = await createTestDatabase('template0')
+    await migrate(
+      database,
+      known.filter(({ name }) => applied.some((migration) => migration.name === name)),
+    )
+    database.markReady()
+    const tenant = await addTenant(database)
+    const add = async (ofClient: string, ofKey: string) => {
+      const { accountId, organizationId } = tenant
+      const { clientRowId, keyId, headers } = await addCredentials(database, accountId, organizationId)
+      await load(database, `update api_client set ${ofClient} where id = $1`, [clientRowId])
+      await load(database, `update api_key set ${ofKey} where id = $1`, [keyId])
+      return { clientRowId, keyId, headers }
+    }
+    const [expired, later] = [`expires_at = now()`, `expires_at = now() + interval '1 hour'`]
+    const unchanged = 'status = status'
+    const endedClient = await add(expired, later)
+    const endedKey = await add(unchanged, expired)
+    const ending = await add(later, later)
+    const revoked = await add(`status = 'suspended', ${expired}`, `expires_at = 'infinity'`)
+    await load(database, 'delete from unrecorded_revocation')
+
+    const { status, stdout, stderr } = await runCommand(['migrate'], env)
+    expect([status, stdout]).toEqual([0, expect.stringContaining('applied 0009-no-expiry.sql')])
+    const named = [
+      `client ${ending.clientRowId}`,
+      ...[endedClient, ending].map(({ keyId }) => `key ${keyId}`),
+    ]
+    expect(stderr).toMatch(new RegExp(`^oa-audience: expires_at no longer ends .*: ${named.join(', ')}\n$`))
+    const service = await startApp(database)
+    const list = async ({ headers }: { headers: Record<string, string> }) =>
+      (await service.call('GET', '/api/audience', { headers })).json
+    const refused = { message: 'Invalid client credentials' }
+    expect([await list(endedClient), await list(revoked)]).toMatchObject([refused, refused])
+    expect([await list(endedKey), await list(ending)]).toEqual([null, { data: [], nextCursor: null }])
+
+    // A restore lists them like any other revocation.
+    expect(await load(database, 'select kind, object_id from unrecorded_revocation order by kind')).toEqual([
+      { kind: 'client', object_id: endedClient.clientRowId },
+      { kind: 'key', object_id: endedKey.keyId },
+    ])
+    const changes = { status: ['active', 'expired'] }
+    for (const [kind, id] of [
+      ['client', endedClient.clientRowId],
+      ['key', endedKey.keyId],
+    ] as const)
+      expect(await activityOf(database, kind, id)).toMatchObject([{ action: `${kind}.revoked`, changes }])
+    const statuses = await load(database, 'select status from api_client where id = $1', [
+      revoked.clientRowId,
+    ])
+    expect(statuses).toEqual([{ status: 'suspended' }])
+
+    const lines: string[] = []
+    const config = readConfig({ ...env, PORT: '0' })
+    const started = await startService(config, { write: (line) => lines.push(line) })
+    await started.ready.finally(() => started.close())
+    expect(lines.filter((line) => line.includes(named.join(', ')))).toHaveLength(1)
   })
 })

@@ -1,7 +1,6 @@
 /** API clients and their keys for operators, without secrets. */
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { readFutureExpiry } from '../http/read-time.ts'
 import { type Changes, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -9,9 +8,7 @@ import type { AccountId, OrganizationId } from './account.ts'
 import { findAccountDetails } from './accounts.ts'
 import { type AddedKey, addKey } from './provisioning.ts'
 
-type Lifetime = {
-  /** null: never */
-  expiresAt: string | null
+type Use = {
   /** up to an hour before the last use; null: never used since the service records it */
   lastUsedAt: string | null
 }
@@ -23,14 +20,11 @@ const LATEST = '9999-12-31T23:59:59.999Z'
 export const jsonTime = (column: string) => `case when ${column} < 'infinity'
            then iso(greatest(least(${column}, '${LATEST}'), '${EARLIEST}')) end`
 
-const lifetimeOf = (table: string) => `${jsonTime(`${table}.expires_at`)} as "expiresAt",
-           ${jsonTime(`${table}.last_used_at`)} as "lastUsedAt"`
-
-const isExpired = (table: string) => `coalesce(${table}.expires_at <= now(), false)`
+const lastUsedAt = (table: string) => `${jsonTime(`${table}.last_used_at`)} as "lastUsedAt"`
 
 const IS_ROTATING = `c.previous_client_secret is not null`
 
-type KeySummary = Lifetime & {
+type KeySummary = Use & {
   id: bigint
   client: bigint
   account: AccountId
@@ -40,7 +34,7 @@ type KeySummary = Lifetime & {
 
 const selectKeys = statement('select-keys')`
     select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
-           ${lifetimeOf('k')}
+           ${lastUsedAt('k')}
       from api_key k
      where visible(k.organization_id, $1) and k.id > $2
      order by k.id
@@ -54,14 +48,13 @@ export function listKeys(
   return database.query(selectKeys, [organizationIds, afterId, limit])
 }
 
-export type ClientDetails = Lifetime & {
+export type ClientDetails = Use & {
   id: bigint
   clientId: string
   name: string | null
   status: string
   isRotating: boolean
   createdAt: string
-  isExpired: boolean
   /** keys that work while the client works */
   activeKeys: number
 }
@@ -72,11 +65,10 @@ export type ClientDetails = Lifetime & {
  * $1 client id bigint, null: all; $2 after this id bigint; $3 maximum number of rows int; $4 organization ids bigint[], null: all
  */
 const selectClientDetails = statement('select-client-details')`
-    select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating",
-           ${isExpired('c')} as "isExpired",
+    select c.id, c.client_id as "clientId", c.name, c.status, ${lastUsedAt('c')}, ${IS_ROTATING} as "isRotating",
            iso(c.created_at) as "createdAt",
            (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active'
-               and not ${isExpired('k')} and visible(k.organization_id, $4))::int as "activeKeys"
+               and visible(k.organization_id, $4))::int as "activeKeys"
       from api_client c
      where ($1::bigint is null or c.id = $1) and c.id > $2
        and ($4::bigint[] is null
@@ -103,17 +95,16 @@ export async function findClient(
   return requireVisible(client, 'client', id)
 }
 
-type KeyDetails = Lifetime & {
+type KeyDetails = Use & {
   id: bigint
   clientRowId: bigint
   clientId: string
   clientName: string | null
   accountId: AccountId
   accountName: string | null
-  /** the key and its client are active and have not expired */
+  /** the key and its client are active */
   works: boolean
   status: string
-  isExpired: boolean
   createdAt: string
 }
 
@@ -124,8 +115,7 @@ type KeyDetails = Lifetime & {
 const selectKeyDetails = statement('select-key-details')`
     select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
            a.name as "accountName", k.status,
-           k.status = 'active' and c.status = 'active' and not ${isExpired('k')} and not ${isExpired('c')} as works,
-           ${isExpired('k')} as "isExpired", ${lifetimeOf('k')},
+           k.status = 'active' and c.status = 'active' as works, ${lastUsedAt('k')},
            iso(k.created_at) as "createdAt"
       from api_key k
       join api_client c on c.id = k.api_client_id
@@ -146,19 +136,15 @@ export function listKeyDetails(
 
 type AddedOf = { id: bigint; organizationId: OrganizationId; accountId: AccountId }
 
-/** @param expiresAt a time or a date in the future; null: never */
 export async function addKeyOf(
   transaction: Queryable,
   actor: Actor,
   client: bigint,
   accountId: AccountId,
-  expiresAt: string | null,
 ): Promise<{ result: AddedKey; target: AddedOf; changes: Changes }> {
   const { organizationId } = await findAccountDetails(transaction, actor.organizationIds, accountId)
-  const expiry = readFutureExpiry(expiresAt)
-  const result = requireVisible(await addKey(transaction, client, accountId, expiry), 'account', accountId)
-  const changes = { client, ...(expiry !== null && { expiresAt: [null, expiry] }) }
-  return { result, target: { id: result.id, organizationId, accountId }, changes }
+  const result = requireVisible(await addKey(transaction, client, accountId), 'account', accountId)
+  return { result, target: { id: result.id, organizationId, accountId }, changes: { client } }
 }
 
 /** Of a client that is added in the same transaction. */
@@ -168,8 +154,28 @@ export async function addFirstKey(
   client: bigint,
   accountId: AccountId,
 ): Promise<AddedKey> {
-  const { result, target, changes } = await addKeyOf(transaction, actor, client, accountId, null)
+  const { result, target, changes } = await addKeyOf(transaction, actor, client, accountId)
   const object = { kind: 'key', id: result.id } as const
   await recordActivity(transaction, actor, { ...target, action: 'key.added', object, changes })
   return result
+}
+
+// Until 0.5.0 drops expires_at: clients and keys to which 0.3.0 or another program has given an end, at which nothing ends them.
+
+const selectEnding = statement('select-clients-and-keys-with-end')`
+    select 'client' as kind, id, ${jsonTime('expires_at')} as "expiresAt"
+      from api_client where status = 'active' and expires_at < 'infinity'
+     union all
+    select 'key', id, ${jsonTime('expires_at')} from api_key where status = 'active' and expires_at < 'infinity'
+     order by kind, id`
+
+export const listEnding = (database: Queryable) =>
+  database.query<{ kind: 'client' | 'key'; id: bigint; expiresAt: string }>(selectEnding)
+
+export async function warnOfEnding(database: Queryable, warn: (message: string) => void): Promise<void> {
+  const ending = (await listEnding(database)).map(({ kind, id }) => `${kind} ${id}`)
+  if (ending.length === 0) return
+  warn(
+    `expires_at no longer ends a client or a key. Revoke these at their times, which "oa-audience doctor" shows: ${ending.join(', ')}`,
+  )
 }

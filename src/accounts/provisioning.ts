@@ -46,17 +46,17 @@ const updateAccountColumns = statement('update-account-columns')`
               from jsonb_populate_record(account, $2::jsonb) as changed)
      where id = $1`
 
-/** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null, $5 when it expires timestamptz or null */
+/** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null */
 const insertClient = statement('insert-client')`
-    insert into api_client (id, client_id, client_secret, name, expires_at) values ($1, $2, $3, $4, $5) returning id`
+    insert into api_client (id, client_id, client_secret, name) values ($1, $2, $3, $4) returning id`
 
 const revokeClientById = statement('revoke-client')`
     update api_client set status = 'revoked' where id = $1`
 
-/** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint, $5 when it expires timestamptz or null */
+/** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint */
 const insertKey = statement('insert-key')`
-    insert into api_key (id, api_client_id, key, channel_oa_id, organization_id, expires_at)
-    select $4, $1, $2, id, organization_id, $5 from official_account where id = $3
+    insert into api_key (id, api_client_id, key, channel_oa_id, organization_id)
+    select $4, $1, $2, id, organization_id from official_account where id = $3
     returning id`
 
 const revokeKeyById = statement('revoke-key')`
@@ -133,18 +133,13 @@ export interface AddedClient {
   clientSecret: string
 }
 
-export async function addClient(
-  database: Queryable,
-  name: string | null,
-  expiresAt: string | null = null,
-): Promise<AddedClient> {
+export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
   const credentials = { clientId: randomCredential('client'), clientSecret: newClientSecret() }
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, (id) => [
     id,
     credentials.clientId,
     credentials.clientSecret,
     name,
-    expiresAt,
   ])
   return { id: inserted(added).id, ...credentials }
 }
@@ -163,7 +158,6 @@ export async function addKey(
   database: Queryable,
   clientRowId: bigint,
   accountId: AccountId,
-  expiresAt: string | null = null,
 ): Promise<AddedKey | null> {
   const key = randomCredential('key')
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, (id) => [
@@ -171,7 +165,6 @@ export async function addKey(
     key,
     accountId,
     id,
-    expiresAt,
   ])
   return added === undefined ? null : { id: added.id, key }
 }

@@ -1,6 +1,6 @@
 /**
  * Authenticates the API client of a protected route by three headers, and finds the scope of its key. Every request queries the
- * database, so a revoked or expired client or key is refused on its next request.
+ * database, so a revoked client or key is refused on its next request.
  */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'
@@ -41,7 +41,7 @@ declare module 'fastify' {
   }
 }
 
-/** keyId is null if the key is not active, has expired, or belongs to another client. */
+/** keyId is null if the key is not active or belongs to another client. */
 type CallerRow = Omit<Scope, 'actorName'> & { apiClientId: bigint; isUseDue: boolean }
 
 /** Every request evaluates it, so it is one comparison. A future time of another program stays until an hour after it. */
@@ -58,9 +58,7 @@ const selectActiveCaller = statement('active-caller')`
              and current_setting('transaction_read_only') = 'off' as "isUseDue"
       from api_client c
       left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
-                         and (k.expires_at is null or k.expires_at > now())
-     where c.client_id = $1 and (c.client_secret = $2 or c.previous_client_secret = $2) and c.status = 'active'
-       and (c.expires_at is null or c.expires_at > now())`
+     where c.client_id = $1 and (c.client_secret = $2 or c.previous_client_secret = $2) and c.status = 'active'`
 
 export function decorateWithCaller(app: FastifyInstance): void {
   app.decorateRequest('caller', null)

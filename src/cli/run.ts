@@ -6,7 +6,7 @@ import { UnreadableSecret } from '../config/secret-keys.ts'
 import { systemReason } from '../config/system-reason.ts'
 import { AppError, type ErrorCode, FatalError, NotVisible, toFatalError } from '../errors.ts'
 import { constraintSentence } from '../operations/constraint-sentences.ts'
-import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
+import { migrateDatabase, requireDatabase, withDatabase } from '../postgres/pool/open.ts'
 import { CliCommand, notFound, withJson } from './command.ts'
 import { type Io, io, print, printError, withIo } from './io.ts'
 
@@ -101,9 +101,14 @@ function migrateCommand(program: CliCommand): void {
     )
     .prints(
       async () => {
+        const { warnOfEnding } = await import('../accounts/clients.ts')
         const { database } = readConfig(io.env)
         requireDatabase(database)
-        return (await migrateDatabase(database)).map((name) => ({ name }))
+        const applied = await migrateDatabase(database)
+        await withDatabase(database, (opened) =>
+          warnOfEnding(opened, (text) => printError(`oa-audience: ${text}`)),
+        )
+        return applied.map((name) => ({ name }))
       },
       (applied) => {
         for (const { name } of applied) print(`applied ${name}`)
@@ -154,7 +159,7 @@ export function explain(error: unknown, command: Command): string[] {
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }
 
-/** `--expires-at` for `expiresAt`, `--condition tagsAll` for a field in it. A field without an option keeps its name. */
+/** `--channel-id` for `channelId`, `--condition tagsAll` for a field in it. A field without an option keeps its name. */
 function optionOf(command: Command, path: string): string {
   const [field = '', ...inner] = path.split('/')
   const name = OPTION_OF_FIELD[field] ?? field

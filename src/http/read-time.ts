@@ -15,15 +15,6 @@ export function readTime(field: string, text: string): number {
   return Math.min(Math.max(0, ms), LATEST_MS)
 }
 
-/** Reads when a credential expires. Null: never. Refuses a time in the past: it is a slip, and revoking ends a credential at once. */
-export function readFutureExpiry(text: string | null): string | null {
-  if (text === null) return null
-  const expiresAtMs = readTime('expiresAt', text)
-  if (expiresAtMs <= Date.now())
-    refuseInput('expiresAt', 'is in the past. Give a later time. To refuse a client or a key now, revoke it')
-  return new Date(expiresAtMs).toISOString()
-}
-
 export const timeOrNull = (field: string, text: string | undefined): string | null =>
   text === undefined ? null : new Date(readTime(field, text)).toISOString()
 

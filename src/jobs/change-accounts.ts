@@ -34,7 +34,8 @@ export type AccountsChange =
   | { change: 'verify'; settings: object }
   | { change: 'mute'; settings: Mute }
   | { change: 'endpoint'; settings: Omit<NewEndpoint, 'accountId'> }
-  | { change: 'key'; settings: { client: string; expiresAt: string | null } }
+  /** Instances of 0.3.0, which may run the job, read `expiresAt`. */
+  | { change: 'key'; settings: { client: string; expiresAt: null } }
 
 /** @param shown what the task and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
 export async function startChange(
@@ -156,8 +157,8 @@ const selectSameEndpoint = statement('select-same-endpoint')`
 /** $1 client id bigint, $2 account id bigint, $3 organization ids bigint[], null: all */
 const selectAccess = statement('select-access-of-client')`
     select c.status = 'active' as "isActive",
-           exists (select from api_key k where k.api_client_id = c.id and k.channel_oa_id = $2 and k.status = 'active'
-                      and (k.expires_at <= now()) is not true) as "hasKey"
+           exists (select from api_key k where k.api_client_id = c.id and k.channel_oa_id = $2 and k.status = 'active')
+             as "hasKey"
       from api_client c
      where c.id = $1
        and ($3::bigint[] is null
@@ -193,7 +194,7 @@ async function changeAccount(
       const { isActive, hasKey } = requireVisible(access, 'client', client)
       if (hasKey) return { outcome: 'unchanged' }
       if (!isActive) return { outcome: 'refused', message: `client ${client} is not active.` }
-      const added = await addKeyOf(transaction, actor, client, accountId, given.settings.expiresAt)
+      const added = await addKeyOf(transaction, actor, client, accountId)
       await recordAdded(transaction, actor, 'key.added', added)
       return { outcome: 'changed', objectId: added.result.id }
     }

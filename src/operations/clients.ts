@@ -3,19 +3,16 @@ import {
   addFirstKey,
   type ClientDetails,
   findClient,
-  jsonTime,
   listClientDetails,
   listKeyDetails,
 } from '../accounts/clients.ts'
 import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { readFutureExpiry } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
-import { ExpiresAt, type Expiries, expiryChange } from './keys.ts'
 import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const CLIENT: Noun<Target & { client: ClientDetails }> = {
@@ -62,11 +59,6 @@ async function findContents(database: Queryable, actor: Actor, target: Target): 
   const [contents] = await database.query<ClientContents>(selectContents, [target.id])
   return requireVisible(contents, 'client', target.id)
 }
-
-const setExpiry = statement('set-expiry-of-client')`
-    with before as (select id, expires_at from api_client where id = $1 for no key update)
-    update api_client c set expires_at = $2 from before where c.id = before.id
-    returning ${jsonTime('before.expires_at')} as before, ${jsonTime('c.expires_at')} as after`
 
 /** $1 client id bigint. If two rotations are concurrent, one waits and then finds the previous secret of the other. */
 const lockSecrets = statement('lock-client-secrets')`
@@ -124,31 +116,15 @@ export const CLIENTS = {
     input: {
       name: Default(orNull(DisplayName), null),
       account: Default(orNull(Id('also add a first key, for this account')), null),
-      expiresAt: Default(ExpiresAt, null),
     },
-    run: async ({ database, actor, input: { name, account, expiresAt } }) => {
-      const expiry = readFutureExpiry(expiresAt)
+    run: async ({ database, actor, input: { name, account } }) => {
       if (account === null && actor.organizationIds !== null)
         refuseInput('account', 'is missing: choose the account of the first key')
-      const client = await addClient(database, name?.trim() || null, expiry)
+      const client = await addClient(database, name?.trim() || null)
       const target = { id: client.id, organizationId: null }
-      const changes = expiry === null ? {} : { expiresAt: [null, expiry] }
-      if (account === null) return { result: client as AddedAccess, target, changes }
+      if (account === null) return { result: client as AddedAccess, target }
       const key = await addFirstKey(database, actor, client.id, account)
-      return { result: { ...client, keyId: key.id, key: key.key }, target, changes }
-    },
-  }),
-
-  update: change({
-    name: 'client.update',
-    does: 'change when a client expires',
-    help: 'change when a client expires; takes effect on the next request',
-    records: 'client.updated',
-    input: { expiresAt: ExpiresAt },
-    run: async ({ database, actor, target, input }) => {
-      await requireWhole(database, actor, target)
-      const values = [target.id, readFutureExpiry(input.expiresAt)]
-      return { changes: expiryChange(await database.query<Expiries>(setExpiry, values)) }
+      return { result: { ...client, keyId: key.id, key: key.key }, target }
     },
   }),
 

@@ -4,7 +4,6 @@ import { printableUrl } from '../endpoints/address.ts'
 import { checkEndpoint, requirePrivateNetwork } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { readFutureExpiry } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
 import { IdText } from '../http/validate.ts'
 import { type AccountsChange, startChange } from '../jobs/change-accounts.ts'
@@ -17,7 +16,6 @@ import { readMute } from '../watch/store-statuses.ts'
 import { MUTE } from './accounts.ts'
 import { NEW_ENDPOINT } from './endpoint-fields.ts'
 import { Id, ShortText } from './fields.ts'
-import { ExpiresAt } from './keys.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
@@ -137,10 +135,10 @@ export const ACCOUNT_JOBS = {
     does: 'give a client access to many accounts',
     isOfAll: true,
     records: 'job.started',
-    input: { ...SELECTION, client: Id('id of the client'), expiresAt: Type.Optional(ExpiresAt) },
-    run: async ({ database, actor, input: { client, expiresAt = null, ...of } }) => {
+    input: { ...SELECTION, client: Id('id of the client') },
+    run: async ({ database, actor, input: { client, ...of } }) => {
       await findClient(database, actor.organizationIds, client)
-      const settings = { client: String(client), expiresAt: readFutureExpiry(expiresAt) }
+      const settings = { client: String(client), expiresAt: null }
       return start(database, actor, of, { change: 'key', settings }, { client: settings.client })
     },
   }),

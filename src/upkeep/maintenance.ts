@@ -1,4 +1,5 @@
 /** Creates partitions ahead of time, and deletes data after its retention. */
+import { warnOfEnding } from '../accounts/clients.ts'
 import { requireLedgerErasures } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
 import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'
@@ -144,6 +145,7 @@ async function prepare(
   await database.session(makePartitions)
   await database.session(async (session) => {
     await requireReadableSecrets(session)
+    await warnOfEnding(session, warn)
     if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger, warn)
   })
   return applied

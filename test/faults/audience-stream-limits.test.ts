@@ -66,10 +66,8 @@ const ofKey = (change: string) =>
 
 it.each<[string, string]>([
   ['its client is revoked', ofClient(`status = 'revoked', name = $2::text`)],
-  ['its client has expired', ofClient('expires_at = now(), name = $2::text')],
   ['the secret is replaced', ofClient(`client_secret = 'another', name = $2::text`)],
   ['its key is revoked', ofKey(`status = 'revoked'`)],
-  ['its key has expired', ofKey('expires_at = now()')],
   ['its key belongs to another account', ofKey('channel_oa_id = $2')],
   ['its key belongs to another organization', ofKey('organization_id = $2')],
 ])('a stream whose client or key no longer counts is cut off with the next part: %s', async (_, change) => {

@@ -124,10 +124,10 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     expect((await list()).status).toBe(401)
   })
 
-  it('rotates the secret of a client and changes when it and its key expire, by keyboard', async () => {
+  it('rotates the secret of a client by keyboard', async () => {
     const { accountId, organizationId } = opened.loaded.tenant
     const { clientRowId } = await addCredentials(opened.database, accountId, organizationId)
-    const page = await opened.visit({ path: `/clients/${clientRowId}`, expected: /400 \(Bad Request\)/ })
+    const page = await opened.visit({ path: `/clients/${clientRowId}` })
     const dialog = page.getByRole('dialog')
     const press = async (name: string | RegExp) => {
       await button(page, name).focus()
@@ -146,18 +146,6 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await press('Finish rotation')
     await dialog.getByRole('button', { name: 'Finish rotation' }).press('Enter')
     await page.getByText('one secret is valid').waitFor()
-
-    const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 16)
-    for (const opener of [/^Change expiry$/, /^Change expiry of key/]) {
-      await press(opener)
-      await dialog.getByLabel('Expires').fill(inDays(-3))
-      await page.keyboard.press('Enter')
-      await dialog.getByText('is in the past').waitFor()
-      await dialog.getByLabel('Expires').fill(inDays(3))
-      await page.keyboard.press('Enter')
-      await dialog.waitFor({ state: 'detached' })
-    }
-    await expect.poll(() => page.locator('.tag', { hasText: 'expires in' }).count()).toBe(2)
   })
 
   it('never chooses an account of an earlier search', async () => {

@@ -99,7 +99,6 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       [`/clients/${clientId}`, 'Add a key'],
       [`/clients/${clientId}`, 'Revoke this client'],
       [`/clients/${clientId}`, 'Rotate secret'],
-      [`/clients/${clientId}`, 'Change expiry'],
       ['/events?status=failed', 'Retry all matching events'],
       ['/events?status=failed', 'Set all matching events aside…'],
       [`/endpoints/${endpointId}`, /Request and response/],

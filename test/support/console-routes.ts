@@ -74,9 +74,7 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'event.set-aside': () => ({ reason: 'taken' }),
   'event.set-aside-all': ({ account }) => ({ account, reason: 'taken' }),
   'client.add': ({ account }) => ({ name: 'x', account }),
-  'client.update': () => ({ expiresAt: null }),
   'key.add': ({ client, account }) => ({ client, account }),
-  'key.update': () => ({ expiresAt: null }),
   'job.verify-accounts': ({ account }) => ({ accounts: [account] }),
   'job.mute-accounts': ({ account }) => ({
     accounts: [account],

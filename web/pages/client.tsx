@@ -1,8 +1,8 @@
-/** One client: when it expires and was last used, its secret, its keys, and what operators do with it. */
+/** One client: when it was last used, its secret, its keys, and what operators do with it. */
 import { perform, type Result, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Keys } from '../parts/client-keys.tsx'
-import { CredentialStatus, EditExpiry, Revoke } from '../parts/credentials.tsx'
+import { CredentialStatus, Revoke } from '../parts/credentials.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
 import { FormDialog } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -79,16 +79,13 @@ function Actions({ client: { id, status }, onChange }: ClientProps) {
 
 function Access({ client, isManager, onChange }: ClientProps & { isManager: boolean }) {
   const { t } = useLocalized()
-  const { id, status, expiresAt, isRotating } = client
-  const title = t.clients.changeExpiry
+  const { id, status, isRotating } = client
   const actions = (
     <SettingsActions
       of="client"
       id={id}
       isRotating={isRotating}
       canRotate={status === 'active'}
-      changeLabel={title}
-      change={(onClose, onDone) => <EditExpiry of="client" {...{ id, title, expiresAt, onClose, onDone }} />}
       onChange={onChange}
     />
   )
@@ -96,7 +93,6 @@ function Access({ client, isManager, onChange }: ClientProps & { isManager: bool
     <Panel title={t.clients.access} actions={isManager && actions}>
       <Facts
         items={[
-          [t.clients.expires, <Time key="e" at={expiresAt} />],
           [t.clients.lastUsed, <Time key="l" at={client.lastUsedAt} />],
           [t.clients.clientSecret, isRotating ? t.clients.rotating : t.clients.oneSecret],
           [t.common.created, <Time key="c" at={client.createdAt} />],

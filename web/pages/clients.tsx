@@ -1,13 +1,12 @@
 import { useState } from 'preact/hooks'
 import { perform, type Result, useItems } from '../operations.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
-import { CredentialStatus, ExpiryField } from '../parts/credentials.tsx'
+import { CredentialStatus } from '../parts/credentials.tsx'
 import { DialogButton, SecretDialog } from '../parts/dialog.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { toIso } from '../parts/time-range.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
@@ -53,7 +52,6 @@ export function ClientsPage() {
 function AddClient({ onClose }: { onClose: () => void }) {
   const { t } = useLocalized()
   const [name, setName] = useState('')
-  const [expires, setExpires] = useState('')
   const [added, setAdded] = useState<Result<'client.add'> | null>(null)
   const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
   // Operators of some organizations see the clients that have a key there.
@@ -69,7 +67,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
     return <SecretDialog title={t.clients.added} secrets={secrets} onClose={open} />
   }
   const add = async () => {
-    const given = { name: name.trim() || null, account: account?.id ?? null, expiresAt: toIso(expires) }
+    const given = { name: name.trim() || null, account: account?.id ?? null }
     setAdded(await perform('client.add', null, given))
   }
   return (
@@ -93,7 +91,6 @@ function AddClient({ onClose }: { onClose: () => void }) {
         value={account}
         onChoose={setAccount}
       />
-      <ExpiryField value={expires} onChange={setExpires} />
     </FormDialog>
   )
 }

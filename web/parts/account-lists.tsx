@@ -51,7 +51,7 @@ export function AccountKeys({ id }: { id: string }) {
                 t.common.status,
                 // A key works only if its client does.
                 (key) =>
-                  key.works || key.isExpired || key.status !== 'active' ? (
+                  key.works || key.status !== 'active' ? (
                     <CredentialStatus credential={key} />
                   ) : (
                     <span class="tag bad">{t.clients.clientRefused}</span>

@@ -6,13 +6,12 @@ import { type Item, perform, type Result, useItems } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
-import { CredentialStatus, EditExpiry, ExpiryField, Revoke } from './credentials.tsx'
+import { CredentialStatus, Revoke } from './credentials.tsx'
 import { DialogButton, SecretDialog } from './dialog.tsx'
 import { FormDialog } from './form.tsx'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
 import { Table } from './table.tsx'
-import { toIso } from './time-range.tsx'
 import { Time } from './values.tsx'
 
 type Client = Json<ClientDetails>
@@ -54,7 +53,6 @@ function KeyTable({ keys, onChange }: { keys: Key[]; onChange: (() => void) | nu
             ),
         ],
         [t.common.status, (key) => <CredentialStatus credential={key} />],
-        [t.clients.expires, ({ expiresAt }) => <Time at={expiresAt} />, 'medium-only'],
         [t.clients.lastUsed, ({ lastUsedAt }) => <Time at={lastUsedAt} />, 'medium-only'],
         [t.common.created, ({ createdAt }) => <Time at={createdAt} />, 'medium-only'],
         [
@@ -68,29 +66,21 @@ function KeyTable({ keys, onChange }: { keys: Key[]; onChange: (() => void) | nu
   )
 }
 
-function KeyActions({ apiKey: { id, expiresAt }, onChange }: { apiKey: Key; onChange: () => void }) {
+function KeyActions({ apiKey: { id }, onChange }: { apiKey: Key; onChange: () => void }) {
   const { t } = useLocalized()
-  const [expiry, revocation] = [fill(t.clients.changeExpiryOf, { id }), fill(t.clients.revokeKey, { id })]
+  const revocation = fill(t.clients.revokeKey, { id })
   return (
-    <>
-      <DialogButton class="small" label={t.clients.expiry} describedBy={expiry} onClosed={onChange}>
-        {(close) => (
-          <EditExpiry of="key" {...{ id, expiresAt }} title={expiry} onClose={close} onDone={close} />
-        )}
-      </DialogButton>{' '}
-      <DialogButton class="small" label={t.clients.revoke} describedBy={revocation} onClosed={onChange}>
-        {(close) => (
-          <Revoke of="key" id={id} title={revocation} text={t.clients.revokeKeyText} onClose={close} />
-        )}
-      </DialogButton>
-    </>
+    <DialogButton class="small" label={t.clients.revoke} describedBy={revocation} onClosed={onChange}>
+      {(close) => (
+        <Revoke of="key" id={id} title={revocation} text={t.clients.revokeKeyText} onClose={close} />
+      )}
+    </DialogButton>
   )
 }
 
 function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
-  const [expires, setExpires] = useState('')
   const [added, setAdded] = useState<Result<'key.add'> | null>(null)
   if (added !== null) {
     const secrets = [{ label: t.clients.key, secret: added.key }]
@@ -98,7 +88,7 @@ function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
   }
   const add = async () => {
     if (account === null) return
-    setAdded(await perform('key.add', null, { client, account: account.id, expiresAt: toIso(expires) }))
+    setAdded(await perform('key.add', null, { client, account: account.id }))
   }
   return (
     <FormDialog
@@ -110,7 +100,6 @@ function AddKey({ client, onClose }: { client: string; onClose: () => void }) {
     >
       <p>{t.clients.addKeyText}</p>
       <AccountChooser label={t.common.account} value={account} onChoose={setAccount} />
-      <ExpiryField value={expires} onChange={setExpires} />
     </FormDialog>
   )
 }

@@ -5,13 +5,11 @@ import type { EndpointFormat } from '../../src/endpoints/settings.ts'
 import { type Json, post } from '../api.ts'
 import { useFurtherPages, useList } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'
-import { ExpiryField } from './credentials.tsx'
 import { DialogButton } from './dialog.tsx'
 import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
 import { SelectField, useFields } from './form.tsx'
 import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
 import { type Task, TaskDialog } from './task.tsx'
-import { toIso } from './time-range.tsx'
 
 /** Ids of accounts, or the filter of the fleet that all of them match. */
 export type Selection =
@@ -61,12 +59,12 @@ function ChangeDialog({
   const [format, setFormat] = useState<EndpointFormat>('line')
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
-  const access = useFields({ client: '', expiresAt: '' })
+  const access = useFields({ client: '' })
   const settings: Record<Change, () => object> = {
     'mute-accounts': () => muteOf(mute.values),
     'verify-accounts': () => ({}),
     'add-endpoints': () => newEndpointOf(endpoint.values, format, t.member.notAnObject),
-    'add-keys': () => ({ client: access.values.client, expiresAt: toIso(access.values.expiresAt) }),
+    'add-keys': () => access.values,
   }
   const submit = async () => {
     const body = { ...selection, ...settings[change]() }
@@ -99,7 +97,6 @@ function ChangeDialog({
         <>
           <p>{t.many.accessText}</p>
           <ClientField {...access.field('client')} />
-          <ExpiryField {...access.field('expiresAt')} />
         </>
       )}
     </TaskDialog>
@@ -110,7 +107,7 @@ function ClientField(field: { name: string; value: string; onChange: (client: st
   const { t } = useLocalized()
   const list = useList<Json<ClientDetails>>('/api/clients', 'clients')
   useFurtherPages(list)
-  const active = list.items.filter(({ status, isExpired }) => status === 'active' && !isExpired)
+  const active = list.items.filter(({ status }) => status === 'active')
   return (
     <SelectField
       {...field}

@@ -6,7 +6,7 @@ import { useLocalized } from '../texts.ts'
 import { SecretDialog } from './dialog.tsx'
 import { FormDialog } from './form.tsx'
 
-/** @param change the settings that the owner of the secret has beside it */
+/** @param change the settings that the owner of the secret has beside it, if any */
 export function SettingsActions({
   of,
   id,
@@ -20,8 +20,8 @@ export function SettingsActions({
   id: string
   isRotating: boolean
   canRotate: boolean
-  changeLabel: string
-  change: (close: () => void, onDone: () => void) => ComponentChildren
+  changeLabel?: string
+  change?: (close: () => void, onDone: () => void) => ComponentChildren
   onChange: () => void
 }) {
   const { t } = useLocalized()
@@ -54,11 +54,12 @@ export function SettingsActions({
           {texts.discard}
         </button>
       )}
-      <button type="button" onClick={() => setOpen('change')}>
-        {changeLabel}
-      </button>
-      {open === 'change' &&
-        change(close, () => finish(of === 'client' ? t.clients.expirySaved : t.endpoints.saved))}
+      {changeLabel && (
+        <button type="button" onClick={() => setOpen('change')}>
+          {changeLabel}
+        </button>
+      )}
+      {open === 'change' && change?.(close, () => finish(t.endpoints.saved))}
       {open === 'rotate' && <RotateDialog {...{ of, id }} onClose={close} />}
       {(open === 'finish' || open === 'discard') && (
         <FormDialog title={texts[open]} submit={texts[open]} onSubmit={() => end(open)} onClose={close}>

@@ -68,13 +68,13 @@ interface Revived {
   command: string
 }
 
-/** By the kind of unrecorded_revocation. The ledger has ids only, so the operator adds a time or a role. */
+/** By the kind of unrecorded_revocation. The ledger has ids only, so the operator adds a role. 0.3.0 wrote `-expiry`: a time was set. */
 const COMMANDS: Record<string, (id: bigint) => string> = {
   client: (id) => `clients revoke ${id}`,
   'client-secret': (id) => `clients rotate ${id}`,
-  'client-expiry': (id) => `clients update ${id} --expires-at TIME`,
+  'client-expiry': (id) => `clients revoke ${id}`,
   key: (id) => `keys revoke ${id}`,
-  'key-expiry': (id) => `keys update ${id} --expires-at TIME`,
+  'key-expiry': (id) => `keys revoke ${id}`,
   operator: (id) => `operators disable ${id}`,
   'operator-rights': (id) => `operators update ${id} --role ROLE`,
   'operator-password': (id) => `operators invite ${id}`,

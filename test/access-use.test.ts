@@ -1,4 +1,4 @@
-/** Expiry of clients and keys, previous secrets, and the time of the last use. */
+/** Previous secrets of clients, and the time of the last use of clients and keys. */
 import { describe, expect, it } from 'vitest'
 import { atEnd } from './support/at-end.ts'
 import { addCredentials, addTenant, createTestDatabase, openDatabase } from './support/database.ts'
@@ -15,30 +15,11 @@ const newCredentials = () => addCredentials(database, tenant.accountId, tenant.o
 
 const list = (headers: Headers, to = service) => to.call('GET', '/api/audience', { headers })
 
-/** @param expiresAt a SQL expression, as another program may write it */
-const expire = (table: 'api_client' | 'api_key', id: bigint, expiresAt: string) =>
-  database.query(`update ${table} set expires_at = ${expiresAt} where id = $1`, [id])
-
-const PAST = [`now()`, `now() - interval '1 microsecond'`, `'-infinity'`, `'4713-01-01 BC'`]
-const FUTURE = ['null', `now() + interval '1 hour'`, `'infinity'`, `'294276-12-31'`]
-
-it('a client that has expired is refused like a revoked one, and works again if the time is moved or removed', async () => {
-  const { headers, clientRowId } = await newCredentials()
-  for (const time of [...PAST, ...FUTURE]) {
-    await expire('api_client', clientRowId, time)
-    const { json } = await list(headers)
-    const expected = PAST.includes(time) ? { message: 'Invalid client credentials' } : { data: [] }
-    expect([time, json]).toEqual([time, expect.objectContaining(expected)])
-  }
-})
-
-it('an expired key lists nothing, and works again if the time is moved or removed', async () => {
-  const { headers, keyId } = await newCredentials()
-  for (const time of [...PAST, ...FUTURE]) {
-    await expire('api_key', keyId, time)
-    const expected = PAST.includes(time) ? null : { data: [], nextCursor: null }
-    expect([time, (await list(headers)).json]).toEqual([time, expected])
-  }
+it.each(['now()', `'-infinity'`])('an expires_at of %s ends neither a client nor a key', async (time) => {
+  const { headers, clientRowId, keyId } = await newCredentials()
+  await database.query(`update api_client set expires_at = ${time} where id = $1`, [clientRowId])
+  await database.query(`update api_key set expires_at = ${time} where id = $1`, [keyId])
+  expect((await list(headers)).json).toEqual({ data: [], nextCursor: null })
 })
 
 describe('the previous secret of a client', () => {
@@ -58,16 +39,13 @@ describe('the previous secret of a client', () => {
     expect(await statusOf('new')).toBe(401)
   })
 
-  it.each([`status = 'revoked'`, 'expires_at = now()'])(
-    'is refused like the new one if %s',
-    async (change) => {
-      const { headers, clientRowId } = await newCredentials()
-      await rotate(clientRowId)
-      await database.query(`update api_client set ${change} where id = $1`, [clientRowId])
-      for (const secret of [headers['x-client-secret'], 'new'])
-        expect((await list({ ...headers, 'x-client-secret': secret })).status).toBe(401)
-    },
-  )
+  it('is refused like the new one if the client is revoked', async () => {
+    const { headers, clientRowId } = await newCredentials()
+    await rotate(clientRowId)
+    await database.query(`update api_client set status = 'revoked' where id = $1`, [clientRowId])
+    for (const secret of [headers['x-client-secret'], 'new'])
+      expect((await list({ ...headers, 'x-client-secret': secret })).status).toBe(401)
+  })
 })
 
 describe('the time of the last use', () => {
@@ -106,12 +84,12 @@ describe('the time of the last use', () => {
     },
   )
 
-  it('is not written again within an hour, and never for expired keys and refused clients', async () => {
+  it('is not written again within an hour, and never for revoked keys and refused clients', async () => {
     const credentials = await newCredentials()
     await setBack(credentials, `now() - interval '59 minutes'`)
     const before = await usesOf(credentials)
     const refused = await newCredentials()
-    await expire('api_key', refused.keyId, 'now()')
+    await database.query(`update api_key set status = 'revoked' where id = $1`, [refused.keyId])
     const stranger = await newCredentials()
     await list(credentials.headers)
     await list({ ...stranger.headers, 'x-client-secret': 'wrong' })
