@@ -1,6 +1,6 @@
 -- The locks of accounts. A repeatable file: see CONTRIBUTING.md.
 --
--- All advisory locks: 7301 to 7304 with account_lock() are below. 7301005 serializes raise_member_ids() of restores.sql, and 7301006
+-- All advisory locks: 7301 to 7304 with account_lock() are below. 7301005 serializes raise_ids() of restores.sql, and 7301006
 -- raise_change_offset() of change-numbers.sql. src/postgres/locks.ts has the others.
 
 -- The second number of the locks of an account.

@@ -1,7 +1,7 @@
--- Prevents that ids of members are reused, also after a restore or a failover that lost commits. Detects a server to which a dump was
--- restored. A repeatable file: see CONTRIBUTING.md and docs/decisions/0043-ids-after-a-restore.md.
+-- Prevents that ids of members and accounts are reused, also after a restore, and those of members after a failover that lost commits.
+-- Detects a server to which a dump was restored. A repeatable file: see CONTRIBUTING.md and docs/decisions/0043-ids-after-a-restore.md.
 
--- Moves the generated ids of members beyond `highest` (which may be null) and makes them follow time. Each id is at least
+-- Moves the generated ids of a table beyond `highest` (which may be null) and makes them follow time. Each id is at least
 --
 --   2^52 × a number of skips  +  microseconds since 2026, by the server's clock
 --
@@ -9,9 +9,8 @@
 -- days generates other ids, even if the loss is not noticed. 2^52 microseconds are 142 years, and ids are below 2^53 until the second
 -- skip. A skip follows an id that another program loaded far ahead of time, or a clock that was far ahead, because time would need
 -- years to catch up. Ids above 2^62 are ignored.
-create or replace function raise_member_ids(highest bigint) returns void language plpgsql as $$
+create or replace function raise_ids(ids regclass, highest bigint) returns void language plpgsql as $$
 declare
-  ids regclass := pg_get_serial_sequence('audience_member', 'id');
   -- Serializes sessions that move the sequence. Any fixed number.
   lock constant bigint := 7301005;
   skip constant bigint := 4503599627370496;
@@ -39,6 +38,17 @@ exception when others or query_canceled then
   raise;
 end $$;
 
+create or replace function raise_member_ids(highest bigint) returns void language plpgsql as $$
+begin
+  perform raise_ids(pg_get_serial_sequence('audience_member', 'id'), highest);
+end $$;
+
+-- Operators type ids of accounts, so they are small until a restore may have lost some.
+create or replace function raise_account_ids(highest bigint) returns void language plpgsql as $$
+begin
+  perform raise_ids(pg_get_serial_sequence('official_account', 'id'), highest);
+end $$;
+
 -- Moves generated ids beyond an id that another program loaded.
 create or replace function skip_member_ids(highest bigint) returns void language plpgsql as $$
 begin
@@ -51,6 +61,8 @@ end $$;
 -- Runs on each connection of the service before its first statement, and every ten seconds. Connections from before a restore do not
 -- reach the restored database, so nothing is written to it before this.
 create or replace function prepare_writes() returns void language plpgsql as $$
+declare
+  is_new boolean;
 begin
   if current_setting('transaction_read_only') = 'on' then
     return;
@@ -60,7 +72,11 @@ begin
   perform raise_member_ids(null);
   if not exists (select from change_server
                   where system_identifier = (select system_identifier from pg_control_system())) then
+    is_new := not exists (select from change_server);
     perform raise_change_offset();
+    if not is_new then
+      perform raise_account_ids(null);
+    end if;
   end if;
 end $$;
 
@@ -77,6 +93,7 @@ declare
   restored constant timestamptz := date_trunc('milliseconds', clock_timestamp());
 begin
   perform skip_lost_changes(lost_since, lost_from);
+  perform raise_account_ids(null);
   insert into database_restore (backup_at, restored_at) values (lost_since, restored);
   insert into pending_reapply default values on conflict do nothing;
   delete from operator_session;

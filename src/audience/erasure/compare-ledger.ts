@@ -35,8 +35,10 @@ export async function* compareLedger(
 }
 
 async function compare(database: Queryable, batch: LedgerErasure[]): Promise<Comparison> {
+  const accountIds = int8Array(batch.map(({ accountId }) => accountId))
+  await database.query(skipLostAccounts, [accountIds])
   const rows = await database.query<{ isUnknown: boolean; isFound: boolean }>(compareErasures, [
-    int8Array(batch.map(({ accountId }) => accountId)),
+    accountIds,
     textArray(batch.map(({ hash }) => hash)),
     timestamptzArray(batch.map(({ erasedAt }) => erasedAt)),
   ])
@@ -46,6 +48,16 @@ async function compare(database: Queryable, batch: LedgerErasure[]): Promise<Com
     found: batch.filter((_, at) => rows[at]?.isFound),
   }
 }
+
+/** A restore may have lost an account of the ledger. Its id is not given again, because its erasures concern no other account. */
+const skipLostAccounts = statement('skip-account-ids-of-ledger')`
+    select raise_account_ids(max(line.id))
+      from unnest($1::bigint[]) as line (id)
+     where line.id > (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('official_account', 'id')), 0))
+       and line.id < 4611686018427387904
+       and not exists (select from official_account a where a.id = line.id)
+       and current_setting('transaction_read_only') = 'off'
+    having count(*) > 0`
 
 /** $1 bigint[]: accounts; $2 text[]: hashes in hexadecimal digits; $3 timestamptz[]: times. Returns a row per line. */
 const compareErasures = statement('compare-erasures')`
