@@ -142,6 +142,21 @@ describe('the end of', () => {
     expect([(await stateOf()).syncState, audiences().length]).toEqual(['off', 0])
   })
 
+  it.each([
+    ['a page', 400, '<h1>Bad Request</h1>'],
+    ['a page', 404, '<h1>Not Found</h1>'],
+    ['JSON', 404, '{"message":"no Route matched with those values"}'],
+  ])('sync deletes them later if a proxy refuses it with %s (%i)', async (_, status, body) => {
+    platform.misbehave((_request, response) => response.writeHead(status).end(body), /^DELETE/)
+    await advance(1)
+    await switchSync('off')
+    expect([(await stateOf()).syncState, audiences().length]).toEqual(['deleting', 2])
+    platform.misbehave(null)
+    await advance(0.5)
+    await passes()
+    expect([(await stateOf()).syncState, audiences().length]).toEqual(['off', 0])
+  })
+
   it('the segment deletes them', async () => {
     await run('remove', segment)
     await passes()

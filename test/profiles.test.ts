@@ -195,17 +195,19 @@ describe('the profile of a person whom the platform does not know', () => {
 })
 
 it.each([
-  ['limits the rate', 429, { 'retry-after': '17' }],
-  ['refuses the token', 401, {}],
+  ['limits the rate', 429, { 'retry-after': '17' }, '{}', 12],
+  ['refuses the token', 401, {}, '{}', 12],
+  // Each call has three attempts.
+  ['is hidden behind the page of a proxy', 404, {}, '<h1>Not Found</h1>', 36],
 ])(
   'the platform is not called for a while when it %s, and every profile is stored later',
-  async (_, status, headers) => {
+  async (_, status, headers, body, callsMax) => {
     await addFollowers(40)
-    platform.misbehave((_request, response) => response.writeHead(status, { ...headers }).end('{}'))
+    platform.misbehave((_request, response) => response.writeHead(status, { ...headers }).end(body))
     const filler = fillerOn(database)
     await filler.pass()
     const callsOfFirstPass = platform.calls.length
-    expect(callsOfFirstPass).toBeLessThan(12)
+    expect(callsOfFirstPass).toBeLessThan(callsMax)
     expect(faults).toHaveLength(1)
     await makeDue()
     expect(await filler.pass()).toBe(0)

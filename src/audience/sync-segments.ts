@@ -5,7 +5,7 @@
  * 2. Its followers are uploaded as one file. The response names the audience (`processing`). If it is lost, the audience is looked up
  *    by its name for an hour, and adopted.
  * 3. LINE says READY (`ready`): the newest of the older audiences stays, and all others are deleted (`deleting`).
- * 4. After 47 hours, or when the segment, its sync or the account ends, LINE is asked to delete it until it has no such audience.
+ * 4. After 47 hours, or when the segment, its sync or the account ends, LINE is asked to delete it until it lists no such audience.
  *
  * Every row has the time of its next call, so instances share the work, and the next one continues what a killed one has begun.
  */
@@ -16,7 +16,7 @@ import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { AUDIENCE_MAX_IDS } from '../line-api/audience-groups.ts'
-import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
+import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
@@ -105,38 +105,37 @@ export class SegmentSync {
     const { id, groupId, status } = audience
     const { audienceGroups } = this.#lineApi
     if (groupId === null) return this.#lookUp(account, audience, signal)
-    if (status === 'deleting') {
-      const result = await audienceGroups.remove(account, groupId, signal)
-      return this.#settle(audience, result, () => this.#store(dropAudience, id))
+    const call = status === 'deleting' ? 'remove' : 'status'
+    const result = await audienceGroups[call](account, groupId, signal)
+    if (!result.ok) {
+      const { fault } = result
+      if (fault.type === 'refused' && [400, 404].includes(fault.status))
+        return this.#lookUp(account, audience, signal)
+      await this.#store(postponeAudience, id)
+      return false
     }
-    const result = await audienceGroups.status(account, groupId, signal)
-    return this.#settle(audience, result, async (found) => {
-      if (found === 'READY') return this.#store(storeReady, id)
-      if (found !== 'FAILED' && found !== 'EXPIRED') return this.#store(postponeAudience, id)
+    const { value: found } = result
+    if (status === 'deleting') await this.#store(dropAudience, id)
+    else if (found === 'READY') await this.#store(storeReady, id)
+    else if (found !== 'FAILED' && found !== 'EXPIRED') await this.#store(postponeAudience, id)
+    else {
       await this.#store(endAudience, id)
-      const fault = found === 'FAILED' ? 'failed' : 'expired'
-      await this.#store(storeSyncFault, audience.segmentId, fault, null)
-    })
+      await this.#store(storeSyncFault, audience.segmentId, found === 'FAILED' ? 'failed' : 'expired', null)
+    }
+    return true
   }
 
-  /** Stores the result of a call. An audience that LINE does not have needs no further one, unless LINE may not show it yet. */
-  async #settle<T>(
-    { id, isOld }: LineAudience,
-    result: PlatformResult<T>,
-    store: (value: T) => Promise<void>,
-  ): Promise<boolean> {
-    const isGone = !result.ok && result.fault.type === 'refused' && [400, 404].includes(result.fault.status)
-    if (result.ok) await store(result.value)
-    else await this.#store(isGone && isOld ? dropAudience : postponeAudience, id)
-    return result.ok || isGone
-  }
-
-  /** The response of an upload is missing: LINE has made the audience, makes it later, or never. */
-  async #lookUp(account: Account, { id, name, isOld }: LineAudience, signal: AbortSignal): Promise<boolean> {
+  /**
+   * LINE has refused the audience, or the response of its upload is missing: LINE has made it, makes it later, or never. A proxy may
+   * refuse, too, so only LINE's list shows that an audience is gone.
+   */
+  async #lookUp(account: Account, audience: LineAudience, signal: AbortSignal): Promise<boolean> {
+    const { id, name, groupId, isOld } = audience
     const found = await this.#lineApi.audienceGroups.find(account, name, signal)
-    const [group] = found.ok ? found.value : []
-    if (group !== undefined) await this.#store(storeUploaded, id, group)
-    else await this.#store(found.ok && isOld ? dropAudience : postponeAudience, id)
+    const group = found.ok && found.value.find((each) => groupId === null || each === groupId)
+    if (found.ok && group === undefined && isOld) await this.#store(dropAudience, id)
+    else if (group && groupId === null) await this.#store(storeUploaded, id, group)
+    else await this.#store(postponeAudience, id)
     return found.ok
   }
 

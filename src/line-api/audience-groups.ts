@@ -60,7 +60,7 @@ export class AudienceGroups {
     return read(await this.#callOf(account, this.#limiter, call, this.#dataPlatform), idOf)
   }
 
-  /** IN_PROGRESS, READY, FAILED, EXPIRED, INACTIVE or ACTIVATING. Refused with 400 or 404 if it does not exist. */
+  /** IN_PROGRESS, READY, FAILED, EXPIRED, INACTIVE or ACTIVATING. Refused with 400 if it does not exist. */
   async status(account: Credentials, id: bigint, signal?: AbortSignal): Promise<PlatformResult<string>> {
     const result = await this.#call(account, { method: 'GET', path: `${PATH}/${id}`, signal })
     return read(result, ({ audienceGroup }) => textOf(audienceGroup, 'status'))
@@ -85,7 +85,7 @@ export class AudienceGroups {
     }
   }
 
-  /** Refused with 400 or 404 if it does not exist. */
+  /** Refused with 400 if it does not exist. */
   remove(account: Credentials, id: bigint, signal?: AbortSignal): Promise<PlatformResult<unknown>> {
     return this.#call(account, { method: 'DELETE', path: `${PATH}/${id}`, signal })
   }

@@ -127,7 +127,8 @@ async function attemptCall(
     if (response.ok) return { result: { ok: true, value: parse(text, secrets) }, mayRepeat: false }
     return refusedAttempt(response, text, secrets)
   } catch {
-    // Network error, timeout or invalid JSON, as the beginning of an oversized response is. The error's message may contain a secret, so it is dropped.
+    // Network error, timeout or invalid JSON: the page of a proxy, or the beginning of an oversized response. The error's message may
+    // contain a secret, so it is dropped.
     return { result: UNAVAILABLE, mayRepeat: true }
   } finally {
     clearTimeout(timer)
@@ -145,19 +146,15 @@ function refusedAttempt(response: Response, text: string, secrets: Secret[]): At
       mayRepeat: requested === null && status !== 429,
     }
   }
-  // The platform never returns such a status for these calls, but a proxy may.
-  if (status < 400 || [407, 451].includes(status)) return { result: UNAVAILABLE, mayRepeat: true }
-  return { result: refused(status, readReason(text, secrets)), mayRepeat: false }
+  const body = parse(text, secrets)
+  // The platform returns no such status for these calls, and gives its reason in JSON. A proxy may do otherwise.
+  if (status < 400 || [407, 451].includes(status) || !isObject(body))
+    return { result: UNAVAILABLE, mayRepeat: true }
+  return { result: refused(status, readReason(body)), mayRepeat: false }
 }
 
-function readReason(text: string, secrets: Secret[]): string | null {
-  let body: unknown
-  try {
-    body = parse(text, secrets)
-  } catch {
-    return null
-  }
-  const message = isObject(body) ? (body.message ?? body.error_description) : null
+function readReason(body: Record<string, unknown>): string | null {
+  const message = body.message ?? body.error_description
   if (typeof message !== 'string') return null
   const line = message.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
   return line.slice(0, REASON_MAX_LENGTH).toWellFormed() || null

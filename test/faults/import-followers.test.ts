@@ -119,12 +119,15 @@ it.each<[string, () => void, string]>([
   expect(stderr).toContain(reason)
 })
 
-it('waits and continues if the platform limits its requests', async () => {
+it.each([
+  ['the platform limits its requests', 429, '{}', 2],
+  ['a proxy refuses them with a page', 400, '<h1>Bad Request</h1>', 4],
+])('waits and continues if %s', async (_, status, body, count) => {
   let limited = 0
-  platform.misbehave((_, response) => {
+  platform.misbehave((_request, response) => {
     limited += 1
-    if (limited === 2) platform.misbehave(null)
-    response.writeHead(429, { 'retry-after': '1' }).end('{}')
+    if (limited === count) platform.misbehave(null)
+    response.writeHead(status, { 'retry-after': '1' }).end(body)
   })
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500 })
 })

@@ -1,5 +1,5 @@
 /**
- * Audiences at LINE under random histories: LINE cuts connections, is slow or fails, the service is killed before or after any of its
+ * Audiences at LINE under random histories: LINE cuts connections, is slow or fails, a proxy refuses calls, the service is killed before or after any of its
  * statements and calls, and operators change what they want. Time is shifted, so that days take seconds.
  */
 import fc from 'fast-check'
@@ -79,7 +79,7 @@ const operation = fc.oneof(
   step(5, 'die', { step: fc.integer({ min: 1, max: 25 }), isAfter: fc.boolean() }),
   step(8, 'wait', { hours: fc.constantFrom(0.05, 0.3, 1, 5, 24) }),
   step(5, 'line', {
-    cut: fc.constantFrom(null, null, 'before' as const, 'after' as const),
+    cut: fc.constantFrom(null, null, 'before' as const, 'after' as const, 'refused' as const),
     only: fc.constantFrom('', 'upload', 'list', 'DELETE'),
     readyAfterHours: fc.constantFrom(0, 0, 2, 30),
     visibleAfterHours: fc.constantFrom(0, 0, 0.2, VISIBLE_MAX_HOURS),

@@ -18,9 +18,9 @@ afterAll(() => impatient.app.close())
 const callsTo = (call: string) => platform.calls.filter((made) => made.split('?')[0] === call)
 
 describe('an unavailable platform', () => {
-  const byProxy = [304, 407, 451].map((status): [string, Misbehaviour] => [
+  const byProxy = [304, 400, 403, 404, 407, 451].map((status): [string, Misbehaviour] => [
     `a proxy that answers ${status}`,
-    (_, response) => response.writeHead(status).end(),
+    (_, response) => response.writeHead(status).end(status === 304 ? '' : '<h1>Blocked</h1>'),
   ])
 
   it.each([...Object.entries(MISBEHAVIOURS), ...byProxy])(

@@ -26,8 +26,8 @@ export interface AudienceSettings {
   isRefused: boolean
   /** the next files end as FAILED */
   isFailing: boolean
-  /** the connection is cut before or after a call takes effect */
-  cut: (call: string) => 'before' | 'after' | null
+  /** the connection is cut before or after a call takes effect, or a proxy refuses the call as if its audience did not exist */
+  cut: (call: string) => 'before' | 'after' | 'refused' | null
   /** of the newest audience; ids are not used again */
   lastId: number
 }
@@ -51,6 +51,7 @@ export async function answerAudience(
   if (isRefused) return refuse(403, 'Access to this API is not available for your account')
   const call = `${request.method} ${url.pathname.slice(PATH.length)}`
   const when = cut(call)
+  if (when === 'refused') return refuse(404, 'no Route matched with those values')
   const reply = when === 'before' ? null : await answerCall(state, request, call, url.searchParams)
   if (when !== null) throw new Error('the connection is cut')
   return reply
