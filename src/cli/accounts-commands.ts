@@ -222,8 +222,8 @@ async function setFields<R extends { isUnproven?: boolean }>(
 ) {
   const input = await inputOf(operation, given)
   warnAboutSecret(input)
-  const services = { lineApi: proverOf(given), baseUrl: baseUrlOf(readConfig(io.env)) }
   const checked = operation.check(input)
+  const services = { lineApi: proverOf(given) }
   const { result } = await performHere(database, operation, { id, input: checked }, services)
   warnIfUnproven(result?.isUnproven)
   return { result: result as R, fields: Object.keys(input) }

@@ -1,12 +1,10 @@
 import { Option } from 'commander'
-import { readConfig } from '../config/config.ts'
-import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { responseLine } from '../endpoints/endpoint-health.ts'
 import { type DeliverySummary, listDeliveries } from '../endpoints/endpoints.ts'
 import { isAccepted } from '../endpoints/post.ts'
 import { RATE_DEFAULT, RATE_MAX } from '../endpoints/replays.ts'
 import type { Rehearsal } from '../endpoints/repliers.ts'
-import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
+import type { TestDelivery } from '../endpoints/test-delivery.ts'
 import { age } from '../http/format.ts'
 import { REHEARSED } from '../operations/endpoint-fields.ts'
 import { ENDPOINTS } from '../operations/endpoints.ts'
@@ -141,10 +139,7 @@ function testCommand(group: CliCommand): void {
     .description('send a test message now, apart from the queue, and print the request and the response')
     .onDatabase(
       async (database, id: bigint) => {
-        const { publicUrl, host, port } = readConfig(io.env)
-        const own = ownAddresses(publicUrl, host, port)
-        const endpointTester = new EndpointTester((url) => isOwnUrl(url, own))
-        const { result } = await performHere(database, ENDPOINTS.test, { id }, { endpointTester })
+        const { result } = await performHere(database, ENDPOINTS.test, { id })
         const delivery = result as TestDelivery
         if (!isAccepted(delivery.response)) io.exitCode = 1
         return delivery

@@ -1,11 +1,8 @@
 /** `oa-audience notifications`: where messages about broken accounts are sent. */
-import { readConfig } from '../config/config.ts'
-import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { responseLine } from '../endpoints/endpoint-health.ts'
 import { CHANNELS } from '../operations/channels.ts'
 import type { ChannelSummary } from '../watch/notifications/channels.ts'
-import { ChannelTester, type NotificationSummary, type TestResult } from '../watch/notifications/history.ts'
-import { openNotificationSender } from '../watch/notifications/send.ts'
+import type { NotificationSummary, TestResult } from '../watch/notifications/history.ts'
 import type { CliCommand } from './command.ts'
 import { io, type Printable, print, printMany, printOne } from './io.ts'
 import { addOperation, addOperations, performHere } from './operation-commands.ts'
@@ -77,11 +74,7 @@ function testCommand(group: CliCommand): void {
     .description('send a test message now, also if the channel is paused; exits with 1 unless it is accepted')
     .onDatabase(
       async (database, id: bigint) => {
-        const config = readConfig(io.env)
-        const own = ownAddresses(config.publicUrl, config.host, config.port)
-        const sender = await openNotificationSender(config, (url) => isOwnUrl(url, own))
-        const services = { channelTester: new ChannelTester(sender) }
-        const { result } = await performHere(database, CHANNELS.test, { id }, services)
+        const { result } = await performHere(database, CHANNELS.test, { id })
         if (!result?.wasAccepted) io.exitCode = 1
         return result as TestResult
       },

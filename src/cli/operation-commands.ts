@@ -1,15 +1,20 @@
 /** The commands of operations: see operations/operation.ts. */
 import { Option } from 'commander'
 import { readConfig } from '../config/config.ts'
-import { ownAddresses } from '../endpoints/address.ts'
+import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
+import { EndpointTester } from '../endpoints/test-delivery.ts'
 import { FatalError } from '../errors.ts'
+import { localUrl } from '../http/listen.ts'
 import { Type } from '../http/typebox.ts'
 import type { JobSummary } from '../jobs/job.ts'
+import { LineApi } from '../line-api/client.ts'
 import { itemsOf } from '../operations/fields.ts'
 import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
+import { ChannelTester } from '../watch/notifications/history.ts'
+import { openNotificationSender } from '../watch/notifications/send.ts'
 import { type CliCommand, parseId } from './command.ts'
 import { finishJob } from './follow-job.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
@@ -51,16 +56,27 @@ export function performHere<R>(
   call: { id?: bigint | null; input?: object; page?: { after: bigint | null; limit: number } } = {},
   services: Partial<Services> = {},
 ): Promise<Outcome<R>> {
-  const { publicUrl, host, port, smtpUrl } = readConfig(io.env)
+  const all = { ...commandServices(), ...services }
+  return perform(operation, { database, actor: commandActor(), services: all, ...call })
+}
+
+function commandServices(): Services {
+  const config = readConfig(io.env)
+  const { publicUrl, host, port } = config
   const ownUrls = () => ownAddresses(publicUrl, host, port)
-  const counted: Services['counted'] = (_actor, count) => count()
-  const own = { now: Date.now, ownUrls, canEmail: smtpUrl !== null, counted }
-  return perform(operation, {
-    database,
-    actor: commandActor(),
-    services: { ...own, ...services } as Services,
-    ...call,
-  })
+  const isOwn = (url: URL) => isOwnUrl(url, ownUrls())
+  return {
+    now: Date.now,
+    ownUrls,
+    canEmail: config.smtpUrl !== null,
+    endpointTester: new EndpointTester(isOwn),
+    channelTester: new ChannelTester(async (...message) =>
+      (await openNotificationSender(config, isOwn))(...message),
+    ),
+    lineApi: new LineApi(config.lineApiUrl),
+    baseUrl: publicUrl ?? localUrl(host, port),
+    counted: (_actor, count) => count(),
+  }
 }
 
 async function readAll(database: Database, operation: Operation, call: { id: bigint | null; input: object }) {

@@ -5,12 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { updateAccount } from '../../src/accounts/manage-accounts.ts'
 import { removeOrganization } from '../../src/accounts/organizations.ts'
 import { styled } from '../../src/cli/io.ts'
+import { performHere } from '../../src/cli/operation-commands.ts'
 import { Secret } from '../../src/config/secret.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { deliveryPaths, signLine } from '../../src/line-api/line-signature.ts'
 import type { RunningService } from '../../src/main.ts'
 import { CHANNELS } from '../../src/operations/channels.ts'
-import { perform, type Services } from '../../src/operations/operation.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operators/actor.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { statement } from '../../src/postgres/statement.ts'
@@ -97,10 +97,9 @@ async function changeSecret(
 }
 
 function addChat(database: Database, organizationId: bigint, target: string) {
-  const services = { ownUrls: () => [], canEmail: false } as Partial<Services> as Services
   const settings = { organization: String(organizationId), name: 'Chat', format: 'slack', target }
   const input = CHANNELS.add.check({ ...settings, allowPrivateNetwork: true })
-  return perform(CHANNELS.add, { database, actor: commandActor(), services, input })
+  return performHere(database, CHANNELS.add, { input })
 }
 
 function show(incident: string, messages: string[], asJson: boolean): void {
