@@ -26,6 +26,7 @@ import { type Database, NoDatabase } from './postgres/database.ts'
 import { openDatabase } from './upkeep/maintenance.ts'
 import { ChannelTester } from './watch/notifications/history.ts'
 import { openNotificationSender } from './watch/notifications/send.ts'
+import { READY } from './workers.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -59,59 +60,18 @@ export async function startService(
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
   if (opened !== null) metrics?.watchDatabase(opened.database)
-  const lineApi = new LineApi(config.lineApiUrl)
-  const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
-  const resolver = new HostResolver()
-  const sender = opened && new Sender(opened.database, isOwn, resolver)
-  const notificationSender = await openNotificationSender(config, isOwn, resolver)
-  const app: FastifyInstance = await createApp({
-    config,
-    database,
-    lineApi,
-    log,
-    metrics,
-    erasureLedger,
-    isClosing: () => isClosing,
-    ...(sender === null ? {} : { handOver: sender.handOver }),
-  })
-  const verifier = { lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-  const background =
-    opened &&
-    new Background({
-      retention: config,
-      opened,
-      verifier,
-      sender: sender as Sender,
-      metrics,
-      log: app.log,
-      notificationSender,
-      heartbeatUrl: config.heartbeatUrl,
-      erasureLedger,
-    })
-  const consoleApp =
-    config.console &&
-    (await createConsole({
-      config,
-      ...config.console,
-      database,
-      erasureLedger,
-      verifier,
-      now: Date.now,
-      onJob: () => background?.jobs.wake(),
-      ownUrls: () => ownUrls(app, config),
-      channelTester: new ChannelTester(notificationSender),
-      log,
-    }))
+  const servers: FastifyInstance[] = []
+  let background: Background | null = null
   let metricsServer: Server | null = null
-
   const close = async (drainMs: number) => {
     isClosing = true
     const stopped = background?.stop()
     await sleep(drainMs)
-    await Promise.all([closeServer(app), consoleApp && closeServer(consoleApp), stopped])
+    const parts = await Promise.allSettled([...servers.map(closeServer), stopped])
     metricsServer?.close()
     metrics?.close()
     await Promise.race([opened?.close(), sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
+    for (const part of parts) if (part.status === 'rejected') throw part.reason
   }
   let closed: Promise<void> | null = null
   const closeOnce = (drainMs = 0) => {
@@ -119,6 +79,51 @@ export async function startService(
     return closed
   }
   try {
+    const lineApi = new LineApi(config.lineApiUrl)
+    const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
+    const resolver = new HostResolver()
+    const sender = opened && new Sender(opened.database, isOwn, resolver)
+    const notificationSender = await openNotificationSender(config, isOwn, resolver)
+    const app: FastifyInstance = await createApp({
+      config,
+      database,
+      lineApi,
+      log,
+      metrics,
+      erasureLedger,
+      isClosing: () => isClosing,
+      ...(sender === null ? {} : { handOver: sender.handOver }),
+    })
+    servers.push(app)
+    const verifier = { lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+    background =
+      opened &&
+      new Background({
+        retention: config,
+        opened,
+        verifier,
+        sender: sender as Sender,
+        metrics,
+        log: app.log,
+        notificationSender,
+        heartbeatUrl: config.heartbeatUrl,
+        erasureLedger,
+      })
+    const consoleApp =
+      config.console &&
+      (await createConsole({
+        config,
+        ...config.console,
+        database,
+        erasureLedger,
+        verifier,
+        now: Date.now,
+        onJob: () => background?.jobs.wake(),
+        ownUrls: () => ownUrls(app, config),
+        channelTester: new ChannelTester(notificationSender),
+        log,
+      }))
+    if (consoleApp) servers.push(consoleApp)
     // If another worker already handles requests, this one listens only when its database is ready. The first worker listens earlier,
     // for health checks.
     if ((cluster.worker?.id ?? 1) > 1) await opened?.ready
@@ -127,17 +132,18 @@ export async function startService(
     if (config.console !== null && consoleApp) {
       await listenForConsole(consoleApp, config.host, config.console.port)
     }
+    const ready = (opened?.ready ?? Promise.resolve()).then(() =>
+      requireSignIn(config, opened?.database ?? null),
+    )
+    // It may reject before it is awaited.
+    ready.catch(() => undefined)
+    const consoleUrl = consoleApp && urlOf(consoleApp, config)
+    return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
   } catch (error) {
-    await closeOnce()
+    // The first fault counts.
+    await closeOnce().catch(() => undefined)
     throw error
   }
-  const ready = (opened?.ready ?? Promise.resolve()).then(() =>
-    requireSignIn(config, opened?.database ?? null),
-  )
-  // It may reject before it is awaited.
-  ready.catch(() => undefined)
-  const consoleUrl = consoleApp && urlOf(consoleApp, config)
-  return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
 /** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */
@@ -172,7 +178,7 @@ async function closeServer(app: FastifyInstance): Promise<void> {
   clearTimeout(cut)
 }
 
-/** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
+/** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits within 10 s: with 0, or with 1 if the shutdown fails. */
 export async function serve(config: Config): Promise<void> {
   const log = openLog()
   const starting = startService(config, log)
@@ -184,21 +190,24 @@ export async function serve(config: Config): Promise<void> {
       return
     }
     stoppedAtMs = performance.now()
-    void starting
-      .then(async (service) => {
-        service.app.log.info(`${signal}: finishing accepted requests`)
-        // Ctrl-C need not wait for load balancers.
-        await service.close(signal === 'SIGTERM' ? DRAIN_MS : 0)
-      })
-      .finally(() => process.exit(0))
+    const finish = async ({ app, close }: RunningService) => {
+      app.log.info(`${signal}: finishing accepted requests`)
+      // Ctrl-C need not wait for load balancers.
+      const fault = await close(signal === 'SIGTERM' ? DRAIN_MS : 0).catch((error: Error) => error)
+      if (fault) app.log.error({ fault: fault.name }, 'the shutdown failed')
+      process.exit(fault ? 1 : 0)
+    }
+    // A start that fails ends the process by itself.
+    starting.then(finish, () => undefined)
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
   const service = await starting
   await service.ready.catch(async (error) => {
-    await service.close()
+    await service.close().catch(() => undefined)
     throw error
   })
+  cluster.worker?.send(READY)
 }
 
 /** An endpoint with such a URL would send deliveries back to this service. */

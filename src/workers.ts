@@ -1,5 +1,6 @@
 /** WEB_CONCURRENCY: several worker processes share one port. The first process starts them and replaces those that die. */
 import cluster, { type Worker } from 'node:cluster'
+import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pino, { type Logger } from 'pino'
@@ -10,6 +11,8 @@ import { serveMetrics } from './observability/metrics.ts'
 import { SETTINGS } from './postgres/embedded/postmaster.ts'
 import { type Connection, connectionUrl, EmbeddedServer } from './postgres/embedded/server.ts'
 
+/** What a worker sends once its database is ready, too. */
+export const READY = 'ready'
 /** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
 const RESTART_DELAY_MS = 1_000
 /** A worker exits within 10 s of SIGTERM (main.ts). After this time it is killed. */
@@ -20,13 +23,13 @@ const CONNECTIONS_PER_WORKER = 20
 const OTHER_CONNECTIONS = 20
 
 /**
- * Runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the first worker cannot start. Throws a FatalError if the embedded
+ * Runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the start or the stop fails. Throws a FatalError if the embedded
  * server or the metrics page cannot start. The environment of this process no longer has SECRETS_KEYS.
  */
 export async function serveWithWorkers(config: Config, secretsKeys: Secret | null): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
   const owning = ownEmbeddedServer(config, log)
-  const workers = createWorkers(config, log, secretsKeys)
+  const workers = createWorkers(config, log, secretsKeys, () => void exit(1))
   let metrics: Server | null = null
   const stop = async () => {
     metrics?.close()
@@ -37,13 +40,15 @@ export async function serveWithWorkers(config: Config, secretsKeys: Secret | nul
   // A signal ends the first worker, so an interrupted start also fails. The first exit code counts.
   let exiting: Promise<void> | null = null
   const exit = (exitCode: number) => {
-    exiting ??= stop().then(() => process.exit(exitCode))
+    exiting ??= stop().then(
+      () => process.exit(exitCode),
+      () => process.exit(1),
+    )
     return exiting
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))
   const server = await owning
-  const canStart = await workers.start(server?.connection ?? null)
-  if (!canStart) return exit(1)
+  await workers.start(server?.connection ?? null)
   if (config.metricsPort !== null) {
     const registry = new AggregatorRegistry()
     const page = { contentType: registry.contentType, metrics: () => registry.clusterMetrics() }
@@ -67,15 +72,21 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
   return server
 }
 
-function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null) {
-  // If the first worker ends before it listens, the start has failed, and the worker is not replaced.
-  let hasStarted = false
+function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null, onFailure: () => void) {
+  // If a worker ends before one was ready, the start has failed, and the worker is not replaced.
+  let isReady = false
   let isStopping = false
 
   const fork = (no: number, connection: Connection | null): Worker => {
     const worker = cluster.fork(environmentOf(no, connection, secretsKeys))
+    worker.on('message', (message) => {
+      if (message !== READY || isReady || isStopping) return
+      isReady = true
+      for (let other = 2; other <= config.workers; other += 1) fork(other, connection)
+    })
     worker.once('exit', async (code, signal) => {
-      if (isStopping || !hasStarted) return
+      if (isStopping) return
+      if (!isReady) return onFailure()
       log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
       await sleep(RESTART_DELAY_MS)
       if (!isStopping) fork(no, connection)
@@ -83,17 +94,9 @@ function createWorkers(config: Config, log: Logger, secretsKeys: Secret | null) 
     return worker
   }
 
-  /** Starts the first worker, and the others once it listens, so that only one worker reports a failed start. */
-  const start = async (connection: Connection | null): Promise<boolean> => {
-    if (isStopping) return false
-    const first = fork(1, connection)
-    hasStarted = await new Promise<boolean>((resolve) => {
-      first.once('listening', () => resolve(true))
-      first.once('exit', () => resolve(false))
-    })
-    if (!hasStarted) return false
-    for (let no = 2; no <= config.workers; no += 1) fork(no, connection)
-    return true
+  /** Starts the first worker, and the others once it is ready, so that only one worker reports a failed start. */
+  const start = async (connection: Connection | null): Promise<void> => {
+    if (!isStopping) await once(fork(1, connection), 'listening')
   }
 
   const stop = async (): Promise<void> => {

@@ -15,9 +15,12 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { readConfig } from '../../src/config/config.ts'
+import { startService } from '../../src/main.ts'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
+import { acceptForTest } from '../support/http-server.ts'
 import {
   becomesWell,
   runProgram,
@@ -29,7 +32,7 @@ import {
 
 const createDataDirectory = setUpDataDirectories()
 
-const startService = (dataDir: string) => startHealthy({ DATA_DIR: dataDir })
+const startIn = (dataDir: string) => startHealthy({ DATA_DIR: dataDir })
 
 const addOrganization = (dataDir: string, name: string) =>
   withServer(dataDir, (database) => database.query('insert into organization (name) values ($1)', [name]))
@@ -42,7 +45,7 @@ const organizations = (dataDir: string) =>
 describe('a service', () => {
   it('creates its server on first use, which syncs every commit and opens no TCP port', async () => {
     const dataDir = temporaryDirectory()
-    await startService(dataDir)
+    await startIn(dataDir)
     const command = execFileSync('ps', ['-o', 'args=', '-p', String(serverPid(dataDir))], {
       encoding: 'utf8',
     })
@@ -53,13 +56,13 @@ describe('a service', () => {
 
   it('stops the server of a killed service and starts its own, with the same data', async () => {
     const dataDir = createDataDirectory()
-    const first = await startService(dataDir)
+    const first = await startIn(dataDir)
     await addOrganization(dataDir, 'kept')
     const pid = serverPid(dataDir)
     first.child.kill('SIGKILL')
     await first.exited
     expect(findServer(join(dataDir, 'postgres'))).toBe(pid)
-    const second = await startService(dataDir)
+    const second = await startIn(dataDir)
     expect(serverPid(dataDir)).not.toBe(pid)
     expect(await organizations(dataDir)).toEqual(['kept'])
     second.child.kill('SIGINT')
@@ -72,13 +75,37 @@ describe('a service', () => {
     const command = new EmbeddedServer(dataDir)
     await command.use()
     const pid = serverPid(dataDir)
-    const service = await startService(dataDir)
+    const service = await startIn(dataDir)
     await command.release()
     expect(serverPid(dataDir)).toBe(pid)
     await becomesWell(service.url)
     service.child.kill('SIGINT')
     expect((await service.exited).code).toBe(0)
     expect(() => serverPid(dataDir)).toThrow()
+  })
+})
+
+describe('a service that does not start', () => {
+  const isRunning = (dataDir: string) => existsSync(join(dataDir, 'postgres', 'postmaster.pid'))
+
+  it.each([
+    ['PORT', /^oa-audience: PORT \d+ on 127\.0\.0\.1 is already in use\..*\n$/],
+    ['CONSOLE_PORT', /^oa-audience: CONSOLE_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
+    ['METRICS_PORT', /^oa-audience: METRICS_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
+  ])('exits with 1 and one line, and stops its server, if %s is already in use', async (name, line) => {
+    const dataDir = createDataDirectory()
+    const port = String(await acceptForTest(() => undefined))
+    const env = { DATA_DIR: dataDir, [name]: port, CONSOLE_TOKEN: 'x'.repeat(24) }
+    const { status, stderr } = await runProgramAsync(['serve'], env)
+    expect([status, stderr]).toEqual([1, expect.stringMatching(line)])
+    expect(isRunning(dataDir)).toBe(false)
+  })
+
+  it('stops its server if a part cannot be created', async () => {
+    const dataDir = createDataDirectory()
+    const config = { ...readConfig({ DATA_DIR: dataDir }), trustProxy: ['nobody'] }
+    await expect(startService(config)).rejects.toThrow('invalid IP address: nobody')
+    expect(isRunning(dataDir)).toBe(false)
   })
 })
 

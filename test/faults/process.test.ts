@@ -1,10 +1,20 @@
 /** The service as a process on an external PostgreSQL: start, outages, signals, metrics. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { holdTransaction, waitForBlocked } from '../support/locks.ts'
-import { becomesWell, eventually, setUpProcess, spawnService, startHealthy } from '../support/process.ts'
+import {
+  becomesWell,
+  eventually,
+  setUpProcess,
+  spawnService,
+  startHealthy,
+  temporaryDirectory,
+  writeTemporaryFile,
+} from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 import { startProxy } from '../support/tcp-proxy.ts'
 
@@ -106,6 +116,23 @@ it('finishes an erasure that another instance left pending, marks changes, and s
     expect(metrics).toContain(line)
   expect(metrics).not.toContain('unguessable')
   expect(await statusOf(service.url, '/metrics')).toBe(404)
+})
+
+it('exits with 1 if its shutdown fails, and stops its server nevertheless', async () => {
+  const dataDir = temporaryDirectory()
+  const broken = writeTemporaryFile(
+    'broken.mjs',
+    `const { clearInterval } = globalThis
+     globalThis.clearInterval = (timer) => {
+       clearInterval(timer)
+       if (new Error().stack.includes('delivery-counts')) throw new Error('a fault')
+     }`,
+  )
+  const service = await startHealthy({ DATA_DIR: dataDir, NODE_OPTIONS: `--import ${broken}` })
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toEqual({ code: 1, signal: null })
+  expect(service.output()).toContain('the shutdown failed')
+  expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
 })
 
 it('exits with 0 within 10 s of SIGTERM while its database is silent', async () => {

@@ -143,12 +143,21 @@ it('exits with 0 and leaves no server behind when SIGTERM interrupts its start',
 it.each([
   ['PORT', 'is already in use. Stop the other process or set PORT.'],
   ['METRICS_PORT', 'cannot be used: address already in use (EADDRINUSE). Set another port.'],
+  ['CONSOLE_PORT', 'cannot be used: address already in use (EADDRINUSE). Set another port.'],
 ])('ends with one line if %s is already in use', async (name, reason) => {
   const { connection } = await createTestDatabase()
   const port = String(await acceptForTest(() => undefined))
-  const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection), [name]: port }
+  const CONSOLE_TOKEN = 'x'.repeat(24)
+  const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection), CONSOLE_TOKEN, [name]: port }
   const { status, stderr } = await runProgramAsync(['serve'], env)
   expect([status, stderr]).toEqual([1, `oa-audience: ${name} ${port} on 127.0.0.1 ${reason}\n`])
+})
+
+it('ends with one line if nobody can sign in to the console', async () => {
+  const { connection } = await createTestDatabase()
+  const env = { WEB_CONCURRENCY: '2', DATABASE_URL: urlOf(connection), CONSOLE_PORT: '0' }
+  const { status, stderr } = await runProgramAsync(['serve'], env)
+  expect([status, stderr]).toEqual([1, expect.stringMatching(/^oa-audience: CONSOLE_PORT is set, but .*\n$/)])
 })
 
 function isRunning(pid: number): boolean {
