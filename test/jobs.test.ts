@@ -221,6 +221,46 @@ describe('a job', () => {
   })
 })
 
+describe('a job whose step fails', () => {
+  /** Each change of a member of the account ends with this SQLSTATE. */
+  const refuse = async ({ accountId }: { accountId: bigint }, sqlState: string) => {
+    await database.query(
+      `create or replace function refuse() returns trigger language plpgsql as
+         $$ begin raise exception using errcode = tg_argv[0]; end $$`,
+    )
+    await database.query(
+      `create trigger refuse before update on audience_member for each row
+         when (new.channel_oa_id = ${accountId}) execute function refuse('${sqlState}')`,
+    )
+  }
+
+  it.each([
+    ['the database has no memory', '53200', [0, 0], ['running', null]],
+    ['a statement takes too long', '57014', [1, 100], ['failed', 'statement_refused']],
+    ['a page is damaged', 'XX001', [1, 100], ['failed', 'statement_refused']],
+    ['another program refuses the change', 'P0001', [100], ['failed', 'unexpected_error']],
+  ])('because %s (%s) is repeated as often as that helps', async (_, sqlState, counts, end) => {
+    const { tenant, tag } = await addAudience(3)
+    const { job } = (await tag({ add: ['a'], expectedCount: 3 })).json
+    await refuse(tenant, sqlState)
+    const stored = async () => (await operator.get(`/api/jobs/${job.id}`)).json.job
+    for (const count of counts) {
+      if (count === 100)
+        await database.query(`update job set tally = '{"attempts":99}' where id = $1`, [job.id])
+      await database.query(`update job set leased_until = '-infinity' where id = $1`, [job.id])
+      await takeTurn(database).catch(() => undefined)
+      if (count < 100) expect((await stored()).tally).toEqual({ attempts: count })
+    }
+    const { status, reason } = await stored()
+    expect([status, reason]).toEqual(end)
+    await database.query('drop trigger refuse on audience_member')
+    if (status !== 'running') return
+    await database.query(`update job set leased_until = '-infinity' where id = $1`, [job.id])
+    await finishJobs(database)
+    expect((await stored()).tally).toEqual({ changed: 3, unchanged: 0, refused: 0 })
+  })
+})
+
 it('an export of members contains all that match, and is recorded before its first byte', async () => {
   const { tenant, path } = await addAudience(2_500)
   await database.query(

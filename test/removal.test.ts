@@ -269,24 +269,37 @@ it('a removal cannot be cancelled', async () => {
   expect(await countRows()).toEqual(GONE)
 })
 
-it('a removal goes on after an unexpected error', async () => {
-  const { path, countRows } = await addAccount()
-  await owner.post(`${path}/remove`, { name: 'test' })
-  await load(
-    database,
-    `create function fail() returns trigger language plpgsql as $$ begin raise division_by_zero; end $$`,
-  )
-  await load(
-    database,
-    'create trigger fail before delete on audience_member for each statement execute function fail()',
-  )
-  await expect(finishJobs(database)).rejects.toThrow()
-  expect(await takeTurn(database)).toBe(false)
-  await load(database, 'drop trigger fail on audience_member')
-  await load(database, `update job set leased_until = '-infinity'`)
-  await finishJobs(database)
-  expect(await countRows()).toEqual(GONE)
-})
+it.each([98, 99])(
+  'a removal whose step has failed %i times goes on, or fails and can be repeated',
+  async (failed) => {
+    const { path, countRows } = await addAccount()
+    const { job } = (await owner.post(`${path}/remove`, { name: 'test' })).json
+    await load(
+      database,
+      `create or replace function fail() returns trigger language plpgsql as $$ begin raise division_by_zero; end $$`,
+    )
+    await load(
+      database,
+      'create trigger fail before delete on audience_member for each statement execute function fail()',
+    )
+    await expect(finishJobs(database)).rejects.toThrow()
+    await load(
+      database,
+      `update job set leased_until = '-infinity', tally = tally || jsonb_build_object('attempts', $1::int) where id = $2`,
+      [failed, job.id],
+    )
+    await expect(finishJobs(database)).rejects.toThrow()
+    expect(await takeTurn(database)).toBe(false)
+    expect((await owner.get(`/api/jobs/${job.id}`)).json.job).toMatchObject(
+      failed === 99 ? { status: 'failed', reason: 'unexpected_error' } : { status: 'running' },
+    )
+    await load(database, 'drop trigger fail on audience_member')
+    await load(database, `update job set leased_until = '-infinity'`)
+    if (failed === 99) expect((await owner.post(`${path}/remove`, { name: 'test' })).status).toBe(202)
+    await finishJobs(database)
+    expect(await countRows()).toEqual(GONE)
+  },
+)
 
 it('a removal hides the account from the fleet, which would ask for the secret that the removal has deleted', async () => {
   const { tenant, path } = await addAccount()

@@ -6,13 +6,16 @@
  *    it and that its operator may still do this, changes rows, and stores position and progress. A process that is killed therefore
  *    repeats nothing and loses nothing.
  * 3. The last transaction of the turn ends the lease.
+ * 4. A step that fails because the database or LINE is down or busy is repeated until it succeeds. For any other reason, the job fails,
+ *    at the latest after ATTEMPTS_MAX attempts.
  */
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
-import { AppError } from '../errors.ts'
+import { AppError, toFatalError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
+import { isAboutStatement } from '../postgres/faults.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { deleteFile, ENDED, type Job, type JobKind } from './job.ts'
 import { endAbandonedUploads } from './job-file.ts'
@@ -25,6 +28,8 @@ const TURN_MS = 250
 const LEASE_SECONDS = 30
 /** After a temporary fault, such as a lock. */
 const RETRY_SECONDS = 3
+/** Of all instances, without progress between them: at least 100 × 3 s = 5 min, in which an overload ends. */
+const ATTEMPTS_MAX = 100
 
 /** The job was cancelled, or another instance has taken it. */
 class JobLost extends Error {}
@@ -40,8 +45,9 @@ const claimNext = statement('claim-job')`
                   where status = 'running' and is_due(leased_until, $1 * interval '1 second') and kind = any ($2)
                     and ($3::bigint is null or id = $3)
                   order by stepped_at <= now() + interval '1 minute', stepped_at limit 1 for no key update skip locked)
-    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, total, tally,
-              claim, actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
+    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, total,
+              tally - 'attempts' as tally, claim, actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName",
+              request_id as "requestId"`
 
 type ClaimedJob = Job & Row & { claim: bigint }
 
@@ -76,9 +82,12 @@ const storeProgress = statement('store-job-progress')`
 const endJob = statement('end-job')`
     update job set status = $4, reason = $5, done = $2, tally = $3, ${ENDED} where id = $1`
 
-/** $1 job id bigint, $2 claim bigint, $3 seconds int */
+/** $1 job id bigint, $2 claim bigint, $3 seconds int, $4 failed attempts int, which the next progress sets to none */
 const postponeJob = statement('postpone-job')`
-    update job set leased_until = now() + $3 * interval '1 second' where id = $1 and claim = $2 and status = 'running'`
+    update job set leased_until = now() + $3 * interval '1 second',
+                   tally = tally || jsonb_build_object('attempts', coalesce((tally->>'attempts')::int, 0) + $4::int)
+     where id = $1 and claim = $2 and status = 'running'
+    returning (tally->>'attempts')::int as attempts`
 
 /** What the steps use. Without `platform`, no job that calls LINE can run. `onQueued` is of the sender in this process. */
 export type JobParts = Pick<Step, 'platform' | 'onQueued' | 'erasureLedger'>
@@ -92,7 +101,7 @@ interface Turns extends Partial<JobParts> {
   jobId?: bigint | null
 }
 
-/** Returns false if no job waits, or a temporary fault, after which the step is repeated. Throws another one, which ends the job. */
+/** Returns false if no job waits, or a temporary fault. Throws any other one. */
 export async function takeTurn(
   database: Database,
   { turnMs = TURN_MS, kinds = ALL_KINDS, jobId = null, ...parts }: Turns = {},
@@ -105,17 +114,25 @@ export async function takeTurn(
     await turn.run()
   } catch (error) {
     if (error instanceof JobLost) return true
-    const postpone = (seconds: number) => database.query(postponeJob, [claimed.id, claimed.claim, seconds])
-    if (error instanceof AppError) {
-      await postpone(RETRY_SECONDS)
-      return error
-    }
-    // Half an account is of no use to anybody, so a removal never fails.
-    if (claimed.kind === 'account.remove') await postpone(LEASE_SECONDS)
-    else await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
+    const isTemporary = error instanceof AppError && [429, 503].includes(error.status)
+    const isCounted = !isTemporary || isAboutStatement(error)
+    // Half an account is of no use to anybody, so a removal is repeated, too.
+    const isRepeated = isTemporary || claimed.kind === 'account.remove'
+    const attempts = !isCounted ? 0 : isRepeated ? 1 : ATTEMPTS_MAX
+    const values = [claimed.id, claimed.claim, RETRY_SECONDS, attempts]
+    const [job] = await database.query<{ attempts: number }>(postponeJob, values)
+    if (job && job.attempts >= ATTEMPTS_MAX) await turn.fail(reasonOf(error))
+    if (isTemporary) return error
     throw error
   }
   return true
+}
+
+/** A code that the pages explain, or a sentence. */
+function reasonOf(error: unknown): string {
+  if (error instanceof UnreadableSecret) return 'secret_unreadable'
+  if (isAboutStatement(error)) return 'statement_refused'
+  return error instanceof AppError ? toFatalError(error).message : 'unexpected_error'
 }
 
 class Turn {
@@ -148,7 +165,7 @@ class Turn {
     while (!this.#isOver) await STEPS[this.#job.kind](this.#job, step)
   }
 
-  fail(failure: 'unexpected_error' | 'secret_unreadable'): Promise<void> {
+  fail(failure: string): Promise<void> {
     const { done, tally } = this.#job
     return this.#commit(async () => ({ position: null, done, tally, failure }))
   }

@@ -84,6 +84,9 @@ export function preventsStoring(error: unknown): boolean {
   return code !== null && code !== READ_ONLY && !/^(08|22|23|40|54|55|57)/.test(code)
 }
 
+/** Whether a temporary fault may be one of the statement, which takes too long or meets damaged data. */
+export const isAboutStatement = (error: unknown): boolean => /^(57014|XX)/.test(sqlStateOf(error) ?? '')
+
 export function sqlStateOf(error: unknown): string | null {
   const origin = error instanceof DatabaseUnavailable ? error.cause : error
   return origin instanceof pg.DatabaseError ? (origin.code ?? null) : null
