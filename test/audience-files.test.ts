@@ -105,8 +105,8 @@ describe('audience import', () => {
     const file = join(temporaryDirectory(), `audience.${format}`)
     await runAudience('export', tenant, '--format', format, '--output', file)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(stderr).not.toContain('line ')
-    expect(JSON.parse(stdout)).toEqual({ changed: 100, refused: 0 })
+    expect(stderr).not.toContain(': line ')
+    expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 100, refused: 0 })
     expect(await service.members(tenant)).toEqual(members)
   })
 
@@ -130,7 +130,7 @@ describe('audience import', () => {
     const file = writeTemporaryFile('crm.ndjson', lines.join('\n'))
     const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
     expect(status).toBe(1)
-    expect(JSON.parse(stdout)).toEqual({ changed: 3, refused: 8 })
+    expect(JSON.parse(stdout)).toEqual({ changed: 2, replaced: 0, unchanged: 1, refused: 8 })
     for (const line of [4, 5, 6, 7, 8, 9, 10, 11]) expect(stderr).toContain(`line ${line}: `)
     expect(stderr).toMatch(/line 11: .*write it as text/)
     expect(stderr).not.toMatch(/^ +at /m)
@@ -142,12 +142,33 @@ describe('audience import', () => {
     ])
   })
 
+  it('says that a line replaces all tags and attributes, and counts the members that lost something', async () => {
+    const tenant = await tenantWithMembers(database, 6, {
+      tags: `'{a,b}'::text[]`,
+      attributes: `'{"cups":3}'::jsonb`,
+      external_id: `case when i = 6 then null else 'E' || i end`,
+    })
+    const lines = [
+      '{"userId":"U1","tags":["a"]}',
+      '{"userId":"U2","attributes":{"cups":4}}',
+      '{"userId":"U3","externalId":"F"}',
+      '{"userId":"U4","externalId":null}',
+      '{"userId":"U5","tags":["b","c","a"],"attributes":{"cups":3,"size":"L"}}',
+      '{"userId":"U6","externalId":"G"}',
+      '{"userId":"U6","tags":["a","b"]}',
+    ]
+    const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
+    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+    expect(stderr).toMatch(/^Each line replaces all tags and attributes of its member\./)
+    expect(JSON.parse(stdout)).toEqual({ changed: 7, replaced: 4, unchanged: 0, refused: 0 })
+  })
+
   it('refuses a line whose id belongs to another person than its userId', async () => {
     const tenant = await tenantWithMembers(database, 2)
     const [, second] = await service.members(tenant)
     const file = writeTemporaryFile('ids.csv', `id,userId,tags\n${second?.id},U1,"[""wrong""]"\n`)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(JSON.parse(stdout)).toEqual({ changed: 0, refused: 1 })
+    expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 1 })
     expect(stderr).toContain('its id is not')
     for (const { tags } of await service.members(tenant)) expect(tags).toEqual([])
   })
@@ -161,7 +182,7 @@ describe('audience import', () => {
     const result = await runAudience('import', tenant, writeTemporaryFile(name, content), '--json')
     expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
     expect(result.stderr).not.toMatch(/^ +at /m)
-    expect(JSON.parse(result.stdout)).toEqual({ changed: 0, refused: 0 })
+    expect(JSON.parse(result.stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 0 })
   })
 
   it('refuses lines that are too long or nested too deeply, and applies all others', async () => {
@@ -180,7 +201,7 @@ describe('audience import', () => {
     const refused = [...stderr.matchAll(/^oa-audience: line (\d): /gm)].map(([, line]) => line)
     expect(refused).toEqual(['2', '3', '4', '5'])
     expect(stderr).toContain('line 5: the line is longer than 1048576 bytes')
-    expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, refused: 4 }])
+    expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, replaced: 0, unchanged: 0, refused: 4 }])
   })
 
   it('fails with the reason when the file does not exist', async () => {

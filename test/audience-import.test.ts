@@ -44,7 +44,7 @@ it('changes members with tags and attributes of any content and size', async () 
   const tenant = await tenantWithMembers(database, 120)
   const tags = ['a "b"', 'c\\d', '{e,f}', 'null', ' ', '名前', '\n']
   const entries = numbered(120, (no) => ({ tags, attributes: { no, pad: '"\\'.repeat(3_900) } }))
-  expect((await importFile(tenant, entries)).tally).toEqual({ changed: 120, refused: 0 })
+  expect((await importFile(tenant, entries)).tally).toMatchObject({ changed: 120, refused: 0 })
   for (const [index, member] of (await stored(tenant)).entries()) {
     expect(member).toMatchObject({ tags, version: 2n })
     expect(JSON.parse(String(member.attributes))).toEqual(entries[index]?.attributes)
@@ -66,7 +66,7 @@ it('refuses only the line of a member that another transaction has locked', asyn
     numbered(150, () => ({ tags: ['a'] })),
   )
   await release()
-  expect(tally).toEqual({ changed: 149, refused: 1 })
+  expect(tally).toMatchObject({ changed: 149, refused: 1 })
   expect(faults).toEqual([expect.stringMatching(/line 30: another transaction has locked this member/)])
 })
 
@@ -87,7 +87,7 @@ it('goes on after the last batch that was committed when the connection is lost'
   const entries: unknown[] = numbered(250, (no) => ({ tags: [no === 150 ? 'end' : 'a'] }))
   entries[120] = 'refused'
   const { tally, faults, status } = await importFile(tenant, entries, to)
-  expect({ tally, faults, status }).toEqual({
+  expect({ tally, faults, status }).toMatchObject({
     tally: { changed: 249, refused: 1 },
     faults: ['oa-audience: line 121: the entry is not a JSON object'],
     status: 1,
@@ -130,7 +130,8 @@ it('changes members exactly like the same updates one after the other (property)
     for (const [index, each] of entries.entries())
       if ((await put(updated, each, members)).status !== 200) refused.push(index + 1)
     expect(await stored(imported)).toEqual(await stored(updated))
-    expect(tally).toEqual({ changed: entries.length - refused.length, refused: refused.length })
+    expect(tally.changed + tally.unchanged).toBe(entries.length - refused.length)
+    expect(tally.refused).toBe(refused.length)
     const lines = faults.map((fault) => Number(fault.match(/line (\d+)/)?.[1])).filter(Number.isInteger)
     expect(lines).toEqual(refused.slice(0, 20))
   })

@@ -53,7 +53,7 @@ describe('an uploaded file', () => {
     const job = await importFile(tenant, 'csv', file, 7)
     expect(job).toMatchObject({ status: 'done', done: String(file.length), total: String(file.length) })
     expect(job.tally).toEqual({
-      ...{ changed: 1, unchanged: 1, refused: 3 },
+      ...{ changed: 1, replaced: 0, unchanged: 1, refused: 3 },
       refusals: [
         { line: 4, reason: 'No such member in this scope' },
         { line: 5, reason: 'Another member of this scope has this externalId' },
@@ -213,7 +213,7 @@ it('does not bring back a person who is erased during an import', async () => {
   expect(text?.text).not.toContain('"U1"')
   while (await takeShortTurn(database));
   expect((await jobOf(job)).tally).toEqual({
-    ...{ changed: 299, unchanged: 0, refused: 1 },
+    ...{ changed: 299, replaced: 0, unchanged: 0, refused: 1 },
     refusals: [{ line: 300, reason: 'No such member in this scope' }],
   })
   for (const userId of ['U1', 'U300']) expect(await service.member(tenant, userId)).toBeUndefined()

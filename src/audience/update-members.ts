@@ -8,6 +8,11 @@ import { type Queryable, type SendPipeline, statement } from '../postgres/statem
 import { isStorableText } from '../postgres/storable.ts'
 import { CHANGES, checkUpdate, type MemberUpdate, updateError } from './update.ts'
 
+const UNCHANGED = 0
+const CHANGED = 1
+/** It lost a tag, an attribute or its externalId, or has another value of one. */
+export const REPLACED = 2
+
 interface UpdateById {
   id: bigint
   update: MemberUpdate
@@ -43,26 +48,30 @@ const applyUpdates = statement('member-updates')`
     update audience_member m
        set ${CHANGES}
       from (select x.ctid, x.version, u.sets_external_id, u.external_id, u.sets_tags, u.tags::text[] as tags, u.sets_attributes,
-                   u.attributes::jsonb as attributes
+                   u.attributes::jsonb as attributes, x.old_external_id, x.old_tags, x.old_attributes
               from unnest($3::bigint[], $4::boolean[], $5::text[], $6::boolean[], $7::text[], $8::boolean[], $9::text[])
                    with ordinality as u (id, sets_external_id, external_id, sets_tags, tags, sets_attributes, attributes,
                                          position)
              cross join lateral (
-               select ctid, version from audience_member
+               select ctid, version, external_id as old_external_id, tags as old_tags, attributes as old_attributes
+                 from audience_member
                 where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
              order by u.position offset 0) e
      where m.ctid = e.ctid
-    returning m.id, m.version <> e.version as "isChanged"`
+    returning m.id, case when m.version = e.version then ${UNCHANGED}
+                         when m.tags @> e.old_tags and m.attributes @> e.old_attributes
+                          and m.external_id is not distinct from coalesce(e.old_external_id, m.external_id) then ${CHANGED}
+                         else ${REPLACED} end as outcome`
 
 /**
- * Changes members in the given order and in one transaction. Returns the ids of those that exist, and whether they changed. Throws
+ * Changes members in the given order and in one transaction. Returns the ids of those that exist, each with its greatest outcome. Throws
  * `external_id_taken`.
  */
 export async function updateMembers(
   send: SendPipeline,
   scope: Scope,
   updates: UpdateById[],
-): Promise<Map<bigint, boolean>> {
+): Promise<Map<bigint, number>> {
   if (updates.length === 0) return new Map()
   const { accountId, organizationId } = scope
   const ids = int8Array(updates.map(({ id }) => id))
@@ -77,10 +86,10 @@ export async function updateMembers(
   const results = await send(statements).catch((error: unknown) => {
     throw updateError(error)
   })
-  const [, , ...updated] = results as Array<Array<{ id: bigint; isChanged: boolean }>>
-  const changes = new Map<bigint, boolean>()
-  for (const { id, isChanged } of updated.flat()) changes.set(id, isChanged || changes.get(id) === true)
-  return changes
+  const [, , ...updated] = results as Array<Array<{ id: bigint; outcome: number }>>
+  const outcomes = new Map<bigint, number>()
+  for (const { id, outcome } of updated.flat()) outcomes.set(id, Math.max(outcome, outcomes.get(id) ?? 0))
+  return outcomes
 }
 
 /** Splits updates into runs with each member once, because a statement updates a row only once. */
@@ -118,7 +127,7 @@ const arrayLiteral = (texts: string[]) =>
 // The entries of an import file.
 
 /** What became of an entry. Two entries of one member have the same outcome in a batch. */
-export type Outcome = 'changed' | 'unchanged' | Error
+export type Outcome = number | Error
 
 /**
  * Sets the externalId, tags and attributes of each entry, in one transaction and as updateMembers. Other fields are ignored.
@@ -133,12 +142,10 @@ export async function importEntries(
   const ids = await findMemberIds(database, scope, entries)
   const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
   const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))
-  const changes = await updateMembers(send, scope, updates)
+  const outcomes = await updateMembers(send, scope, updates)
   return checked.map((update) => {
     if (update instanceof Error) return update
-    const isChanged = changes.get(update.id)
-    if (isChanged === undefined) return new AppError('unknown_member')
-    return isChanged ? 'changed' : 'unchanged'
+    return outcomes.get(update.id) ?? new AppError('unknown_member')
   })
 }
 

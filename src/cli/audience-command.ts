@@ -59,6 +59,7 @@ function importCommand(group: CliCommand): void {
     .onDatabase(async (database, file: string, { account: id }: { account: bigint }) => {
       const format = file.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
       const account = await requireAccount(database, id)
+      printError('Each line replaces all tags and attributes of its member. What it leaves out is kept.')
       const job = await storeFile(database, commandActor(), account, format, bytesOf(file))
       return tallyOf(file, await followJob(database, job, 'bytes'))
     })
@@ -74,12 +75,8 @@ async function* bytesOf(file: string): AsyncGenerator<Buffer> {
 
 /** Returns the tally also of an import that stopped before the end of its file. */
 function tallyOf(file: string, job: JobSummary | null) {
-  const {
-    changed = 0,
-    unchanged = 0,
-    refused = 0,
-    refusals = [],
-  } = (job?.tally ?? {}) as Partial<ImportTally>
+  const tally = (job?.tally ?? {}) as Partial<ImportTally>
+  const { changed = 0, replaced = 0, unchanged = 0, refused = 0, refusals = [] } = tally
   const shown = refusals.slice(0, REFUSALS_SHOWN)
   for (const { line, reason } of shown) printError(`oa-audience: line ${line}: ${reason}`)
   if (refused > shown.length) printError(`oa-audience: ${refused - shown.length} more entries were refused`)
@@ -89,7 +86,7 @@ function tallyOf(file: string, job: JobSummary | null) {
     printError(`oa-audience: the import stopped: ${place}. It is safe to run the command again.`)
   }
   if (refused > 0 || job?.status !== 'done') io.exitCode = 1
-  return { changed: changed + unchanged, refused }
+  return { changed, replaced, unchanged, refused }
 }
 
 export const withFilters = (command: CliCommand): CliCommand =>

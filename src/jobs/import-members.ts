@@ -16,7 +16,7 @@ import {
   readEntries,
 } from '../audience/import/member-file.ts'
 import type { TextSource } from '../audience/import/text-file.ts'
-import { importEntries, type Outcome } from '../audience/update-members.ts'
+import { importEntries, type Outcome, REPLACED } from '../audience/update-members.ts'
 import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { DatabaseBusy, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
@@ -34,6 +34,8 @@ interface ImportParameters {
 
 export interface ImportTally {
   changed: number
+  /** members among the changed ones that lost something */
+  replaced: number
   unchanged: number
   refused: number
   refusals: Array<{ line: number; reason: string }>
@@ -48,7 +50,8 @@ export const importMembers: RunStep = async (job, step) => {
   const from = (job.position as FilePosition | null) ?? FILE_BEGINNING
   const file: TextSource = { name: 'the file', open: () => readFileFrom(step.database, job.id, from.byte) }
   const batches = readBatches(file, format, from)
-  let tally: ImportTally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) }
+  const none: ImportTally = { changed: 0, replaced: 0, unchanged: 0, refused: 0, refusals: [] }
+  let tally = { ...none, ...(job.tally as object) }
   const end = (): Progress => ({ position: null, done: job.total ?? job.done, tally })
   try {
     for await (const batch of batches) {
@@ -57,15 +60,10 @@ export const importMembers: RunStep = async (job, step) => {
     }
     await step.commit(async () => end())
   } catch (error) {
-    const failure = failureOf(error)
-    if (failure === null) throw error
-    await step.commit(async () => ({ ...end(), failure }))
+    // Otherwise, the file is not at fault.
+    if (!(error instanceof FatalError)) throw error
+    await step.commit(async () => ({ ...end(), failure: error.message }))
   }
-}
-
-/** Null: the file is not at fault. */
-function failureOf(error: unknown): string | null {
-  return error instanceof FatalError ? error.message : null
 }
 
 /**
@@ -120,8 +118,8 @@ async function importBatch(
 
 function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
   if (!(outcome instanceof Error)) {
-    const name = outcome === 'changed' ? 'changed' : 'unchanged'
-    return { ...tally, [name]: tally[name] + 1 }
+    const name = outcome ? 'changed' : 'unchanged'
+    return { ...tally, [name]: tally[name] + 1, replaced: tally.replaced + Number(outcome === REPLACED) }
   }
   const refused = tally.refused + 1
   if (tally.refusals.length >= REFUSALS_MAX) return { ...tally, refused }

@@ -151,6 +151,7 @@ function Upload({
               <p role="status">{`${t.imports.uploading} ${percent(sentBytes / file.size)}`}</p>
             </>
           )}
+          <p class="notice warning">{t.imports.replaces}</p>
           <ActionFailure error={error} />
           <button type="button" class="primary" disabled={isRunning} onClick={upload}>
             {task ? t.imports.goOn : t.imports.start}
