@@ -64,7 +64,8 @@ describe('DELETE /api/audience/:id', () => {
     })
     expect(await memberOf(tenant, userId)).toMatchObject({ id, userId })
     expect((await service.erase(tenant, '999999', { 'if-match': '"1"' })).status).toBe(404)
-    expect((await service.erase(tenant, id, { 'if-match': '"1"' })).status).toBe(204)
+    expect((await service.erase(tenant, id, { 'if-match': 'W/"2"' })).status).toBe(412)
+    expect((await service.erase(tenant, id, { 'if-match': 'W/"1"' })).status).toBe(204)
   })
 
   it('removes user id and content from the events of all sources, and keeps other people in them', async () => {

@@ -37,6 +37,11 @@ describe('a member that another program loaded', () => {
     for (const set of [`version = ${MAX}`, `tags = '{d}'`])
       await load(database, `update audience_member set ${set} where channel_oa_id = $1`, [tenant.accountId])
     expect((await service.members(tenant))[0]).toMatchObject({ tags: ['d'] })
+    await load(database, `update audience_member set version = ${MAX} where channel_oa_id = $1`, [
+      tenant.accountId,
+    ])
+    const greatest = { 'if-match': `"${MAX}"` }
+    expect((await service.put(tenant, id, { tags: ['e'] }, greatest)).status).toBe(200)
   })
 
   it.each([

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import { parsePathId } from './path-id.ts'
 import {
   Compile,
   Settings,
@@ -121,25 +122,23 @@ function messageOf({ keyword, params, message }: TLocalizedValidationError): str
 
 // The If-Match header: a client's condition that the member has not changed since it was read.
 
-const VERSION = /^"([1-9]\d{0,17})"$/
-
-/** A weak tag never matches (RFC 9110), so a client that sends one has made a mistake. */
-const STRONG_TAGS = /^"[^"]*"(?:[ \t]*,[ \t]*"[^"]*")*$/
+/** A compressing proxy makes a tag weak. RFC 9110 matches none of those, but a version is the same in every encoding. */
+const TAGS = /^(?:W\/)?"[^"]*"(?:[ \t]*,[ \t]*(?:W\/)?"[^"]*")*$/
 
 /**
  * Returns the versions that the header allows, or null for any. A tag that is not a version of this service matches nothing. Throws
- * `bad_request` for a weak tag or one without quotes, which would otherwise look like a stale version.
+ * `bad_request` for one without quotes, which would otherwise look like a stale version.
  */
 export function readIfMatch({ headers }: FastifyRequest): bigint[] | null {
   const header = headers['if-match']?.trim()
   if (header === undefined || header === '*') return null
-  if (!STRONG_TAGS.test(header)) {
+  if (!TAGS.test(header)) {
     throw new AppError('bad_request', {
       message: 'If-Match must be versions in quotes, as ETag has them: "4"',
     })
   }
-  const versions = header.split(',').map((tag) => VERSION.exec(tag.trim())?.[1])
-  return versions.filter((version) => version !== undefined).map(BigInt)
+  const versions = [...header.matchAll(/"([^"]*)"/g)].map(([, tag = '']) => parsePathId(tag))
+  return versions.filter((version) => version !== null)
 }
 
 // Request `Cache-Control: max-age` (RFC 9111, 5.2.1.1): the age of a response that the client accepts.
