@@ -2,6 +2,7 @@
  * What an event does to a member is commutative and idempotent. Any history of any kinds, shuffled, repeated, split over
  * deliveries and over two instances, with an erasure at any point, ends in the same members.
  */
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
@@ -181,6 +182,45 @@ describe('the members of an audience', () => {
         expect(await viewOf(mixed)).toEqual(await viewOf(plain))
       }),
       { numRuns: runs(20), endOnFailure: true },
+    )
+  })
+
+  it('are reported as changed exactly by events that change more than activity (property)', async () => {
+    const since = async (tenant: Tenant) => {
+      const rows = await database.query<{ user_id: string; at: string }>(
+        `select user_id, change || ' ' || updated_at as at from audience_member where channel_oa_id = $1`,
+        [tenant.accountId],
+      )
+      const changes = new Map(rows.map(({ user_id, at }) => [user_id, at]))
+      return (await viewOf(tenant)).map(({ firstSeenAt: _, lastSeenAt: __, eventCount: ___, ...state }) => ({
+        change: changes.get(state.userId),
+        state: { ...state, conversation: { ...state.conversation, updatedAt: null } },
+      }))
+    }
+    const kinds = ['follow', 'unfollow', 'message', 'chat', 'incoming'] as const
+    const steps = fc.array(step, { minLength: 15, maxLength: 15 })
+    await fc.assert(
+      fc.asyncProperty(steps, async (history) => {
+        const tenant = await add()
+        let before = await since(tenant)
+        for (const [index, each] of history.entries()) {
+          const kind = kinds[each.salt % kinds.length] as Step['kind']
+          // The chat has two conversations, one after the other.
+          const no = isChat(kind) ? Math.floor(index / 8) : index
+          // No two are of one time: then only the key, which clients do not see, would be newer.
+          const offset = each.offset * history.length + index
+          await sendAll(tenant, [toDelivery({ ...each, kind, person: each.person % 2, offset }, no, PAST)], 1)
+          const after = await since(tenant)
+          for (const { change, state } of after) {
+            const earlier = before.find(({ state: { userId } }) => userId === state.userId)
+            if (earlier === undefined) continue
+            const isEqual = isDeepStrictEqual(earlier.state, state)
+            expect(change === earlier.change, JSON.stringify([kind, earlier.state, state])).toBe(isEqual)
+          }
+          before = after
+        }
+      }),
+      { numRuns: runs(40), endOnFailure: true },
     )
   })
 })

@@ -175,3 +175,20 @@ it('a conversation without updated_at, as before 2025, is the last to arrive amo
     eventCount: 1,
   })
 })
+
+it('updatedAt moves with id and status of the conversation, and not with each message of it', async () => {
+  const userId = randomUserId()
+  const tenant = await addTenant(database)
+  const seen: Array<[moved: boolean, shownAtMs: number]> = []
+  let updatedAt: string | undefined
+  for (const [no, state] of ['open', 'open', 'resolved', 'resolved', 'open'].entries()) {
+    const about = conversation(userId, { status: state, updated_at: AT + no })
+    const sent = no % 2 === 0 ? about : message(userId, { id: no, conversation: about })
+    await service.chat(tenant, { event: no % 2 === 0 ? 'conversation_updated' : 'message_created', ...sent })
+    const member = await service.member(tenant, userId)
+    seen.push([member?.updatedAt !== updatedAt, Date.parse(member?.conversation?.updatedAt ?? '')])
+    updatedAt = member?.updatedAt
+  }
+  expect(seen.map(([moved]) => moved)).toEqual([true, false, true, false, true])
+  expect(seen.map(([, at]) => at / 1000 - AT)).toEqual([0, 1, 2, 3, 4])
+})

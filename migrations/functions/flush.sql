@@ -119,6 +119,7 @@ create or replace function apply_conversations(
 declare
   changed_at constant timestamptz := clock_timestamp();
 begin
+  -- Most events of a chat leave id and status as they are. Those must not wake clients, nor leave the heap-only update.
   insert into audience_member as m (channel_oa_id, organization_id, user_id, conversation_id, conversation_status,
                                     conversation_at, conversation_key)
   select distinct on (account_id, user_id) account_id, organization_id, user_id, conversation_id, status, at, key
@@ -130,7 +131,12 @@ begin
       on conflict on constraint audience_member_user do update set
          conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
          conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
-         updated_at = greatest(changed_at, m.updated_at), change = next_change()
+         updated_at = case when (excluded.conversation_id, excluded.conversation_status)
+                                is distinct from (m.conversation_id, m.conversation_status)
+                      then greatest(changed_at, m.updated_at) else m.updated_at end,
+         change = case when (excluded.conversation_id, excluded.conversation_status)
+                            is distinct from (m.conversation_id, m.conversation_status)
+                  then next_change() else m.change end
    where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
 end $$;
 
