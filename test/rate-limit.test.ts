@@ -80,6 +80,7 @@ describe('the client address', () => {
     const service = await startLimited(1, { trustProxy: ['loopback'] })
     expect((await callFrom(service, '203.0.113.9, 198.51.100.1')).status).toBe(200)
     expect((await callFrom(service, '203.0.113.8, 198.51.100.1')).status).toBe(429)
+    expect((await callFrom(service, '198.51.100.1:80, 127.0.0.2:443, [::1]:8443')).status).toBe(429)
     expect((await callFrom(service, '198.51.100.2')).status).toBe(200)
   })
 })

@@ -82,10 +82,12 @@ export function createClientKey(): (request: FastifyRequest) => string {
   }
 }
 
+/** Some proxies append the port. If it stayed, every connection would have a separate limit, and no proxy would be trusted. */
+export const withoutPort = (address: string): string =>
+  /^\[([^\]]+)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
+
 function keyOfAddress(received: string): string {
-  // Some proxies append the port. If it stayed, every connection would have a separate limit.
-  const address =
-    /^\[([^\]]+)\](?::\d+)?$/.exec(received)?.[1] ?? /^([\d.]+):\d+$/.exec(received)?.[1] ?? received
+  const address = withoutPort(received)
   return isIP(address) === 0 ? 'unknown' : normalizeIP(address, IPV6_SUBNET_BITS)
 }
 

@@ -1,6 +1,7 @@
 /** Creates the HTTP server without routes: limits, request ids, bodies, errors. */
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
+import proxyAddr from '@fastify/proxy-addr'
 import Fastify, { type FastifyError, type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { Config } from '../config/config.ts'
@@ -9,6 +10,7 @@ import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
 import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
+import { withoutPort } from './rate-limit.ts'
 import { observeRequests } from './responses.ts'
 
 /** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
@@ -26,6 +28,7 @@ export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
   log: DestinationStream = pino.destination(1),
 ): FastifyInstance {
+  const isTrusted = trustProxy.length > 0 && proxyAddr.compile(trustProxy)
   const app: FastifyInstance = Fastify({
     logger: { level: logLevel, stream: log },
     logController: new LogController({ disableRequestLogging: true }),
@@ -33,7 +36,7 @@ export function createServer(
     // A child logger per request costs more than adding requestId to the few lines that need it.
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
-    trustProxy: trustProxy.length > 0 ? trustProxy : false,
+    trustProxy: isTrusted && ((address = '', hop) => isTrusted(withoutPort(address), hop)),
     bodyLimit: BODY_MAX_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionTimeout: IDLE_TIMEOUT_MS,
