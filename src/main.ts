@@ -1,6 +1,5 @@
 /** The process: configuration → database → app → listen → close on a signal. */
 import cluster from 'node:cluster'
-import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
@@ -62,13 +61,13 @@ export async function startService(
   if (opened !== null) metrics?.watchDatabase(opened.database)
   const servers: FastifyInstance[] = []
   let background: Background | null = null
-  let metricsServer: Server | null = null
+  let metricsServer: FastifyInstance | null = null
   const close = async (drainMs: number) => {
     isClosing = true
     const stopped = background?.stop()
     await sleep(drainMs)
     const parts = await Promise.allSettled([...servers.map(closeServer), stopped])
-    metricsServer?.close()
+    void metricsServer?.close()
     metrics?.close()
     await Promise.race([opened?.close(), sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
     for (const part of parts) if (part.status === 'rejected') throw part.reason
@@ -160,7 +159,7 @@ async function listenForMetrics(
   metrics: Metrics,
   { host, metricsPort }: Config,
   log: FastifyInstance['log'],
-): Promise<Server | null> {
+): Promise<FastifyInstance | null> {
   if (cluster.isWorker) {
     // The first process collects the metrics of all workers (workers.ts). The constructor subscribes this worker to its requests.
     new AggregatorRegistry()
@@ -168,7 +167,7 @@ async function listenForMetrics(
     return null
   }
   const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0, log)
-  log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
+  log.info(`metrics on HOST ${host}, port ${(server.server.address() as AddressInfo).port}`)
   return server
 }
 

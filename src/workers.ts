@@ -1,8 +1,8 @@
 /** WEB_CONCURRENCY: several worker processes share one port. The first process starts them and replaces those that die. */
 import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
-import type { Server } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from './config/config.ts'
@@ -30,9 +30,9 @@ export async function serveWithWorkers(config: Config, secretsKeys: Secret | nul
   const log = pino({ level: config.logLevel }, pino.destination(1))
   const owning = ownEmbeddedServer(config, log)
   const workers = createWorkers(config, log, secretsKeys, () => void exit(1))
-  let metrics: Server | null = null
+  let metrics: FastifyInstance | null = null
   const stop = async () => {
-    metrics?.close()
+    void metrics?.close()
     await workers.stop()
     const server = await owning.catch(() => null)
     await server?.stop()

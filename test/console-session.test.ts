@@ -189,6 +189,15 @@ describe('a request from another page', () => {
 })
 
 describe('every answer', () => {
+  it('to an operator who is not signed in has a challenge that no browser knows', async () => {
+    const { status, headers } = await new Operator(url).get('/api/fleet')
+    expect([status, headers.get('www-authenticate')]).toEqual([401, 'OA-Audience realm="oa-audience"'])
+    expect([headers.get('cache-control'), headers.get('x-content-type-options')]).toEqual([
+      'no-store',
+      'nosniff',
+    ])
+  })
+
   it.each(['/', '/accounts/1', '/api/fleet', '/api/nothing', '/assets/nothing.js', '/%2e%2e/package.json'])(
     '%s carries the security headers',
     async (path) => {

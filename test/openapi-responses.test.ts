@@ -13,9 +13,9 @@ const service = await startApp(database, {
   config: { rateLimit: { max: 1_000, windowMs: 60_000, spareSigned: false } },
 })
 
-/** Headers of HTTP itself, and the older names of the rate limit, which the description of the document contains. */
+/** Headers of HTTP itself, and those of every response, which the description of the document contains. */
 const UNDOCUMENTED =
-  /^(date|connection|keep-alive|content-length|content-type|transfer-encoding|x-ratelimit-(limit|remaining|reset))$/
+  /^(date|connection|keep-alive|content-length|content-type|transfer-encoding|cache-control|x-content-type-options|x-ratelimit-(limit|remaining|reset))$/
 
 /** Sends a request. Fails unless the response is as the document says. */
 async function call(

@@ -31,11 +31,8 @@ const SECURITY_HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
   'permissions-policy': 'camera=(), geolocation=(), microphone=()',
   'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
   'x-robots-tag': 'noindex',
-  // Responses contain personal data. Assets override this header.
-  'cache-control': 'no-store',
 }
 
 export function setSecurityHeaders(app: FastifyInstance): void {

@@ -33,13 +33,20 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
   }
 }
 
+/** On every response, unless a route replaces them: a shared cache does not know the headers by which clients differ. */
+export const SAFE_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
+
+/** A 401 must name a scheme. No browser knows this one, so none asks for a password. */
+const CHALLENGE = 'OA-Audience realm="oa-audience"'
+
 /** An unexpected error is `internal`: only the log has its details. */
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const appError = asAppError(error)
   const { status } = appError
   if (status >= 500) logFailure(error, appError, request)
   if (appError.retryAfterSeconds !== undefined) reply.header('retry-after', appError.retryAfterSeconds)
-  return reply.code(status).send(errorEnvelope(appError, request.id))
+  if (status === 401) reply.header('www-authenticate', CHALLENGE)
+  return reply.headers(SAFE_HEADERS).code(status).send(errorEnvelope(appError, request.id))
 }
 
 /**
@@ -157,6 +164,7 @@ function unroutableResponse(statusCode: number, requestId: string) {
   const message = statusCode === 400 ? ERRORS.bad_request[1] : reason
   const body = JSON.stringify({ statusCode, error: reason, message, requestId } satisfies ErrorEnvelope)
   const headers = {
+    ...SAFE_HEADERS,
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(body),
     connection: 'close',

@@ -14,9 +14,11 @@ interface Parts {
 }
 
 export function healthRoutes(app: FastifyInstance, { name, version, database, isClosing }: Parts): void {
-  app.get('/api', { schema: serviceSchema }, async () => ({ name, version }))
+  // Some monitors send HEAD. No other route offers it.
+  const exposeHeadRoute = true
+  app.get('/api', { schema: serviceSchema, exposeHeadRoute }, async () => ({ name, version }))
 
-  app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
+  app.get('/api/health', { schema: healthSchema, exposeHeadRoute }, async (request, reply) => {
     const state = await database.state()
     if (state !== 'down' && !isClosing()) {
       const { replication } = database

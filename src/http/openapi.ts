@@ -24,6 +24,7 @@ The API key selects one official account and one organization. A request can see
 
 Every response carries \`RateLimit-Limit\`, \`RateLimit-Remaining\` and \`RateLimit-Reset\`, and the same with the prefix \`X-\`, unless the
 rate limit is off.
+Every response of an endpoint has \`Cache-Control: no-store\` and \`X-Content-Type-Options: nosniff\`.
 Every error has the shape of the \`Error\` schema, and its \`requestId\` finds the request in the log.`
 
 const header = (name: string, description: string) =>
@@ -133,7 +134,7 @@ export async function documentRoutes(app: FastifyInstance): Promise<void> {
   })
 }
 
-/** The plugin also adds HEAD routes, which no endpoint of the service has. */
+/** The plugin also adds HEAD routes. */
 function offerGetAlone(route: RouteOptions): void {
   if (Array.isArray(route.method)) route.method = 'GET'
 }

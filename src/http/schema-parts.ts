@@ -59,9 +59,16 @@ export const success = (name: string, description: string, headers?: Record<stri
   200: { description, ...(headers && { headers }), ...jsonBody(reference(name)) },
 })
 
+const CHALLENGE = {
+  'WWW-Authenticate': {
+    type: 'string',
+    description: 'Names the service, whose scheme is the three headers.',
+  },
+}
+
 /** Error responses by status, and the 429 of every route. A 503 has a Retry-After header. */
 export function failures(descriptions: Record<number, string>): Record<number, unknown> {
-  const headersOf: Record<string, object> = { 429: RETRY_AFTER, 503: RETRY_AFTER }
+  const headersOf: Record<string, object> = { 401: CHALLENGE, 429: RETRY_AFTER, 503: RETRY_AFTER }
   return Object.fromEntries(
     Object.entries({ 429: TOO_MANY_REQUESTS, ...descriptions }).map(([status, description]) => {
       const headers = headersOf[status]

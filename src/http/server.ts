@@ -8,7 +8,13 @@ import type { Config } from '../config/config.ts'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
-import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
+import {
+  handleClientError,
+  handleFrameworkError,
+  refuseExpectation,
+  SAFE_HEADERS,
+  sendError,
+} from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
 import { withoutPort } from './rate-limit.ts'
 import { observeRequests } from './responses.ts'
@@ -58,6 +64,10 @@ export function createServer(
   app.server.on('checkExpectation', (request, response) => refuseExpectation(app, request, response))
   limitIdleConnections(app)
   observeRequests(app)
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(SAFE_HEADERS)
+    done()
+  })
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)
   app.setErrorHandler<FastifyError>(sendError)

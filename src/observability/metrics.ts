@@ -1,10 +1,10 @@
 /** The metrics of the service, and their page. */
-import { createServer, type Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { systemReason } from '../config/system-reason.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
+import { createServer, refuseUnknownRoutes } from '../http/server.ts'
 import {
   countOutcomes,
   databaseGauges,
@@ -206,36 +206,28 @@ interface MetricsLog {
 }
 
 /** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
-export function serveMetrics(
+export async function serveMetrics(
   page: MetricsPage,
   host: string,
   port: number,
   log: MetricsLog,
-): Promise<Server> {
-  const server = createServer(async (request, response) => {
-    if (request.method !== 'GET' || request.url !== '/metrics') {
-      response.writeHead(404, { 'content-type': 'text/plain' })
-      response.end('METRICS_PORT of oa-audience has the path /metrics only\n')
-      return
-    }
+): Promise<FastifyInstance> {
+  const app = createServer({ logLevel: 'silent', trustProxy: [] })
+  app.get('/metrics', async (_request, reply) => {
     try {
-      const text = await page.metrics()
-      response.writeHead(200, { 'content-type': page.contentType }).end(text)
+      return reply.type(page.contentType).send(await page.metrics())
     } catch (error) {
       // Collecting from several processes fails if one of them hangs.
       const { name, message, code } = error as Error & { code?: string }
       log.warn({ fault: name, reason: code ?? message }, 'the metrics cannot be scraped')
-      response.writeHead(503).end()
+      throw new AppError('unavailable')
     }
   })
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: Error) =>
-      reject(
-        new FatalError(
-          `METRICS_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
-        ),
-      ),
+  refuseUnknownRoutes(app)
+  await app.listen({ host, port }).catch((error) => {
+    throw new FatalError(
+      `METRICS_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
     )
-    server.listen(port, host, () => resolve(server))
   })
+  return app
 }

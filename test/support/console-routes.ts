@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { OPERATIONS } from '../../src/operations/all.ts'
 import { routeOf } from '../../src/operations/operation.ts'
 import type { Role } from '../../src/operators/actor.ts'
+import { printedRoutes } from './routes.ts'
 
 /** Ids of objects of one organization. */
 export interface Objects {
@@ -207,18 +208,7 @@ export const ROUTES: Record<string, RouteAccess> = {
 }
 
 /** The routes below /api that Fastify has, except GET /api/session, which is public. */
-export function routesOf(app: FastifyInstance): string[] {
-  const routes: string[] = []
-  const parents: string[] = []
-  for (const line of app.printRoutes({ commonPrefix: false }).split('\n')) {
-    const [, indent = '', path = '', methods = ''] = /^([│ ]*)[├└]── (\S+)(?: \((.*)\))?$/.exec(line) ?? []
-    if (path === '') continue
-    const depth = indent.length / 4
-    parents.length = depth
-    parents.push(path.replace(/:[^/]+/g, ':'))
-    const full = parents.join('')
-    if (!full.startsWith('/api/') || full.endsWith('*') || full === '/api/session') continue
-    for (const method of methods.split(', ')) routes.push(`${method} ${full.slice('/api'.length)}`)
-  }
-  return routes.sort()
-}
+export const routesOf = (app: FastifyInstance): string[] =>
+  printedRoutes(app)
+    .filter((route) => / \/api\/.*[^*]$/.test(route) && !route.endsWith(' /api/session'))
+    .map((route) => route.replace('/api', ''))
