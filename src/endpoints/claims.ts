@@ -6,11 +6,11 @@
  * 2. Backlogs: an endpoint with more due deliveries than fit into memory is examined again when its queue in memory runs low.
  */
 import { INT64_MIN } from '../http/path-id.ts'
-import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type Row, statement } from '../postgres/statement.ts'
-import type { Queue } from './queue.ts'
+import { isDown } from './post.ts'
+import type { Queue, Queued } from './queue.ts'
 
 /** Each costs an index probe of 10 µs. */
 const ENDPOINTS_PER_POLL = 200
@@ -47,10 +47,9 @@ const pendingEndpoints = statement('pending-endpoints')`
                        order by endpoint_id, due_at limit 1) next on true
        where position < $2
     )
-    select w.id, x.status between 200 and 299 as was_accepted
+    select w.id, x.status, x.endpoint_id is not null as "isKnown"
       from pending w
-      left join lateral (select coalesce(status, 0) as status from endpoint_answer
-                          where endpoint_id = w.id offset 0) x on true
+      left join lateral (select * from endpoint_answer where endpoint_id = w.id offset 0) x on true
      order by w.position`
 
 /**
@@ -77,7 +76,7 @@ const claimDue = statement('claim-due-deliveries')`
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
               (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`
 
-type Endpoints = Pick<Queue<LeasedDelivery>, 'stateOf' | 'restore'>
+type Endpoints = Pick<Queue<Queued>, 'stateOf' | 'restore'>
 
 export class Claims {
   readonly #connection: PinnedConnection
@@ -119,11 +118,8 @@ export class Claims {
     this.#rotatedAtMs = performance.now()
     const values = [this.#lastExamined, ENDPOINTS_PER_POLL]
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: pendingEndpoints, values }])
-    // Null: nothing was ever sent to the endpoint.
-    const found = rows as Array<{ id: bigint; was_accepted: boolean | null }>
-    for (const { id, was_accepted } of found) {
-      if (was_accepted !== null) this.#endpoints.restore(id, was_accepted)
-    }
+    const found = rows as Array<{ id: bigint; status: number | null; isKnown: boolean }>
+    for (const { id, status, isKnown } of found) if (isKnown) this.#endpoints.restore(id, !isDown({ status }))
     this.#lastExamined = found.length < ENDPOINTS_PER_POLL ? INT64_MIN : (found.at(-1)?.id ?? INT64_MIN)
     return found.map(({ id }) => id)
   }

@@ -15,7 +15,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
+import type { HandOver } from '../intake/flush.ts'
 import type { Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -30,6 +30,7 @@ import { MissingSecret, writeMessage } from './messages.ts'
 import {
   type EndpointResponse,
   isAccepted,
+  isDown,
   type Message,
   notSent,
   type OpenMessage,
@@ -37,7 +38,7 @@ import {
   post,
   UNREADABLE_SECRET,
 } from './post.ts'
-import { Queue, type Started } from './queue.ts'
+import { Queue, type Queued, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
 import { Settlements } from './settlements.ts'
@@ -63,10 +64,8 @@ interface Endpoint extends Row, Receiver {
 const loadEndpoint = statement('load-endpoint')`
     select status, url, allow_private_network from endpoint where id = $1`
 
-interface Item extends LeasedDelivery {
+interface Item extends Queued {
   leasedAtMs: number
-  /** Including the next one. */
-  attempts: number
   committedAtMs: number
 }
 
@@ -266,7 +265,7 @@ export class Sender {
     const { state, item: delivery } = started
     const nowMs = performance.now()
     const durationMs = nowMs - startedAtMs - readMs
-    const hasRecovered = state.note(isAccepted(response), durationMs, nowMs)
+    const hasRecovered = state.note(!isDown(response), durationMs, nowMs)
     // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - delivery.committedAtMs })

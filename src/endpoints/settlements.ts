@@ -109,10 +109,10 @@ const releaseDeliveries = statement('release-deliveries')`
       from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
 
-/** Retries of an endpoint that a recovery makes due. During an outage, one delivery at a time is tried, so there are few. */
+/** Retries of an endpoint that a recovery makes due. During an outage, one delivery at a time is tried, so it adds few. */
 const RENEWED_MAX = 10_000
 
-/** Makes retries due, because the endpoint accepts deliveries again. $1 bigint: endpoint; $2 int: how many. */
+/** Makes retries due, because the endpoint is up again. $1 bigint: endpoint; $2 int: how many. */
 const renewRetries = statement('renew-retries-of-endpoint')`
     with postponed as materialized (
       select channel_oa_id, id from endpoint_delivery
@@ -146,7 +146,7 @@ export class Settlements {
     this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
   }
 
-  /** The endpoint of this delivery accepts deliveries again. */
+  /** The endpoint of this delivery is up again. */
   recover(delivery: LeasedDelivery): void {
     this.#settleSoon(SETTLE_MS, { kind: 'recovered', delivery })
   }

@@ -8,6 +8,7 @@
  */
 import type { Filters } from '../audience/filters.ts'
 import { retryFailedBatch } from '../endpoints/manage.ts'
+import { IS_ABOUT_DELIVERY } from '../endpoints/post.ts'
 import {
   beforeEventsAt,
   queueEvents,
@@ -152,8 +153,8 @@ const itemsPerRequest = (rate: number): number =>
 const REFUSALS_MAX = 5
 
 /**
- * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. Responses 408, 410
- * and 429 refuse no content. The index of due deliveries has the condition "failed_at is null", which must not lead to it.
+ * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. The index of due
+ * deliveries has the condition "failed_at is null", which must not lead to it.
  *
  * $1 job id bigint, $2 maximum number of refusals int
  */
@@ -161,7 +162,7 @@ const leaveRefused = statement('leave-refused-deliveries')`
     with refused as (
       update endpoint_delivery set failed_at = now(), job_id = null
        where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and is_due(leased_until, interval '30 seconds') and attempts > $2
-         and status between 400 and 499 and status <> all ('{408,410,429}')
+         and ${IS_ABOUT_DELIVERY}
       returning coalesce(cardinality(event_ids), 1) as items
     )
     select coalesce(sum(items), 0)::int as refused from refused`

@@ -6,6 +6,7 @@ import { addTenant, createTestDatabase } from '../support/database.ts'
 import { FailoverLoad } from '../support/failover-load.ts'
 import { serveForTest } from '../support/http-server.ts'
 import { NO_LIMITS, startHealthy } from '../support/process.ts'
+import { startRefusing } from '../support/refusals.ts'
 
 /** Ten senders with a delivery of up to three events each. */
 const IN_FLIGHT_MAX = 30
@@ -72,3 +73,16 @@ it('sends nothing twice from two instances in normal operation', async () => {
   await compare()
   expect(receiver.received.repeated).toBe(0)
 })
+
+it.each(['line', 'members'] as const)(
+  'sends to a %s endpoint at once behind 1,000 refused deliveries, while all of them are retried, and after a restart',
+  async (format) => {
+    const { expectAtOnce, makeDue, restart } = await startRefusing(format, 1_000)
+    await expectAtOnce('Ufirst')
+    await makeDue()
+    await expectAtOnce('Usecond')
+    await restart()
+    await makeDue()
+    await expectAtOnce('Uthird')
+  },
+)

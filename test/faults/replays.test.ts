@@ -95,31 +95,38 @@ describe('a replay', () => {
     await expect(planReplay(database, [-1n as never], line, TODAY)).rejects.toThrow(NotVisible)
   })
 
-  it('leaves a batch that the receiver refuses five times as a failed delivery, and goes on', async () => {
-    const { addReceiver, deliverMessages, replay, endOf, until, hurrying, job, database } =
-      await startReplaying()
-    await deliverMessages(3)
-    const { receiver, id } = await addReceiver()
-    receiver.answer = { status: 400 }
-    const started = await replay(id, { rate: 10 })
-    await hurrying(until(started, ({ tally }) => tally.refused === 1))
-    receiver.answer = { status: 200 }
-    expect(await hurrying(endOf(started))).toMatchObject({ status: 'done', done: 3n, tally: { refused: 1 } })
-    const texts = textsOf(receiver)
-    expect(texts.filter((text) => text === 'words 0.')).toHaveLength(5)
-    expect([...new Set(texts.slice(5))]).toEqual(['words 1.', 'words 2.'])
+  it.each([400, 500])(
+    'leaves a batch that the receiver refuses five times with %i as a failed delivery, and goes on',
+    async (status) => {
+      const { addReceiver, deliverMessages, replay, endOf, until, hurrying, job, database } =
+        await startReplaying()
+      await deliverMessages(3)
+      const { receiver, id } = await addReceiver()
+      receiver.answer = { status }
+      const started = await replay(id, { rate: 10 })
+      await hurrying(until(started, ({ tally }) => tally.refused === 1))
+      receiver.answer = { status: 200 }
+      expect(await hurrying(endOf(started))).toMatchObject({
+        status: 'done',
+        done: 3n,
+        tally: { refused: 1 },
+      })
+      const texts = textsOf(receiver)
+      expect(texts.filter((text) => text === 'words 0.')).toHaveLength(5)
+      expect([...new Set(texts.slice(5))]).toEqual(['words 1.', 'words 2.'])
 
-    const [failed, ...others] = await listDeliveries(database, id, 'failed', { limit: 10 })
-    expect(others).toEqual([])
-    expect(failed).toMatchObject({ status: 'failed', events: 1, lastStatus: 400, isReplay: true })
-    const preview = await previewDelivery(
-      database,
-      { id, accountId: (await job(started)).accountId as bigint },
-      failed?.id as bigint,
-      0,
-    )
-    expect(preview.body).toContain('words 0.')
-  })
+      const [failed, ...others] = await listDeliveries(database, id, 'failed', { limit: 10 })
+      expect(others).toEqual([])
+      expect(failed).toMatchObject({ status: 'failed', events: 1, lastStatus: status, isReplay: true })
+      const preview = await previewDelivery(
+        database,
+        { id, accountId: (await job(started)).accountId as bigint },
+        failed?.id as bigint,
+        0,
+      )
+      expect(preview.body).toContain('words 0.')
+    },
+  )
 
   it('waits while the endpoint is paused, and until a receiver that fails works again', async () => {
     const { addReceiver, deliverMessages, replay, endOf, until, hurrying, database } = await startReplaying()

@@ -22,7 +22,8 @@ export interface Receiver {
   answer: { status: number | null; headers?: Record<string, string>; body?: string; until?: Promise<unknown> }
 }
 
-export async function startReceiver(): Promise<Receiver> {
+/** @param refuses bodies that it answers with 500 */
+export async function startReceiver(refuses: (body: string) => boolean = () => false): Promise<Receiver> {
   const receiver: Receiver = { url: '', received: [], answer: { status: 200 } }
   const url = await serveForTest((request, response) => {
     let body = ''
@@ -31,7 +32,8 @@ export async function startReceiver(): Promise<Receiver> {
     })
     request.on('end', async () => {
       receiver.received.push({ path: request.url ?? '', headers: request.headers, body })
-      const { status, headers = {}, body: text = 'ok', until } = receiver.answer
+      const answer = refuses(body) ? { status: 500 } : receiver.answer
+      const { status, headers = {}, body: text = 'ok', until }: Receiver['answer'] = answer
       // Without a wait, the response is written in the same turn.
       if (until !== undefined) await until
       if (status !== null) response.writeHead(status, headers).end(text)
