@@ -13,7 +13,7 @@ const seenBy = ({ received }: Receiver) =>
   received.map(({ body }) =>
     JSON.parse(body).events.map((event: Record<string, unknown>) => {
       const { text = event.type } = (event.message ?? {}) as { text?: unknown }
-      return event.replyToken === undefined ? `(${text})` : text
+      return String(event.replyToken).startsWith('token-') ? text : `(${text})`
     }),
   )
 

@@ -62,14 +62,20 @@ function writeLine(
   }
 }
 
-/** An endpoint that may not reply receives events in standby mode without reply tokens, as with LINE's module channels. */
+/** LINE's OpenAPI document requires a reply token in these kinds. SDKs that are generated from it refuse an event without one. */
+const WITH_TOKEN = ['follow', 'join', 'memberJoined', 'videoPlayComplete', 'beacon', 'membership']
+/** LINE's own, of which no reply is accepted. */
+const DUMMY_TOKEN = '0'.repeat(32)
+
+/** An endpoint that may not reply receives events in standby mode without valid reply tokens, as with LINE's module channels. */
 function rewrite(text: string, mayReply: (index: number) => boolean, isRetry: boolean): string {
   const events = JSON.parse(text) as unknown[]
   for (const [index, event] of events.entries()) {
     if (!isObject(event)) continue
     if (!mayReply(index)) {
       event.mode = 'standby'
-      delete event.replyToken
+      if (WITH_TOKEN.includes(event.type as string)) event.replyToken = DUMMY_TOKEN
+      else delete event.replyToken
     }
     if (isRetry) {
       const context = isObject(event.deliveryContext) ? event.deliveryContext : {}
