@@ -122,7 +122,7 @@ describe('the log', () => {
       expect.objectContaining({ ...row, action: 'endpoint.paused', objectName: 'CRM' }),
       expect.objectContaining({ ...row, action: 'endpoint.added', objectName: 'CRM' }),
     ])
-    expect((await manager.post(`/api/endpoints/${id}/remove`)).status).toBe(200)
+    expect((await manager.post(`/api/endpoints/${id}/remove`)).status).toBe(204)
     expect((await rows())[0]).toMatchObject({
       ...{ action: 'endpoint.removed', objectName: null, changes: { name: ['CRM', null] } },
     })

@@ -1,9 +1,11 @@
 /** What operators change about endpoints in the console. */
 import { expect, it } from 'vitest'
+import { runCommand } from './support/command.ts'
 import { addSignedIn, startSignedIn } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
+import { endOf, finishJobs } from './support/jobs.ts'
 
-const { database } = await createTestDatabase()
+const { database, env } = await createTestDatabase()
 const { url, operator } = await startSignedIn(database)
 const tenant = await addTenant(database)
 const account = String(tenant.accountId)
@@ -64,18 +66,35 @@ it('lets only operators of all organizations allow the private network, or move 
   ])
 })
 
-it('removes an endpoint with a large backlog in batches, and none of another endpoint', async () => {
-  const [{ id }, other] = [await add(), await add()]
+it('removes an endpoint at once, one with a large backlog in a task, and records either before it deletes', async () => {
+  const [{ id }, other, small] = [await add(), await add(), await add()]
+  const remove = (endpoint: { id: string }) => operator.post(`/api/endpoints/${endpoint.id}/remove`)
+  expect((await remove(small)).status).toBe(204)
+  expect((await remove(small)).status).toBe(404)
   await database.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, failed_at)
      select $1, p.id, '{}', case when i % 2 = 0 then now() end
-       from unnest($2::bigint[]) as p (id), generate_series(1, 6000) i`,
+       from unnest($2::bigint[]) as p (id), generate_series(1, 11000) i where i < 6000 or p.id = ($2::bigint[])[1]`,
     [account, [id, other.id]],
   )
-  expect((await operator.post(`/api/endpoints/${id}/remove`)).json).toEqual({ deleted: 5_000, isLast: false })
+  const { status, json } = await remove({ id })
+  expect([status, json.job.kind, (await remove({ id })).json.job.id]).toEqual([
+    202,
+    'endpoint.remove',
+    json.job.id,
+  ])
   expect((await read(id)).status).toBe('paused')
-  expect((await operator.post(`/api/endpoints/${id}/remove`)).json).toEqual({ deleted: 1_000, isLast: true })
-  expect((await operator.post(`/api/endpoints/${id}/remove`)).status).toBe(404)
-  const left = await database.query('select distinct endpoint_id from endpoint_delivery')
-  expect(left).toEqual([{ endpoint_id: BigInt(other.id) }])
+  const recorded = await database.query(
+    `select distinct object_id from activity where action = 'endpoint.removed' and object_id = any ($1)`,
+    [[id, small.id]],
+  )
+  expect(recorded).toHaveLength(2)
+  await finishJobs(database)
+  expect(await endOf(operator, json.job)).toMatchObject({ status: 'done', tally: {} })
+  expect((await remove({ id })).status).toBe(404)
+  const count = 'select endpoint_id::text as id, count(*)::int as count from endpoint_delivery group by 1'
+  expect(await database.query(count)).toEqual([{ id: other.id, count: 5_999 }])
+  const { stdout } = await runCommand(['endpoints', 'remove', other.id, '--json'], env)
+  expect(JSON.parse(stdout)).toEqual({ id: other.id, status: 'removed' })
+  expect(await database.query(count)).toEqual([])
 })

@@ -30,12 +30,6 @@ export function endpointsCommand(program: CliCommand): void {
     .command('endpoints')
     .description('manage outgoing webhooks: the tools that receive the events of an account')
   addOperations(group, Object.values(ENDPOINTS))
-  addOperation(group, ENDPOINTS.remove)
-    .description('remove an endpoint and everything it has not received yet')
-    .onDatabase(async (database, id: bigint) => {
-      while (!(await performHere(database, ENDPOINTS.remove, { id })).result?.isLast);
-      return { id, status: 'removed' }
-    })
   addRotateCommand(group, ENDPOINTS, {
     description: 'print a new secret; the previous one signs, too, until --finish',
     finish: 'stop signing with the previous secret',

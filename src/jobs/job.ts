@@ -27,6 +27,7 @@ export type JobKind =
   | 'members.import'
   | 'events.retry'
   | 'events.set_aside'
+  | 'endpoint.remove'
   | 'endpoint.retry'
   | 'endpoint.replay'
   | 'endpoint.resend'
@@ -102,7 +103,7 @@ const insertJob = statement('insert-job')`
     returning id`
 
 /** A second job of such a kind would only disturb the first one, so it is that one. */
-const SINGLE_KINDS: readonly JobKind[] = ['account.remove', 'account.import_followers']
+const SINGLE_KINDS: readonly JobKind[] = ['account.remove', 'account.import_followers', 'endpoint.remove']
 
 /** $1 kind text, $2 account id bigint or null, $3 parameters jsonb */
 const selectSame = statement('select-same-job')`

@@ -6,7 +6,7 @@ import { type JobKind, REPLAY_KINDS } from './job.ts'
 import { importFollowersOf, onboardAccounts } from './onboard-accounts.ts'
 import { removeAccountRows } from './remove-account.ts'
 import { retryFailedEvents, setFailedEventsAside } from './retry-events.ts'
-import { replayEvents, resendMembers, retryEndpoint } from './send-again.ts'
+import { removeEndpoint, replayEvents, resendMembers, retryEndpoint } from './send-again.ts'
 import type { RunStep } from './step.ts'
 import { tagMembers } from './tag-members.ts'
 
@@ -21,6 +21,7 @@ export const STEPS: Record<JobKind, RunStep> = {
   'members.import': importMembers,
   'events.retry': retryFailedEvents,
   'events.set_aside': setFailedEventsAside,
+  'endpoint.remove': removeEndpoint,
   'endpoint.retry': retryEndpoint,
   'endpoint.replay': replayEvents,
   'endpoint.resend': resendMembers,

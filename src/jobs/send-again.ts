@@ -1,13 +1,14 @@
 /**
  * `endpoint.replay` sends the stored events of a time range to a `line` endpoint again, `endpoint.resend` the present state of all
- * members that match a filter to a `members` endpoint. `endpoint.retry` makes the permanently failed deliveries of an endpoint due.
+ * members that match a filter to a `members` endpoint. `endpoint.retry` makes the permanently failed deliveries of an endpoint due,
+ * and `endpoint.remove` deletes it with its backlog.
  *
  * 1. A transaction queues the next events or members and stores the position behind them. So a kill repeats nothing.
  * 2. The sender sends them like all deliveries. A replay waits meanwhile, so requests arrive in the order of the events.
  * 3. When the receiver has accepted them, their rows are gone, and the next ones are queued.
  */
 import type { Filters } from '../audience/filters.ts'
-import { retryFailedBatch } from '../endpoints/manage.ts'
+import { removeEndpointBatch, retryFailedBatch } from '../endpoints/manage.ts'
 import { IS_ABOUT_DELIVERY } from '../endpoints/post.ts'
 import {
   beforeEventsAt,
@@ -243,10 +244,16 @@ async function sendPaced<Position extends object>(
   onQueued(BigInt(endpointId))
 }
 
-export const retryEndpoint: RunStep = async ({ parameters, done: before }, { commit }) => {
-  const { endpointId } = parameters as { endpointId: string }
-  await commit(async (transaction) => {
-    const { retried, isLast } = await retryFailedBatch(transaction, BigInt(endpointId))
-    return { position: isLast ? null : {}, done: before + BigInt(retried), tally: {} }
-  })
-}
+/** Repeats a change of some deliveries of an endpoint until it was the last one. */
+const inBatches =
+  (change: typeof retryFailedBatch): RunStep =>
+  async ({ parameters, done: before }, { commit }) => {
+    const { endpointId } = parameters as { endpointId: string }
+    await commit(async (transaction) => {
+      const { count, isLast } = await change(transaction, BigInt(endpointId))
+      return { position: isLast ? null : {}, done: before + BigInt(count), tally: {} }
+    })
+  }
+
+export const retryEndpoint = inBatches(retryFailedBatch)
+export const removeEndpoint = inBatches(removeEndpointBatch)

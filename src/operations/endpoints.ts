@@ -252,14 +252,17 @@ export const ENDPOINTS = {
     },
   }),
 
-  /** Deletes a batch of unsent deliveries, and with the last one the endpoint. */
+  /** A large backlog is deleted in a task, before the endpoint. */
   remove: change({
     name: 'endpoint.remove',
     does: 'remove an endpoint',
+    help: 'remove an endpoint and everything it has not received yet',
     records: 'endpoint.removed',
-    run: async ({ database, target }) => {
-      const result = await removeEndpointBatch(database, target.id)
-      return { result, changes: result.isLast ? { name: [target.name, null] } : null }
+    run: async ({ database, actor, target }) => {
+      const { isLast } = await removeEndpointBatch(database, target.id)
+      const removal = { kind: 'endpoint.remove', total: null } as const
+      const job = isLast ? null : await startEndpointJob(database, actor, target, removal, null)
+      return { job, changes: { name: [target.name, null] } }
     },
   }),
 }

@@ -194,17 +194,12 @@ function TestResult({ result: { request, response } }: { result: Result<'endpoin
 function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) {
   const { t, number } = useLocalized()
   const [typed, setTyped] = useState('')
-  const [deleted, setDeleted] = useState(0)
   const { id, name, pending, failed } = endpoint
   const lost = pending + failed
   const expected = name.trim() || id
   const remove = async () => {
-    for (let isLast = false; !isLast; ) {
-      const batch = await perform('endpoint.remove', id)
-      setDeleted((count) => count + batch.deleted)
-      isLast = batch.isLast
-    }
-    navigate('/endpoints')
+    const task = await startTask('endpoint.remove', id)
+    navigate(task ? `/settings/tasks/${task.id}` : '/endpoints')
   }
   return (
     <FormDialog
@@ -228,7 +223,6 @@ function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: ()
           />
         </>
       )}
-      <p role="status">{deleted > 0 ? fill(t.endpoints.working, { count: number(deleted) }) : ''}</p>
     </FormDialog>
   )
 }
