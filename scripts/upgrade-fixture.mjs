@@ -38,8 +38,6 @@ const ADD_OPEN_WORK = `
   select p.channel_oa_id, p.id, array(select key from event where kind = 'follow' limit 1), true from endpoint p where p.status = 'paused';
   insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status, finished_at)
   select 'members.tag', id, organization_id, 'command', 'somebody', '{}', 'done', now() from official_account;
-  insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
-  select id, credentials_version, 1, '{}', 'c2ln', 'e30=', 2 from official_account;
   insert into unsent_message (channel_oa_id, message_id) select id, 'unsent' from official_account;
   insert into line_audience (channel_oa_id, segment_id, name, audience_group_id, status)
   select channel_oa_id, id, name || ' (2026-11-25)', 7, 'ready' from segment;

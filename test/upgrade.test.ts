@@ -17,6 +17,9 @@ const known = readMigrations()
 /** A running task of a kind that only 0.3.0 had. */
 const RESUMPTION = `insert into job (kind, actor_kind, actor, parameters) values ('endpoint.resume', 'command', 'command', '{}');`
 
+const KEEP = `insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
+              select id, 0, 0, '{}', '', '', 0 from official_account`
+
 it('has a file of each release since 0.3.0', () => {
   expect(files).toContain('0.3.0.sql')
 })
@@ -47,6 +50,9 @@ describe.each(files)('a database of %s', async (file) => {
     )
     await migrate(database)
     database.markReady()
+    // As a process of 0.3.0 beside this one.
+    await load(database, KEEP)
+    expect(await load(database, 'select from kept_delivery')).toEqual([])
 
     const [account] = await load<
       Record<'channelSecret' | 'botUserId' | 'key' | 'client_id' | 'client_secret', string>

@@ -69,9 +69,5 @@ begin
   delete from audience_member where channel_oa_id = account_id and user_id = any (user_ids);
   get diagnostics members = row_count;
   delete from tracked_activity where channel_oa_id = account_id and user_id = any (user_ids);
-  delete from kept_delivery
-   where channel_oa_id = account_id
-     and person_hashes && array(select person_hash(a.person_key, person)
-                                  from unnest(user_ids) as person, official_account a where a.id = account_id);
   is_complete := scrub_events(account_id, user_ids, last_event_id, event_max);
 end $$;

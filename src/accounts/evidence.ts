@@ -30,7 +30,6 @@ interface EvidenceRow extends Row {
   moduleAt: string | null
   hasLoginChannel: boolean
   hasChatSecret: boolean
-  kept: number
   sources: Array<SourceCounts & { source: string }>
 }
 
@@ -46,7 +45,6 @@ const selectEvidence = statement('select-evidence')`
            a.module_attached as "moduleAttached", iso(a.module_at) as "moduleAt",
            coalesce(cardinality(a.login_channel_ids), 0) > 0 as "hasLoginChannel",
            coalesce(a.chat_secret, '') ~ '\\S' as "hasChatSecret",
-           (select count(*)::int from kept_delivery where channel_oa_id = a.id) as kept,
            coalesce(counted.sources, '[]') as sources
       from official_account a
      cross join lateral (
@@ -102,16 +100,15 @@ const disproven = (reason: FailureReason, seenAt: string | null, message: string
 /** ISO times in UTC are in the order of their characters. */
 const isLater = (at: string | null, other: string | null): at is string => at !== null && at > (other ?? '')
 
-function channelSecret({ secretChangedAt, kept }: EvidenceRow, line: SourceCounts): Finding {
+function channelSecret({ secretChangedAt }: EvidenceRow, line: SourceCounts): Finding {
   const { lastAt, lastRefusedAt, refusedSince } = line
   const acceptedAt = isLater(lastAt, secretChangedAt) ? lastAt : null
   if (isLater(lastRefusedAt, acceptedAt) && isLater(lastRefusedAt, secretChangedAt)) {
-    const keptText = `. ${kept} of them are kept for 24 hours, and taken in when the right secret is stored`
     return disproven(
       'secret_refused',
       lastRefusedAt,
       `Deliveries whose signature does not match: ${refusedSince}, the newest at ${lastRefusedAt}. Copy the channel secret from ` +
-        `the LINE Developers Console${kept === 0 ? '' : keptText}`,
+        'the LINE Developers Console',
     )
   }
   const nothing = 'No delivery has arrived'

@@ -32,7 +32,6 @@ export const ACCOUNT_TABLES = [
   'tracked_activity',
   'pending_erasure',
   'unsent_message',
-  'kept_delivery',
   'event_key',
   'account_check',
   'account_day',

@@ -23,10 +23,9 @@ export const SECRET_COLUMNS = {
 } as const
 
 export type SecretTable = keyof typeof SECRET_COLUMNS
-export type SecretColumn =
-  | { [T in SecretTable]: `${T}.${(typeof SECRET_COLUMNS)[T][number]}` }[SecretTable]
-  /** Its rows last for a day, so a change of keys leaves them alone. The id is that of the account. */
-  | 'kept_delivery.body'
+export type SecretColumn = {
+  [T in SecretTable]: `${T}.${(typeof SECRET_COLUMNS)[T][number]}`
+}[SecretTable]
 
 /** No key reads the stored value: the key is missing, or the value was copied from elsewhere or damaged. */
 export class UnreadableSecret extends Error {

@@ -1,282 +1,181 @@
 /**
  * LINE invalidates a channel secret at once, and a person needs minutes to store the new one. Meanwhile, deliveries are refused, and LINE
- * sends them again only if redelivery is on. So deliveries that the secret does not sign are kept (decision 70):
- *
- * 1. `keep` stores a delivery for the account's own bot before its 403. Several share a statement. Nobody reads it.
- * 2. `#takeIn` runs every few seconds: it tries the deliveries of accounts whose credentials have changed since, and hands those that the
- *    new secret signs to the intake.
- * 3. What is left is deleted after a day, or when newer ones need the space. An erasure deletes those that name the person.
- *
- * Anybody can send forgeries. They fill the share of the account that they name, and nothing else.
+ * sends them again only if redelivery is on. So each process keeps refused deliveries in memory (decision 70). When the credentials of the
+ * account change, the intake receives those that the new secret signs. Anybody can send forgeries, so beyond a limit the account or
+ * address that holds the most loses its oldest delivery.
  */
-import { type Account, findAccount } from '../../accounts/account.ts'
-import { AppError } from '../../errors.ts'
-import { every, type Repetition } from '../../jobs/every.ts'
+import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
+import { every } from '../../jobs/every.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
-import type { Database } from '../../postgres/database.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
-import { isStorableText } from '../../postgres/storable.ts'
-import type { Admission, Source } from '../event.ts'
-import type { Intake } from '../receive.ts'
+import type { IntakeEvent } from '../event.ts'
+import type { SourceParts } from '../source.ts'
 import { parseLineDelivery, withoutReplyToken } from './line-payload.ts'
 
+const BODY_MAX_BYTES = 64 * 1024
 /** A busy account gets as many in the minutes that a person needs. */
 const ACCOUNT_MAX_DELIVERIES = 1_000
-const ACCOUNT_MAX_BYTES = 16 * 1024 * 1024
-/** Of all accounts. An instance deletes the oldest ones before it has added SLACK. */
-const TOTAL_MAX_BYTES = 256 * 1024 * 1024
-const SLACK_BYTES = 16 * 1024 * 1024
-/** A sender with one address cannot use up what all accounts share. */
-const ADDRESS_MAX_BYTES = Math.floor(TOTAL_MAX_BYTES / 10)
-const KEPT_HOURS = 24
-/** Deliveries that wait in this process to be stored. Beyond them, a delivery is refused without being kept. */
-const WAITING_MAX_BYTES = 8 * 1024 * 1024
-const WAITING_OF_ACCOUNT_MAX = 200
-/** LINE sends a few events per delivery. Each id costs a hash. */
-const PEOPLE_MAX = 500
+const TOTAL_MAX_BYTES = 16 * 1024 * 1024
+/** Memory that a delivery takes beside its body. */
+const OVERHEAD_BYTES = 512
+const KEPT_MS = 60 * 60 * 1000
 /** The promise is 60 s. */
-const TAKE_IN_INTERVAL_MS = 5_000
-/** It reads all kept deliveries. */
-const TRIM_INTERVAL_MS = 60_000
-/** Deliveries of one transaction: at most as many MiB. */
-const TAKEN_PER_TURN = 64
-
-const SIGNATURE = /^[A-Za-z0-9+/]{43}=$/
-
-/** $1 json: the rows of Waiting */
-const insertKept = statement('insert-kept-deliveries')`
-    insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
-    select a.id, k.version, hashtextextended(k.address, 0),
-           array(select person_hash(a.person_key, person) from unnest(k.people) as person), k.signature, k.body, k.bytes
-      from json_to_recordset($1::json) as k (account_id bigint, version bigint, address text, people text[], signature text,
-                                             body text, bytes int)
-      join lateral (select id, person_key from official_account where id = k.account_id offset 0) a on true`
-
-/** The newest of each account stay. $1 account ids bigint[]; $2 deliveries int; $3 bytes int */
-const trimAccounts = statement('trim-kept-deliveries-of-accounts')`
-    delete from kept_delivery
-     where (channel_oa_id, id) in (
-       select channel_oa_id, id from (
-         select channel_oa_id, id, row_number() over newest as deliveries, sum(bytes) over newest as bytes
-           from kept_delivery where channel_oa_id = any ($1)
-         window newest as (partition by channel_oa_id order by id desc)) kept
-        where deliveries > $2 or bytes > $3)`
-
-/** The newest of all stay. $1 bytes int; $2 bytes of one address int; $3 hours int */
-const trimAll = statement('trim-kept-deliveries')`
-    delete from kept_delivery
-     where (channel_oa_id, id) in (
-       select channel_oa_id, id from (
-         select channel_oa_id, id, received_at, sum(bytes) over (order by id desc) as bytes,
-                sum(bytes) over (partition by address_hash order by id desc) as of_address
-           from kept_delivery) kept
-        where bytes > $1 or of_address > $2 or received_at < now() - $3 * interval '1 hour')`
-
-interface Waiting {
-  row: { account_id: string; bytes: number } & Record<string, unknown>
-  stored: () => void
-  failed: (error: unknown) => void
-}
-
-interface TriableRow extends Row {
-  id: bigint
-  channel_oa_id: bigint
-  signature: string
-  body: string
-}
-
-/** Deliveries of accounts whose credentials have changed. $1 maximum int. Other instances skip them. */
-const selectTriable = statement('select-triable-deliveries')`
-    with recursive account as (
-      (select channel_oa_id as id from kept_delivery order by channel_oa_id limit 1)
-       union all
-      select next.channel_oa_id from account
-       cross join lateral (select channel_oa_id from kept_delivery
-                            where channel_oa_id > account.id order by channel_oa_id limit 1) next
-    )
-    select k.id, k.channel_oa_id, k.signature, k.body
-      from account
-      join lateral (select credentials_version as version from official_account where id = account.id offset 0) a on true
-     cross join lateral (
-       select * from kept_delivery
-        where channel_oa_id = account.id and (tried_version < a.version or tried_version > a.version)
-        order by id limit $1 for update skip locked) k
-     limit $1`
-
-/** $1 account ids bigint[]; $2 ids bigint[] */
-const deleteKept = statement('delete-kept-deliveries')`
-    delete from kept_delivery k using unnest($1::bigint[], $2::bigint[]) as t (account_id, id)
-     where k.channel_oa_id = t.account_id and k.id = t.id`
-
-/** One row of the activity log for each account. $1 accounts of the deliveries bigint[] */
-const recordTaken = statement('record-taken-deliveries')`
-    insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id, changes)
-    select 'service', 'service', 'account.deliveries_taken', a.organization_id, a.id, 'account', a.id::text,
-           jsonb_build_object('deliveries', t.deliveries)
-      from (select id, count(*) as deliveries from unnest($1::bigint[]) as id group by id order by id) t
-      join official_account a on a.id = t.id`
-
-type Outcome = 'taken' | 'refused' | 'stale'
-
-const idsOf = (tried: Array<{ row: TriableRow }>) => [
-  tried.map(({ row }) => row.channel_oa_id),
-  tried.map(({ row }) => row.id),
-]
-
-/** $1 account ids bigint[]; $2 ids bigint[]; $3 versions bigint[] */
-const noteTried = statement('note-tried-deliveries')`
-    update kept_delivery k set tried_version = t.version
-      from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as t (account_id, id, version)
-     where k.channel_oa_id = t.account_id and k.id = t.id`
-
-export class KeptDeliveries {
-  readonly #database: Database
-  readonly #source: Source
-  readonly #intake: Intake
-  readonly #now: () => number
-  readonly #taking: Repetition
-  #waiting: Waiting[] = []
-  #waitingBytes = 0
-  #isStoring = false
-  #untrimmedBytes = 0
-  #trimmedAtMs = Number.NEGATIVE_INFINITY
-
-  constructor(database: Database, source: Source, intake: Intake, now: () => number) {
-    this.#database = database
-    this.#source = source
-    this.#intake = intake
-    this.#now = now
-    let isStarting = true
-    this.#taking = every(TAKE_IN_INTERVAL_MS, async () => {
-      // Not before the first requests, for which the database may not be ready.
-      const hasMore = !isStarting && (await this.#takeIn())
-      isStarting = false
-      return hasMore ? 0 : TAKE_IN_INTERVAL_MS
-    })
-  }
-
-  /** Resolves when the delivery is on disk, or need not be. Throws `unavailable`. @param account as it is stored now */
-  async keep(account: Account, address: string, signature: unknown, body: Buffer): Promise<void> {
-    if (account.botUserId === null || typeof signature !== 'string' || !SIGNATURE.test(signature)) return
-    const text = body.toString('utf8')
-    if (destinationOf(text) !== account.botUserId) return
-    const accountId = String(account.id)
-    const ofAccount = this.#waiting.filter(({ row }) => row.account_id === accountId).length
-    const bytes = body.length
-    if (ofAccount >= WAITING_OF_ACCOUNT_MAX || this.#waitingBytes + bytes > WAITING_MAX_BYTES) return
-    const people = namedPeople(text)
-    if (people.length > PEOPLE_MAX) return
-    this.#waitingBytes += bytes
-    const { secretKeys } = this.#database
-    const stored = secretKeys.encrypt('kept_delivery.body', account.id, body.toString('base64'))
-    const version = String(account.credentialsVersion)
-    const row = { account_id: accountId, version, address, people, signature, body: stored, bytes }
-    return new Promise((stored, failed) => {
-      this.#waiting.push({ row, stored, failed })
-      if (!this.#isStoring) void this.#store()
-    })
-  }
-
-  async #store(): Promise<void> {
-    this.#isStoring = true
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting
-      const bytes = this.#waitingBytes
-      this.#waiting = []
-      this.#waitingBytes = 0
-      try {
-        await this.#insert(batch, bytes)
-        for (const { stored } of batch) stored()
-      } catch (cause) {
-        for (const { failed } of batch) failed(new AppError('unavailable', { cause, retryAfterSeconds: 1 }))
-      }
-    }
-    this.#isStoring = false
-  }
-
-  async #insert(batch: Waiting[], bytes: number): Promise<void> {
-    const rows = batch.map(({ row }) => row)
-    const accounts = [...new Set(rows.map(({ account_id }) => account_id))]
-    this.#untrimmedBytes += bytes
-    const mustTrim = this.#untrimmedBytes > SLACK_BYTES / 2
-    await this.#database.pipeline([
-      { statement: insertKept, values: [JSON.stringify(rows)] },
-      { statement: trimAccounts, values: [accounts, ACCOUNT_MAX_DELIVERIES, ACCOUNT_MAX_BYTES] },
-      ...(mustTrim ? [TRIM] : []),
-    ])
-    if (mustTrim) this.#untrimmedBytes = 0
-  }
-
-  /** Returns whether there may be more. */
-  async #takeIn(): Promise<boolean> {
-    const count = await this.#database.transaction(async (transaction) => {
-      const rows = await transaction.query<TriableRow>(selectTriable, [TAKEN_PER_TURN])
-      if (rows.length === 0) return 0
-      const accounts = new Map<bigint, Account | null>()
-      const tried: Array<{ row: TriableRow; version: bigint; outcome: Outcome }> = []
-      for (const row of rows) {
-        const accountId = row.channel_oa_id
-        if (!accounts.has(accountId)) accounts.set(accountId, await findAccount(this.#database, accountId))
-        const account = accounts.get(accountId) ?? null
-        const outcome = account === null ? 'refused' : await this.#try(account, row)
-        tried.push({ row, version: account?.credentialsVersion ?? 0n, outcome })
-      }
-      const taken = tried.filter(({ outcome }) => outcome === 'taken')
-      const refused = tried.filter(({ outcome }) => outcome === 'refused')
-      await transaction.query(deleteKept, idsOf(taken))
-      await transaction.query(noteTried, [...idsOf(refused), refused.map(({ version }) => version)])
-      await transaction.query(recordTaken, [taken.map(({ row }) => row.channel_oa_id)])
-      return rows.length
-    })
-    if (performance.now() - this.#trimmedAtMs > TRIM_INTERVAL_MS) {
-      this.#trimmedAtMs = performance.now()
-      await this.#database.query(TRIM.statement, TRIM.values)
-    }
-    return count === TAKEN_PER_TURN
-  }
-
-  /** `stale`: the account has changed meanwhile, so the delivery is tried again. */
-  async #try(account: Account, { body: stored, signature }: TriableRow): Promise<Outcome> {
-    const { secretKeys } = this.#database
-    const encoded = secretKeys.decryptOrNull('kept_delivery.body', account.id, stored)
-    if (encoded === null) return 'refused'
-    const body = Buffer.from(encoded, 'base64')
-    if (!hasValidLineSignature(body, signature, account.channelSecret)) return 'refused'
-    const parsed = parsedOrNull(body, this.#now())
-    if (parsed === null || parsed.destination !== account.botUserId) return 'refused'
-    const { id, credentialsVersion } = account
-    const admission: Admission = { accountId: id, credentialsVersion, source: this.#source }
-    const received = await this.#intake.receive(admission, parsed.events.map(withoutReplyToken), {
-      destination: null,
-    })
-    return received === 'stale' ? 'stale' : 'taken'
-  }
-
-  stop(): Promise<void> {
-    return this.#taking.stop(STOP_MAX_MS)
-  }
-}
-
-function parsedOrNull(body: Buffer, receivedAtMs: number) {
-  try {
-    return parseLineDelivery(body, receivedAtMs)
-  } catch (error) {
-    if (error instanceof AppError) return null
-    throw error
-  }
-}
-
-const TRIM = {
-  statement: trimAll,
-  values: [TOTAL_MAX_BYTES - SLACK_BYTES, ADDRESS_MAX_BYTES, KEPT_HOURS],
-}
-/** A turn takes less, unless the database is down. */
+const INTERVAL_MS = 1_000
+/** Deliveries of an account that wait in the intake at the same time: 64 × 64 KiB = 4 MiB of its 64 MiB. */
+const BATCH_MAX = 64
+/** A batch takes less, unless the database is down. */
 const STOP_MAX_MS = 3_000
 
-/** Cheaper than reading the whole body, which anybody may have sent. What is taken in later is read completely. */
-const destinationOf = (text: string) => /"destination"\s*:\s*"([^"\\]{1,128})"/.exec(text)?.[1]
+const SIGNATURE = /^[A-Za-z0-9+/]{43}=$/
+/** Cheaper than parsing a body that anybody may have sent. */
+const DESTINATION = /"destination"\s*:\s*"([^"\\]{1,128})"/
 
-function namedPeople(text: string): string[] {
-  const ids = [...text.matchAll(/"userId"\s*:\s*"([^"\\]{1,128})"/g)].map(([, id]) => id as string)
-  return [...new Set(ids)].filter(isStorableText)
+type VersionRow = Row & { id: AccountId; version: bigint }
+
+/** $1 account ids bigint[] */
+const selectVersions = statement('select-credentials-versions')`
+    select id, credentials_version as version from official_account where id = any ($1)`
+
+/** $1 account id bigint; $2 deliveries int */
+const recordTaken = statement('record-taken-deliveries')`
+    insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id, changes)
+    select 'service', 'service', 'account.deliveries_taken', organization_id, id, 'account', id::text,
+           jsonb_build_object('deliveries', $2::int)
+      from official_account where id = $1`
+
+interface Usage {
+  key: AccountId | string
+  deliveries: number
+  bytes: number
+}
+
+interface Kept {
+  accountId: AccountId
+  /** Of the account, of the sender's address, and of this address for this account. */
+  usages: [Usage, Usage, Usage]
+  /** Of the credentials that did not prove the delivery. */
+  version: bigint
+  signature: string
+  body: Buffer
+  receivedAtMs: number
+  /** By the monotonic clock, which never jumps. */
+  keptAtMs: number
+}
+
+export class KeptDeliveries {
+  readonly #parts: SourceParts
+  /** The oldest first. */
+  readonly #kept = new Set<Kept>()
+  readonly #usages = new Map<AccountId | string, Usage>()
+  #bytes = 0
+  readonly stop: () => Promise<void>
+
+  constructor(parts: SourceParts) {
+    this.#parts = parts
+    const { stop } = every(INTERVAL_MS, (signal) => this.#takeIn(signal))
+    this.stop = () => stop(STOP_MAX_MS)
+  }
+
+  /** @param account as it is stored now */
+  keep(account: Account, address: string, signature: unknown, received: Buffer): void {
+    const { id: accountId, botUserId, credentialsVersion: version } = account
+    if (received.length > BODY_MAX_BYTES || typeof signature !== 'string' || !SIGNATURE.test(signature))
+      return
+    if (botUserId === null || DESTINATION.exec(received.toString())?.[1] !== botUserId) return
+    const usages = [accountId, address, `${accountId} ${address}`].map(
+      (key) => this.#usages.get(key) ?? { key, deliveries: 0, bytes: 0 },
+    ) as Kept['usages']
+    // A copy, because the body may be a part of a larger buffer.
+    const body = Buffer.alloc(received.length, received)
+    const times = { receivedAtMs: this.#parts.now(), keptAtMs: performance.now() }
+    this.#count({ accountId, usages, version, signature, body, ...times }, 1)
+    while (usages[0].deliveries > ACCOUNT_MAX_DELIVERIES)
+      this.#drop((kept) => (kept.accountId === accountId ? kept.usages[2].deliveries : 0))
+    while (this.#bytes > TOTAL_MAX_BYTES)
+      this.#drop(
+        ({ usages: [ofAccount, ofAddress, ofBoth] }) =>
+          // Of equal ones, the part that makes it large.
+          Math.max(ofAccount.bytes, ofAddress.bytes) + ofBoth.bytes / (2 * TOTAL_MAX_BYTES),
+      )
+  }
+
+  #count(kept: Kept, change: 1 | -1): void {
+    if (change === 1) this.#kept.add(kept)
+    else if (!this.#kept.delete(kept)) return
+    const bytes = change * (kept.body.length + OVERHEAD_BYTES)
+    this.#bytes += bytes
+    for (const usage of kept.usages) {
+      usage.deliveries += change
+      usage.bytes += bytes
+      if (usage.deliveries === 0) this.#usages.delete(usage.key)
+      else this.#usages.set(usage.key, usage)
+    }
+  }
+
+  #drop(sizeOf: (kept: Kept) => number): void {
+    let largest: Kept | undefined
+    for (const kept of this.#kept) if (largest === undefined || sizeOf(kept) > sizeOf(largest)) largest = kept
+    if (largest !== undefined) this.#count(largest, -1)
+  }
+
+  /** A secret may be unreadable, a row locked, or a queue full. Then its account is tried again in the next turn, and no other waits. */
+  async #takeIn(signal: AbortSignal): Promise<void> {
+    const expiredMs = performance.now() - KEPT_MS
+    for (const kept of this.#kept) if (kept.keptAtMs < expiredMs) this.#count(kept, -1)
+    if (this.#kept.size === 0) return
+    const ids = new Set([...this.#kept].map(({ accountId }) => accountId))
+    const rows = await this.#parts.database.query<VersionRow>(selectVersions, [[...ids]])
+    const versions = new Map(rows.map(({ id, version }) => [id, version]))
+    const changed = [...this.#kept].filter(({ accountId, version }) => version !== versions.get(accountId))
+    const changedIds = [...new Set(changed.map(({ accountId }) => accountId))]
+    const takeInOf = (id: AccountId) =>
+      this.#takeInOf(
+        id,
+        changed.filter(({ accountId }) => accountId === id),
+        signal,
+      )
+    await Promise.allSettled(changedIds.map(takeInOf))
+  }
+
+  async #takeInOf(id: AccountId, waiting: Kept[], signal: AbortSignal): Promise<void> {
+    const { database } = this.#parts
+    const account = await findAccount(database, id)
+    // Removed: what is kept for it expires.
+    if (account === null) return
+    let taken = 0
+    for (let hasFailed = false; waiting.length > 0 && !hasFailed && !signal.aborted; ) {
+      const results = await Promise.allSettled(
+        waiting.splice(0, BATCH_MAX).map((kept) => this.#try(kept, account)),
+      )
+      taken += results.filter((result) => result.status === 'fulfilled' && result.value).length
+      hasFailed = results.some(({ status }) => status === 'rejected')
+    }
+    if (taken > 0) await database.query(recordTaken, [id, taken])
+  }
+
+  /** Returns whether the events are stored. If the credentials have changed again (`stale`), the next turn reads them. */
+  async #try(kept: Kept, account: Account): Promise<boolean> {
+    const { id: accountId, credentialsVersion } = account
+    const { source, intake } = this.#parts
+    const events = provenEvents(kept, account)
+    if (events === null) kept.version = credentialsVersion
+    else {
+      const reception = await intake.receive({ accountId, credentialsVersion, source }, events, {
+        destination: null,
+      })
+      if (reception !== 'stale') this.#count(kept, -1)
+      return reception !== 'stale'
+    }
+    return false
+  }
+}
+
+function provenEvents({ body, signature, receivedAtMs }: Kept, account: Account): IntakeEvent[] | null {
+  if (!hasValidLineSignature(body, signature, account.channelSecret)) return null
+  try {
+    const { destination, events } = parseLineDelivery(body, receivedAtMs)
+    return destination === account.botUserId ? events.map(withoutReplyToken) : null
+  } catch {
+    return null
+  }
 }

@@ -11,6 +11,7 @@ import {
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
+import { createClientKey } from '../../http/rate-limit.ts'
 import {
   EXAMPLE_USER_ID,
   failures,
@@ -53,7 +54,8 @@ function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
     ...parts,
     findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database, id)),
     admit: admitRecipients(parts.database),
-    kept: new KeptDeliveries(parts.database, parts.source, parts.intake, parts.now),
+    kept: new KeptDeliveries(parts),
+    addressOf: createClientKey(),
   }
   app.addHook('onClose', () => line.kept.stop())
   for (const path of deliveryPaths(':id')) {
@@ -68,11 +70,12 @@ interface LineParts extends SourceParts {
   findAdmitting: FindAdmitting<bigint>
   admit: ReturnType<typeof admitRecipients>
   kept: KeptDeliveries
+  addressOf: (request: FastifyRequest) => string
 }
 
 async function receiveDelivery(
   isAgain: boolean,
-  { source, database, intake, counts, spareSigned, now, findAdmitting, admit, kept }: LineParts,
+  { source, database, intake, counts, spareSigned, now, findAdmitting, admit, kept, addressOf }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
 ): Promise<Reception> {
@@ -86,7 +89,7 @@ async function receiveDelivery(
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
     counts.add(id, source.name, { refused: 1 }, 'last_refused_at')
-    await kept.keep(found.account, request.ip, signature, body)
+    kept.keep(found.account, addressOf(request), signature, body)
     throw new AppError('bad_signature')
   }
   if (!isAgain) spareSigned(request, reply)
