@@ -103,6 +103,21 @@ describe('the cost of a request', () => {
       expect(await costOf(deliverAgain)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
+  it('is the same for a delivery of each kind that is noted once, although a forged one comes before each', async () => {
+    const forged = { ...tenant, channelSecret: 'forged', botUserId: 'Uforged' }
+    const forge = () => service.deliver(forged, [lineEvent('message', 'U1')])
+    const again = { deliveryContext: { isRedelivery: true } }
+    const kinds = [
+      () => service.deliver(tenant, [lineEvent('message', 'U1', again)]),
+      () => service.deliver({ ...tenant, botUserId: 'Ufourth' }, [lineEvent('message', 'U1')]),
+    ]
+    for (const deliverKind of kinds) {
+      await deliverKind()
+      expect((await forge()).status).toBe(403)
+      expect(await costOf(deliverKind)).toEqual({ statements: 1, roundTrips: 1 })
+    }
+  })
+
   it('is one lookup and one transaction for a batch of an import', async () => {
     const { accountId, organizationId } = tenant
     const entries = [

@@ -55,8 +55,11 @@ export function cacheAccounts<Name extends bigint | string>(
     }
     const { id: accountId, credentialsVersion, conditions } = account
     const admission = { accountId, credentialsVersion, source, conditions }
-    cache.set(key, { account, admission, isAccepted: true, isCached: true })
-    return { account, admission, isAccepted: accepts(account), isCached: false }
+    const isAccepted = accepts(account)
+    // Otherwise each forged request would replace the objects with which sources note what they have written.
+    if (isAccepted || cached?.account.credentialsVersion !== account.credentialsVersion)
+      cache.set(key, { account, admission, isAccepted: true, isCached: true })
+    return { account, admission, isAccepted, isCached: false }
   }
 }
 
