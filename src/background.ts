@@ -55,10 +55,7 @@ interface BackgroundParts {
 export class Background {
   readonly #sender: Sender
   readonly jobs: JobRunner
-  /** A shutdown waits for these. */
-  #awaited: Repetition[] = []
-  #notifying: Stop[] = []
-  #others: Repetition[] = []
+  #stops: Stop[] = []
   #isClockWrong = false
   #isStopped = false
 
@@ -84,21 +81,24 @@ export class Background {
     }
     const start = () => {
       if (this.#isStopped) return
-      this.#others = [
-        every(MAINTENANCE_INTERVAL_MS, maintain),
-        every(RECORD_INTERVAL_MS, record),
-        every(CHECKPOINT_INTERVAL_MS, () => this.#addCheckpoint(database, log)),
+      const repetitions = [
+        every('maintenance', MAINTENANCE_INTERVAL_MS, maintain),
+        every('ledger', RECORD_INTERVAL_MS, record),
+        every('checkpoint', CHECKPOINT_INTERVAL_MS, () => this.#addCheckpoint(database, log)),
         // Separate from the checkpoint, which hangs while commits wait for a missing standby.
-        every(CHECKPOINT_INTERVAL_MS, () => this.#checkReplication(database, log)),
-      ]
-      this.#awaited = [
+        every('replication', CHECKPOINT_INTERVAL_MS, () => this.#checkReplication(database, log)),
         ...monitorAccounts(database, verifier),
         new ProfileFiller(database, verifier.lineApi).start(),
-        new SegmentSync(database, verifier.lineApi).start(),
-        every(ENCRYPTION_INTERVAL_MS, async () => void (await encryptPlainSecrets(database, log))),
+        ...new SegmentSync(database, verifier.lineApi).start(),
+        every(
+          'encryption',
+          ENCRYPTION_INTERVAL_MS,
+          async () => void (await encryptPlainSecrets(database, log)),
+        ),
       ]
-      this.#notifying = [startWatch(database, log), startOutbox(database, notificationSender, log)]
-      if (heartbeatUrl !== null) this.#notifying.push(startHeartbeat(database, heartbeatUrl, log))
+      this.#stops = repetitions.map(({ stop }) => stop)
+      this.#stops.push(startWatch(database, log), startOutbox(database, notificationSender, log))
+      if (heartbeatUrl !== null) this.#stops.push(startHeartbeat(database, heartbeatUrl, log))
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -114,10 +114,7 @@ export class Background {
 
   async stop(): Promise<void> {
     this.#isStopped = true
-    for (const { stop } of this.#others) void stop()
-    const notifying = this.#notifying.map((stop) => stop())
-    const awaited = this.#awaited.map(({ stop }) => stop())
-    await Promise.all([...awaited, ...notifying, this.#sender.stop(), this.jobs.stop()])
+    await Promise.all([...this.#stops.map((stop) => stop()), this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
@@ -165,8 +162,6 @@ export async function encryptPlainSecrets(database: Transactions, log: FastifyBa
  */
 const FIRST_PAUSE_MS = 25
 const IDLE_MS = 3_000
-/** A step may wait for LINE for half a minute, which is longer than a shutdown may take. */
-const STOP_MAX_MS = 3_000
 
 export class JobRunner {
   readonly #database: Database
@@ -183,7 +178,7 @@ export class JobRunner {
   start(): void {
     this.#lanes = LANES.map((kinds) => {
       let pauseMs = IDLE_MS
-      return every(IDLE_MS, async () => {
+      return every('jobs', IDLE_MS, async () => {
         const hasWorked = await this.#takeTurn(kinds)
         const currentMs = hasWorked ? 0 : pauseMs
         pauseMs = hasWorked ? FIRST_PAUSE_MS : Math.min(IDLE_MS, 2 * pauseMs)
@@ -194,7 +189,7 @@ export class JobRunner {
 
   /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
   async stop(): Promise<void> {
-    await Promise.all(this.#lanes.map(({ stop }) => stop(STOP_MAX_MS)))
+    await Promise.all(this.#lanes.map(({ stop }) => stop()))
   }
 
   readonly wake = (): void => {

@@ -30,7 +30,7 @@ export class ProfileFiller {
   }
 
   start(): Repetition {
-    return every(IDLE_MS, async (signal) => {
+    return every('profiles', IDLE_MS, async (signal) => {
       const count = await this.pass(signal)
       return count + this.#foundInRound + this.#foundInLastRound === 0 ? IDLE_MS : 0
     })

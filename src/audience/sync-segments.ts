@@ -29,7 +29,7 @@ import {
   type LineAudience,
   postponeAudience,
   type SegmentToSync,
-  selectAccountsToSync,
+  selectAccountToSync,
   storeReady,
   storeSyncFault,
   storeUploaded,
@@ -39,10 +39,9 @@ import {
 import type { SyncFault } from './sync-texts.ts'
 
 const IDLE_MS = 5_000
-/** Accounts at the same time. An upload is in memory: 2 × 2 × 51 MB, because it is copied once. */
+/** Accounts at the same time. An upload is in memory: 2 × 2 × 51 MB, because it is copied once. LINE may be silent for one of them. */
 const CONCURRENCY = 2
 const READ_MAX_MS = 300_000
-const PASS_MAX_ACCOUNTS = 16
 /** Audiences of one account per pass. The calls of an account are a second apart. */
 const PASS_MAX_OF_ACCOUNT = 8
 
@@ -50,32 +49,30 @@ export class SegmentSync {
   readonly #database: Database
   readonly #lineApi: LineApi
   #lastAccountId: AccountId = INT64_MIN
+  readonly #inProgress = new Set<AccountId>()
 
   constructor(database: Database, lineApi: LineApi) {
     this.#database = database
     this.#lineApi = lineApi
   }
 
-  start(): Repetition {
-    return every(IDLE_MS, async (signal) => ((await this.pass(signal)) === 0 ? IDLE_MS : 0))
+  start(): Repetition[] {
+    const work = async (signal: AbortSignal) => ((await this.pass(signal)) === 0 ? IDLE_MS : 0)
+    return Array.from({ length: CONCURRENCY }, () => every('audiences', IDLE_MS, work))
   }
 
-  /** Works for the next accounts with something due, and returns their number. Throws DatabaseUnavailable. */
+  /** Works for the next account with something due. Returns 0 if there is none, or it is in progress. Throws DatabaseUnavailable. */
   async pass(signal = AbortSignal.any([])): Promise<number> {
-    const values = [this.#lastAccountId, PASS_MAX_ACCOUNTS]
-    const accounts = await this.#database.query<AccountToSync>(selectAccountsToSync, values)
-    const isRoundOver = accounts.length === 0 && this.#lastAccountId !== INT64_MIN
-    this.#lastAccountId = accounts.at(-1)?.id ?? INT64_MIN
+    const [account] = await this.#database.query<AccountToSync>(selectAccountToSync, [this.#lastAccountId])
+    const isRoundOver = account === undefined && this.#lastAccountId !== INT64_MIN
+    this.#lastAccountId = account?.id ?? INT64_MIN
     if (isRoundOver) return this.pass(signal)
-    const queue = accounts.values()
-    const work = async () => {
-      for (const account of queue) {
-        // What was begun is due again after its lease.
-        if (!signal.aborted) await this.#workFor(account, signal).catch(() => undefined)
-      }
-    }
-    await Promise.all(Array.from({ length: CONCURRENCY }, work))
-    return accounts.length
+    if (account === undefined || this.#inProgress.has(account.id)) return 0
+    this.#inProgress.add(account.id)
+    // What was begun is due again after its lease.
+    await this.#workFor(account, signal).catch(() => undefined)
+    this.#inProgress.delete(account.id)
+    return 1
   }
 
   async #workFor({ id, isSuspended }: AccountToSync, signal: AbortSignal): Promise<void> {

@@ -18,14 +18,14 @@ const LIFETIME = `interval '47 hours'`
 /** SQL: a call to LINE about the audience l is due, at the latest after its time at LINE. */
 const IS_CALL_DUE = `is_due(l.due_at, ${LIFETIME})`
 
-/** $1 bigint: after this account; $2 int: accounts */
-export const selectAccountsToSync = statement('select-accounts-to-sync')`
+/** $1 bigint: after this account */
+export const selectAccountToSync = statement('select-account-to-sync')`
     select a.id, coalesce(a.suspended, false) as "isSuspended"
       from (select distinct s.channel_oa_id from segment s where ${IS_UPLOAD_DUE} and s.channel_oa_id > $1
              union
             select distinct l.channel_oa_id from line_audience l where ${IS_CALL_DUE} and l.channel_oa_id > $1) due
      cross join lateral (select id, suspended from official_account where id = due.channel_oa_id offset 0) a
-     order by a.id limit $2`
+     order by a.id limit 1`
 
 export type AccountToSync = { id: AccountId; isSuspended: boolean }
 

@@ -90,7 +90,7 @@ const takeChanges = statement('take-member-changes')`
 
 /** Gives each endpoint one turn per round. @param onMoved receives the endpoints with new deliveries */
 export function followFeeds(database: Transactions, onMoved: (endpointIds: bigint[]) => void): Repetition {
-  return every(RETRY_MS, async (signal) => {
+  return every('member changes', RETRY_MS, async (signal) => {
     const startedAtMs = performance.now()
     let hasMoved = false
     let lastId: bigint | null = INT64_MIN

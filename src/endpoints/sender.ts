@@ -16,7 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import type { HandOver } from '../intake/flush.ts'
-import type { Repetition } from '../jobs/every.ts'
+import { every, type Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
@@ -93,7 +93,7 @@ export class Sender {
   readonly #contents: Contents
   readonly #settlements: Settlements
   #feeds: Repetition | null = null
-  #timer: NodeJS.Timeout | undefined
+  #poller: Repetition | null = null
   #polling: Promise<void> | null = null
   #starting: NodeJS.Immediate | null = null
   #isStopped = true
@@ -110,15 +110,14 @@ export class Sender {
 
   start(): void {
     this.#isStopped = false
-    this.#timer = setInterval(() => this.#poll(), POLL_MS)
+    this.#poller = every('deliveries', POLL_MS, async () => this.#poll())
     this.#feeds = followFeeds(this.#database, (endpointIds) => this.expect(endpointIds))
   }
 
   /** Stops polling, returns leases of deliveries that have not begun, and waits up to STOP_MAX_MS for requests in flight. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer)
     this.#isStopped = true
-    await Promise.all([this.#feeds?.stop(), this.#polling])
+    await Promise.all([this.#poller?.stop(), this.#feeds?.stop(), this.#polling])
     for (const item of this.#queue.clear()) this.#settlements.release(item)
     const deadlineMs = performance.now() + STOP_MAX_MS
     while (this.#queue.inFlight > 0 && performance.now() < deadlineMs) await sleep(20)

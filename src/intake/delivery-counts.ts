@@ -4,6 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
+import { every, type Repetition } from '../jobs/every.ts'
+import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
 const WRITE_INTERVAL_MS = 10_000
@@ -58,13 +60,13 @@ export const ID_TOKEN = 'id_token'
 
 export class DeliveryCounts {
   readonly #database: Queryable
-  readonly #timer: NodeJS.Timeout
+  readonly #writing: Repetition
   /** The keys are source and account, so the number of accounts bounds the size. */
   #counts = new Map<string, Map<AccountId, Counts>>()
 
   constructor(database: Queryable) {
     this.#database = database
-    this.#timer = setInterval(() => void this.write(), WRITE_INTERVAL_MS).unref()
+    this.#writing = every('delivery counts', WRITE_INTERVAL_MS, () => this.write())
   }
 
   /** @param last the time that becomes the present one */
@@ -99,6 +101,10 @@ export class DeliveryCounts {
     )
     this.#counts = new Map()
     if (written.length === 0) return
+    await this.#store(written)
+  }
+
+  async #store(written: Array<{ accountId: AccountId; source: string; counts: Counts }>): Promise<void> {
     const rows = written.map(({ accountId, source, counts }) => ({
       id: String(accountId),
       source,
@@ -106,7 +112,13 @@ export class DeliveryCounts {
     }))
     try {
       await this.#database.query(addCounts, [JSON.stringify(rows)])
-    } catch {
+    } catch (error) {
+      // Another program has locked a row. The halves without it are written.
+      const middle = written.length >> 1
+      if (middle > 0 && sqlStateOf(error) === LOCK_TIMEOUT) {
+        await this.#store(written.slice(0, middle))
+        return this.#store(written.slice(middle))
+      }
       for (const { accountId, source, counts } of written) {
         const newer = this.#of(accountId, source)
         sum(newer, counts)
@@ -118,7 +130,7 @@ export class DeliveryCounts {
 
   /** Waits LAST_WRITE_MAX_MS at most, because the process has little time to shut down. */
   async close(): Promise<void> {
-    clearInterval(this.#timer)
+    void this.#writing.stop()
     await Promise.race([this.write(), sleep(LAST_WRITE_MAX_MS, undefined, { ref: false })])
   }
 }

@@ -1,21 +1,47 @@
 /** Work that repeats in the background until it is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
+/** Everything that a process does in the background. test/faults/poisoned-account.test.ts has a row for each. */
+export type Loop = (typeof LOOPS)[number]
+export const LOOPS = [
+  'account checks',
+  'account figures',
+  'statuses',
+  'profiles',
+  'audiences',
+  'deliveries',
+  'member changes',
+  'notifications',
+  'heartbeat',
+  'jobs',
+  'maintenance',
+  'ledger',
+  'checkpoint',
+  'replication',
+  'encryption',
+  'kept deliveries',
+  'delivery counts',
+  'metrics',
+] as const
+
+/** Less than a shutdown may take. A run may wait for LINE or a frozen database for longer. */
+export const STOP_MAX_MS = 3_000
+
+/** Aborts the signal of the work. Resolves when the run in progress has ended, or after STOP_MAX_MS. */
+export type Stop = () => Promise<void>
+
 export interface Repetition {
-  /** Aborts the signal of the work. Resolves when the run in progress has ended, or after `maxMs`. */
-  stop: (maxMs?: number) => Promise<void>
+  stop: Stop
   /** Ends the pause, or skips the next one. */
   wake: () => void
 }
 
-/** Resolves when the work in progress has ended, or after the longest time that a shutdown may take. */
-export type Stop = () => Promise<void>
-
 /**
  * Runs `work` at once, and again `ms` after it ends. A number that it resolves with replaces `ms` once. An error counts as the end of a
- * run: usually the database is down.
+ * run: usually the database is down. The compiler requires a name of LOOPS.
  */
 export function every(
+  _loop: Loop,
   ms: number,
   work: (signal: AbortSignal) => Promise<void> | Promise<number>,
 ): Repetition {
@@ -33,11 +59,10 @@ export function every(
   const wake = () => pause.abort()
   return {
     wake,
-    stop: async (maxMs) => {
+    stop: async () => {
       stopped.abort()
       wake()
-      const late = maxMs === undefined ? [] : [sleep(maxMs, undefined, { ref: false })]
-      await Promise.race([running, ...late])
+      await Promise.race([running, sleep(STOP_MAX_MS, undefined, { ref: false })])
     },
   }
 }

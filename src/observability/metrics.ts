@@ -5,6 +5,7 @@ import { systemReason } from '../config/system-reason.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
 import { createServer, refuseUnknownRoutes } from '../http/server.ts'
+import { every } from '../jobs/every.ts'
 import {
   countOutcomes,
   databaseGauges,
@@ -187,9 +188,8 @@ export class Metrics {
   #show<T>(intervalMs: number, read: () => Promise<T>, show: (value: T) => void, nothing: T): void {
     // No figure is better than an outdated one.
     const update = () => read().then(show, () => show(nothing))
-    void update()
-    const timer = setInterval(update, intervalMs).unref()
-    this.#unsubscribe.push(() => clearInterval(timer))
+    const { stop } = every('metrics', intervalMs, update)
+    this.#unsubscribe.push(() => void stop())
   }
 }
 

@@ -62,10 +62,15 @@ export interface PendingErasure extends Row {
   last_event_id: bigint
 }
 
+/** Finishes the others, too, if one fails, for example because another program has locked an event. Throws the last error. */
 export async function finishErasures(database: Queryable): Promise<void> {
+  let failure: unknown = null
   for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
-    await finishErasure(database, erasure)
+    await finishErasure(database, erasure).catch((error: unknown) => {
+      failure = error
+    })
   }
+  if (failure !== null) throw failure
 }
 
 export async function finishErasure(database: Queryable, erasure: PendingErasure): Promise<void> {

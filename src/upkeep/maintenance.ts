@@ -89,7 +89,7 @@ const selectUncountedDays = statement('select-uncounted-days')`
 
 /**
  * Accounts that were added during the day are left out, because LINE counts the whole day. An erased event keeps its kind and time,
- * and counts as a first follow.
+ * and counts as a first follow. A row that another program has locked waits for the next run.
  *
  * $1 text: day
  */
@@ -107,11 +107,15 @@ const countFollowsOfDay = statement('count-follows')`
       select channel_oa_id, count(*) filter (where kind = 'follow' and not is_return) as first_follows,
              count(*) filter (where is_return) as returns, count(*) filter (where kind = 'unfollow') as unfollows
         from follow group by channel_oa_id
+    ), free as materialized (
+      select channel_oa_id from account_day where day = $1::date for no key update skip locked
     )
     insert into account_day as d (channel_oa_id, day, first_follows, returns, unfollows, events_counted_at)
     select a.id, $1::date, coalesce(c.first_follows, 0), coalesce(c.returns, 0), coalesce(c.unfollows, 0), now()
       from official_account a left join counted c on c.channel_oa_id = a.id
      where a.created_at < ${LINE_DAY_START}
+       and (a.id = any (array(select channel_oa_id from free))
+            or not exists (select from account_day where channel_oa_id = a.id and day = $1::date))
         on conflict (channel_oa_id, day) do update set
            first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
            events_counted_at = excluded.events_counted_at`

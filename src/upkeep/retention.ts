@@ -50,14 +50,14 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
 }
 
 // Parameters of all statements: $1 int: days; $2 int: rows. Each finds its rows by a B-tree. `order by` makes the planner use the index
-// before statistics exist. The time is checked again in the delete, because the row may have changed since it was found.
+// before statistics exist. The time is checked again in the delete, because the row may have changed since it was found. A row that another program has locked waits for the next run.
 
 function deleteOlder(name: string, table: string, time: string, condition = 'true'): Statement {
   return statement(name)`
     with deleted as (
       delete from ${table}
        where ctid = any (array(select ctid from ${table}
-                                where ${condition} and ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
+                                where ${condition} and ${time} < now() - $1 * interval '1 day' order by ${time} limit $2 for update skip locked))
          and ${condition} and ${time} < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`
@@ -69,7 +69,7 @@ const reviewTrackedActivity = statement('review-tracked-activity')`
       select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
         from (select channel_oa_id, user_id from tracked_activity
                where active_month < (now() at time zone 'UTC')::date - $1::int - 31
-               order by active_month limit $2) t
+               order by active_month limit $2 for update skip locked) t
         left join lateral (select user_id from audience_member
                             where channel_oa_id = t.channel_oa_id and user_id = t.user_id offset 0) m on true
        order by t.channel_oa_id, t.user_id
@@ -91,7 +91,7 @@ const deleteJobAccounts = statement('delete-job-accounts')`
     with deleted as (
       delete from changed_account
        where ctid = any (array(select r.ctid from job j join changed_account r on r.job_id = j.id
-                                where j.finished_at < now() - $1 * interval '1 day' order by j.finished_at limit $2))
+                                where j.finished_at < now() - $1 * interval '1 day' order by j.finished_at limit $2 for update of r skip locked))
       returning 1)
     select count(*)::int from deleted`
 

@@ -20,8 +20,10 @@ type Monitored = Omit<Verifier, 'database'>
 export function monitorAccounts(database: Database, verifier: Monitored): Repetition[] {
   const pauseAfter = (count: number) => (count === 0 ? IDLE_MS : 0)
   return [
-    every(IDLE_MS, async (signal) => pauseAfter(await checkDueAccounts(database, verifier, signal))),
-    every(IDLE_MS, async () => pauseAfter(await refreshDueFigures(database))),
+    every('account checks', IDLE_MS, async (signal) =>
+      pauseAfter(await checkDueAccounts(database, verifier, signal)),
+    ),
+    every('account figures', IDLE_MS, async () => pauseAfter(await refreshDueFigures(database))),
   ]
 }
 

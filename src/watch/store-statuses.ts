@@ -97,19 +97,16 @@ export const listProblems = (
   database.query(selectProblems)
 
 const CLAIM_INTERVAL_MS = 2_000
-/** A shutdown does not wait for a pass, which is repeated. */
-const STOP_MAX_MS = 3_000
 
 export function startWatch(database: Database, log: FastifyBaseLogger): Stop {
   const pass = accountWatch(database)
-  const { stop } = every(CLAIM_INTERVAL_MS, async (signal) => {
+  return every('statuses', CLAIM_INTERVAL_MS, async (signal) => {
     await pass().catch((error: Error) => {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError) && !signal.aborted)
         log.error({ fault: error.name }, 'a pass over the statuses of accounts failed')
     })
-  })
-  return () => stop(STOP_MAX_MS)
+  }).stop
 }
 
 /** Returns a function that makes a pass, if one is due, and returns whether it stored what it saw. */

@@ -92,6 +92,11 @@ describe('imports', () => {
   })
 })
 
+it('whatever repeats is a loop of jobs/every.ts, but for what a shutdown repeats', () => {
+  const others = files.filter((file) => readFileSync(join(SRC, file), 'utf8').includes('setInterval('))
+  expect(others).toEqual(['http/server.ts'])
+})
+
 it('SQL that is not a registered constant is sent by few files', () => {
   const unregistered = files
     .filter((file) => /\bunnamed\(/.test(readFileSync(join(SRC, file), 'utf8')))

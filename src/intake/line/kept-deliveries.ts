@@ -5,7 +5,7 @@
  * address that holds the most loses its oldest delivery.
  */
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
-import { every } from '../../jobs/every.ts'
+import { every, type Stop } from '../../jobs/every.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
 import type { IntakeEvent } from '../event.ts'
@@ -23,8 +23,6 @@ const KEPT_MS = 60 * 60 * 1000
 const INTERVAL_MS = 1_000
 /** Deliveries of an account that wait in the intake at the same time: 64 × 64 KiB = 4 MiB of its 64 MiB. */
 const BATCH_MAX = 64
-/** A batch takes less, unless the database is down. */
-const STOP_MAX_MS = 3_000
 
 const SIGNATURE = /^[A-Za-z0-9+/]{43}=$/
 /** Cheaper than parsing a body that anybody may have sent. */
@@ -68,12 +66,11 @@ export class KeptDeliveries {
   readonly #kept = new Set<Kept>()
   readonly #usages = new Map<AccountId | string, Usage>()
   #bytes = 0
-  readonly stop: () => Promise<void>
+  readonly stop: Stop
 
   constructor(parts: SourceParts) {
     this.#parts = parts
-    const { stop } = every(INTERVAL_MS, (signal) => this.#takeIn(signal))
-    this.stop = () => stop(STOP_MAX_MS)
+    this.stop = every('kept deliveries', INTERVAL_MS, (signal) => this.#takeIn(signal)).stop
   }
 
   /** @param account as it is stored now */

@@ -13,8 +13,6 @@ import { statement } from '../../postgres/statement.ts'
 /** One process has its turn after 55 s, so there are 55 to 65 s between two requests. */
 const TRY_INTERVAL_MS = 10_000
 const REQUEST_TIMEOUT_MS = 10_000
-/** A database that does not respond may hold the statement for longer than a shutdown may take. */
-const STOP_MAX_MS = 3_000
 
 const beat = statement('beat-heart')`
     update notification_watch set heartbeat_at = now()
@@ -30,7 +28,7 @@ export function startHeartbeat(
   { tryMs = TRY_INTERVAL_MS } = {},
 ): Stop {
   let hasFailed = false
-  const { stop } = every(tryMs, async (signal) => {
+  return every('heartbeat', tryMs, async (signal) => {
     const isFailing = (await database.state()) === 'failing'
     const chosen = await database.query(isFailing ? skipBeat : beat)
     if (chosen.length === 0) return
@@ -41,8 +39,7 @@ export function startHeartbeat(
       log.warn('HEARTBEAT_URL does not accept requests; its watchdog may report an outage')
     if (isAccepted && hasFailed) log.info('HEARTBEAT_URL accepts requests again')
     hasFailed = !isAccepted
-  })
-  return () => stop(STOP_MAX_MS)
+  }).stop
 }
 
 /** Errors may contain the URL, whose path is usually a token. */

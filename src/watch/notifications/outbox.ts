@@ -18,7 +18,7 @@ import {
   UNREADABLE_SECRET,
 } from '../../endpoints/post.ts'
 import { retryDelayMs } from '../../endpoints/settlements.ts'
-import { every, type Stop } from '../../jobs/every.ts'
+import { every, STOP_MAX_MS, type Stop } from '../../jobs/every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
@@ -28,8 +28,6 @@ import type { NotificationSender } from './send.ts'
 
 const POLL_MS = 1_000
 const IN_FLIGHT_MAX = 16
-/** A request takes up to 10 s, which is longer than a shutdown may take. */
-const STOP_MAX_MS = 3_000
 /** The receiver wants no more messages. */
 const GONE = 410
 const ABOUT_ACCOUNTS: string[] = ['problem', 'recovery', 'reminder']
@@ -41,7 +39,7 @@ export function startOutbox(
   { pollMs = POLL_MS } = {},
 ): Stop {
   const inFlight = new Map<bigint, Promise<void>>()
-  const repetition = every(pollMs, async () => {
+  const repetition = every('notifications', pollMs, async () => {
     await database.query(expire, [RETRY_HOURS])
     const free = IN_FLIGHT_MAX - inFlight.size
     if (free === 0) return
