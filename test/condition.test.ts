@@ -165,6 +165,27 @@ describe('a condition', () => {
     )
   })
 
+  it.each<[keyof Condition, 'excludes' | 'includes', string[]]>([
+    ['followedAfter', 'excludes', ['U2']],
+    ['followedBefore', 'excludes', ['U0']],
+    ['lastSeenAfter', 'excludes', ['U2']],
+    ['lastSeenBefore', 'excludes', ['U0']],
+    ['eventCountMin', 'includes', ['U1', 'U2']],
+    ['eventCountMax', 'includes', ['U0', 'U1']],
+  ])('%s %s its bound', async (field, _, expected) => {
+    await store(
+      [-1, 0, 1].map((difference) => ({
+        ...{ tags: [], isSquare: false, relationship: 'following', language: null, attributes: {} },
+        ...{ externalId: null, conversationId: null, conversationStatus: null, tracked: null },
+        ...{ followedAt: NOW - HOUR + difference, lastSeenAt: NOW - HOUR + difference },
+        eventCount: 5 + difference,
+      })),
+    )
+    const condition = { [field]: field.startsWith('event') ? 5 : iso(NOW - HOUR) }
+    const found = await load<{ user_id: string }>(database, MATCHING, [accountId, JSON.stringify(condition)])
+    expect(found.map(({ user_id }) => user_id)).toEqual(expected)
+  })
+
   it('costs no call of a function per member, and reads tracked activity only if it depends on it', async () => {
     const plan = await database.session(async (session) => {
       await session.query('set plan_cache_mode = force_generic_plan')

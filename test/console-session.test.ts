@@ -2,11 +2,20 @@
 import { readFileSync } from 'node:fs'
 import { request as sendRequest } from 'node:http'
 import { describe, expect, it } from 'vitest'
+import { commandActor } from '../src/operators/actor.ts'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
-import { CONSOLE_TOKEN, endSessions, Operator, signedIn, startConsole } from './support/console.ts'
+import {
+  CONSOLE_TOKEN,
+  endSessions,
+  Operator,
+  signedIn,
+  signedInAs,
+  startConsole,
+} from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
+import { addOperator } from './support/operations.ts'
 
 const { database } = await createTestDatabase()
 const { url } = await startConsole(database)
@@ -87,6 +96,20 @@ describe('a session', () => {
       const elsewhere = new Operator(other)
       elsewhere.cookie = operator.cookie
       expect((await elsewhere.get('/api/fleet')).status).toBe(status)
+    }
+  })
+
+  it('ends while its operator is disabled, also by another program, which deletes no session', async () => {
+    const { id } = await addOperator(database, commandActor(), 'disabled@example.com', {
+      ...{ name: null, role: 'viewer', organizationIds: null },
+    })
+    const operator = await signedInAs(database, url, id)
+    for (const [status, expected] of [
+      ['active', 200],
+      ['disabled', 401],
+    ] as const) {
+      await load(database, 'update operator set status = $2 where id = $1', [id, status])
+      expect((await operator.get('/api/fleet')).status).toBe(expected)
     }
   })
 

@@ -118,6 +118,31 @@ it.each([
   },
 )
 
+it('a delivery has failed permanently after 24 hours of refused attempts, and is retried until then', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 400 }
+  for (const minutes of [23 * 60 + 55, 24 * 60 + 5]) {
+    await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    await becomesQuiet()
+    await database.query(
+      `update endpoint_delivery set first_attempt_at = now() - $1 * interval '1 minute' where attempts = 1`,
+      [minutes],
+    )
+    await makeDue()
+    await becomesQuiet()
+  }
+  expect(
+    await database.query(
+      'select attempts, failed_at is not null as failed from endpoint_delivery order by id',
+    ),
+  ).toEqual([
+    { attempts: 3, failed: false },
+    { attempts: 2, failed: true },
+  ])
+})
+
 it('follows no redirect', async () => {
   const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
   const [receiver, elsewhere] = [await startReceiver(), await startReceiver()]

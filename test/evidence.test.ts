@@ -222,11 +222,17 @@ describe('the proof of redelivery', () => {
 })
 
 describe('the other checks', () => {
-  it('say how many deliveries were answered too late', async () => {
+  it('say how many deliveries were answered too late, and fail if they are more than 1 %', async () => {
     const tenant = await addVerifiable()
     await service.deliver(tenant, follow())
     expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: true })
-    await database.query('update delivery_hour set late = 1 where channel_oa_id = $1', [tenant.accountId])
+    const storeLate = (late: number) =>
+      database.query('update delivery_hour set deliveries = 200, late = $2 where channel_oa_id = $1', [
+        ...[tenant.accountId, late],
+      ])
+    await storeLate(2)
+    expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: true })
+    await storeLate(3)
     expect(await checkOf(tenant, 'response_time')).toMatchObject({ ok: false, reason: 'responded_late' })
   })
 

@@ -271,7 +271,7 @@ it('exports one series per account and problem as metrics', async () => {
   metrics.close()
 })
 
-it('shows a muted problem as muted, until it is unmuted', async () => {
+it('shows a muted problem as muted, until it is unmuted or its mute ends', async () => {
   const { database, env } = await createTestDatabase()
   const { accountId } = await addTenant(database, { ...usable, channelSecret: ' ' })
   const id = String(accountId)
@@ -286,7 +286,17 @@ it('shows a muted problem as muted, until it is unmuted', async () => {
   const sentence = `Muted until ${until}: the shop moves`
   const fleet = await run('fleet')
   expect([fleet.status, fleet.stdout]).toEqual([0, expect.stringContaining(sentence)])
+  expect(JSON.parse((await run('doctor', '--json')).stdout)).toContainEqual(
+    expect.objectContaining({
+      check: `account ${id}`,
+      severity: 'warning',
+      message: expect.stringContaining(sentence),
+    }),
+  )
   await run('accounts', 'unmute', id)
+  expect((await run('fleet')).status).toBe(1)
+  await run(...mute, until)
+  await database.query('update account_check set muted_until = now()')
   expect((await run('fleet')).status).toBe(1)
 })
 

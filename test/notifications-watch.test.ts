@@ -72,6 +72,12 @@ const fixAccounts = (ids: bigint[]) =>
   change(`update official_account set channel_secret = 'secret' where id = any ($1)`, [ids])
 const useUpQuota = (ids: bigint[]) =>
   change('update account_check set quota_limit = 10, quota_used = 10 where channel_oa_id = any ($1)', [ids])
+const storeDelivery = (id: bigint) =>
+  change(
+    `insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
+     values ($1, date_trunc('hour', now()), 'line', 1, now())`,
+    [id],
+  )
 /** As the sender does. */
 const send = () =>
   change(
@@ -113,7 +119,8 @@ it('announces a muted problem when its mute is over, as a new one, and nothing b
   await passes(3)
   expect(kinds(await messages())).toEqual(['problem'])
   await change(`update account_check set muted_until = now() - interval '1 second'`)
-  await passes(1)
+  await passes(3)
+  expect(kinds(await messages())).toHaveLength(2)
   expect((await messages())[1]).toMatchObject({
     ...{ kind: 'problem', reason: 'no_channel_secret' },
     accounts: [{ id: Number(id), before: 'ok', after: 'broken' }],
@@ -135,16 +142,45 @@ it('announces another problem than the muted one, and the muted one if it comes 
   expect((await messages()).map(({ reason }) => reason)).toEqual(['no_channel_secret', 'quota_used_up'])
 })
 
-it('announces neither a muted problem nor its end', async () => {
+it('announces neither a muted problem nor its end, and the problem again if it comes back', async () => {
   const { ids } = await addWatched(1)
-  await breakAccounts(ids)
+  await storeDelivery(ids[0] as bigint)
+  await useUpQuota(ids)
   await passes(3)
   await send()
   await mute(ids[0] as bigint)
   await passes(1)
-  await fixAccounts(ids)
+  await change('update account_check set quota_used = 0')
   await passes(3)
+  expect(await change('select status from account_check')).toEqual([{ status: 'ok' }])
   expect(kinds(await messages())).toEqual(['problem'])
+  await useUpQuota(ids)
+  await passes(2)
+  expect(kinds(await messages())).toEqual(['problem', 'problem'])
+})
+
+it('sends a channel three messages an hour about one reason, and then what holds when the hour is over', async () => {
+  const { ids } = await addWatched(3)
+  for (let i = 0; i < 5; i += 1) {
+    for (const change of [breakAccounts, fixAccounts]) {
+      await change(ids)
+      await passes(2)
+    }
+    for (const [faults, successes] of [
+      [3, 0],
+      [0, 3],
+    ] as const) {
+      await storeFaults(faults, successes)
+      await passes(2)
+    }
+  }
+  await breakAccounts(ids)
+  await passes(2)
+  const hour = ['problem', 'recovery', 'platform_down', 'platform_up'].flatMap((kind) => Array(3).fill(kind))
+  expect(kinds(await messages()).toSorted()).toEqual(hour.toSorted())
+  await wait('1 hour')
+  await passes(1)
+  expect(kinds(await messages()).slice(12)).toEqual(['problem'])
 })
 
 it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
@@ -264,11 +300,7 @@ const storeFaults = (faults: number, successes: number) =>
 
 it('suspects this service if LINE delivers and no receiver responds', async () => {
   const { ids } = await addWatched(3)
-  await change(
-    `insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
-     values ($1, date_trunc('hour', now()), 'line', 1, now())`,
-    [ids[0]],
-  )
+  await storeDelivery(ids[0] as bigint)
   for (const cause of ['service', 'line']) {
     await storeFaults(3, 0)
     await passes(2)

@@ -105,7 +105,7 @@ describe('of several endpoints that may reply', () => {
   it('the first by priority and id whose condition holds has the token, and the others are in standby', async () => {
     const { addEndpoint, message, deliver, all, vips } = await startTwoTools()
     const crm = await startReceiver()
-    await addEndpoint(crm.url)
+    await addEndpoint(crm.url, { replies: true })
     await deliver(message('Uvip', 'one'), message('Uother', 'two'), message('Uvip', 'three'))
     expect(seenBy(all)).toEqual([['(one)', 'two', '(three)']])
     expect(seenBy(vips)).toEqual([['one', 'three']])
@@ -154,7 +154,7 @@ it('a rehearsal counts who would move to another endpoint, and changes nothing',
     members: 3,
     moves: [{ from, fromName: '', to: id, toName: '', people: 2 }],
   })
-  expect(await rehearse('--replies', '--priority', '5')).toEqual({ id, members: 3, moves: [] })
+  expect(await rehearse('--replies', '--priority', '0')).toEqual({ id, members: 3, moves: [] })
   expect(await database.query('select replies, priority from endpoint where id = $1', [vips])).toEqual([
     { replies: false, priority: -1 },
   ])
@@ -172,4 +172,9 @@ it('a rehearsal counts who would move to another endpoint, and changes nothing',
     [vips, true],
   ])
   expect(await seen('U3')).toEqual([[all, true]])
+  await database.query('update endpoint set priority = 0 where id = $1', [vips])
+  expect(await seen('U1')).toEqual([
+    [all, true],
+    [vips, false],
+  ])
 })

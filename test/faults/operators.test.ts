@@ -5,6 +5,7 @@ import { commandActor } from '../../src/operators/actor.ts'
 import { addSignedIn, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
+import { holdTransaction, waitForBlocked } from '../support/locks.ts'
 import { addOperator, inviteOperator, updateOperator } from '../support/operations.ts'
 
 const { database } = await createTestDatabase()
@@ -64,6 +65,19 @@ describe('an invitation', () => {
     const newer = await inviteOperator(database, commandActor(), id)
     expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
     expect((await new Operator(url).post('/invitation', { invitation: newer?.invitation })).status).toBe(200)
+  })
+
+  it.each([
+    ['it ends', 'invitation_expires_at = now()'],
+    ['its operator is disabled', `status = 'disabled'`],
+    ['a newer one is made', `invitation_hash = sha256('')`],
+  ])('sets no password if %s while the password is hashed', async (_when, change) => {
+    const { id, invitation } = await invite()
+    const commit = await holdTransaction(database, `update operator set ${change} where id = $1`, [id])
+    const accepted = new Operator(url).send('/invitation/accept', { invitation, password: PASSWORD })
+    await waitForBlocked(database, 1)
+    await commit()
+    expect((await accepted).status).toBe(404)
   })
 
   it('ends when its operator gets another role, but not with another name', async () => {

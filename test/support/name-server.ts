@@ -4,6 +4,7 @@ import { onTestFinished } from 'vitest'
 
 export type NameAnswer =
   | { address: string; ttlSeconds?: number }
+  | { addresses: string[] }
   | { cname: string }
   | 'silent'
   | 'garbage'
@@ -48,12 +49,17 @@ const encode = (name: string): Buffer =>
   ])
 
 function write(question: Buffer, answer: Exclude<NameAnswer, 'silent' | 'garbage'>): Buffer {
+  const records = answer === 'none' ? [] : 'addresses' in answer ? answer.addresses : [answer]
   const header = Buffer.from(question)
   header.writeUInt16BE(0x8180, 2)
-  header.writeUInt16BE(answer === 'none' ? 0 : 1, 6)
+  header.writeUInt16BE(records.length, 6)
   header.writeUInt16BE(0, 8)
   header.writeUInt16BE(0, 10)
-  if (answer === 'none') return header
+  return Buffer.concat([header, ...records.map(writeRecord)])
+}
+
+function writeRecord(given: string | { address: string; ttlSeconds?: number } | { cname: string }): Buffer {
+  const answer = typeof given === 'string' ? { address: given } : given
   const isName = 'cname' in answer
   const data = isName ? encode(answer.cname) : Buffer.from(answer.address.split('.').map(Number))
   const record = Buffer.alloc(12)
@@ -62,5 +68,5 @@ function write(question: Buffer, answer: Exclude<NameAnswer, 'silent' | 'garbage
   record.writeUInt16BE(1, 4)
   record.writeUInt32BE(isName ? 60 : (answer.ttlSeconds ?? 60), 6)
   record.writeUInt16BE(data.length, 10)
-  return Buffer.concat([header, record, data])
+  return Buffer.concat([record, data])
 }

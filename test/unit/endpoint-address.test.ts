@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { isPublicAddress, lookupWith, readEndpointUrl } from '../../src/endpoints/address.ts'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
+import { startNameServer } from '../support/name-server.ts'
 
 it.each([
   ['a plain host name', 'https://example.com/webhook'],
@@ -53,9 +54,14 @@ it('accepts private addresses and http if the endpoint allows its network, but n
   expect(() => readEndpointUrl('ftp://10.1.2.3/', true)).toThrow()
 })
 
-it('refuses a name that resolves to an address that is not public', async () => {
+it.each([
+  ['localhost', []],
+  ['mixed.example', ['1.1.1.1', '10.0.0.1']],
+  ['mixed.example', ['10.0.0.1', '1.1.1.1']],
+])('refuses %s, because one of its addresses is not public', async (name, addresses) => {
+  const { server } = await startNameServer(() => ({ addresses }))
   const error = await new Promise((resolve) =>
-    lookupWith(new HostResolver(), { share: 1n, allowPrivateNetwork: false })('localhost', {}, (fault) =>
+    lookupWith(new HostResolver([server]), { share: 1n, allowPrivateNetwork: false })(name, {}, (fault) =>
       resolve(fault),
     ),
   )
