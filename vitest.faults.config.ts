@@ -10,9 +10,16 @@ const ALONE = `
   .split(/\s+/)
   .map((name) => `test/faults/${name}.test.ts`)
 
+/** They stop servers and fill the machine, so what they wait for takes longer. */
+const WAIT_MAX_MS = 60_000
+
 const slow = {
   ...base.test,
   testTimeout: 300_000,
+  hookTimeout: 120_000,
+  bail: 0,
+  expect: { poll: { timeout: WAIT_MAX_MS, interval: 20 } },
+  provide: { waitMaxMs: WAIT_MAX_MS },
   // Otherwise `npx vitest run` of one file would show a browser the pages of the last build.
   globalSetup: ['test/support/build-console.ts', 'test/support/global-setup.ts'],
 }

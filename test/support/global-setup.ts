@@ -13,6 +13,8 @@ const TEMPLATE = 'oa_audience_template'
 declare module 'vitest' {
   interface ProvidedContext {
     postgres: Connection
+    /** limit of a wait for a condition */
+    waitMaxMs: number
   }
 }
 

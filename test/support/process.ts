@@ -7,14 +7,14 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
-import { onTestFinished } from 'vitest'
+import { inject, onTestFinished } from 'vitest'
 import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase } from './database.ts'
 
 export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
 /** Reached only by a failure: a machine with a third of the usual speed needs a few seconds. */
-const WAIT_LIMIT_MS = 60_000
+const COMMAND_MAX_MS = 60_000
 const POLL_MS = 20
 
 /** How a process ended. */
@@ -109,24 +109,24 @@ export function runProgram(
   const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
     env: environment(env),
     encoding: 'utf8',
-    timeout: WAIT_LIMIT_MS,
+    timeout: COMMAND_MAX_MS,
     ...options,
   })
   return { status, stdout, stderr }
 }
 
-/** Calls `ask` until `wanted` accepts its answer. Throws after the limit, with the last answer. */
+/** Calls `ask` until `wanted` accepts its answer. Throws after the limit, with both and the last answer. */
 export async function eventually<T>(
   ask: () => Promise<T>,
   wanted: (answer: T) => boolean,
-  limitMs = WAIT_LIMIT_MS,
+  limitMs = inject('waitMaxMs'),
 ): Promise<T> {
   const deadline = Date.now() + limitMs
   for (;;) {
     const answer = await ask().catch((error) => error as T)
     if (wanted(answer)) return answer
     if (Date.now() > deadline) {
-      throw new Error(`no wanted answer within ${limitMs} ms; the last one is ${inspect(answer)}`)
+      throw new Error(`waited ${limitMs} ms for ${wanted} of ${ask}; the last one is ${inspect(answer)}`)
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
   }
