@@ -4,7 +4,7 @@ import { pauseGone } from '../src/endpoints/manage.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addSignedIn, startConsole } from './support/console.ts'
-import { insertRow, load } from './support/load.ts'
+import { addFailedEvent, insertRow, load } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
 import { addClientNamed } from './support/operations.ts'
 import { setUpService } from './support/service.ts'
@@ -52,6 +52,70 @@ describe('a change in the console', () => {
       `select coalesce(string_agg(l::text, ''), '') as all from activity l`,
     )
     expect(all).not.toMatch(/U-person|crm-4711|vip/)
+  })
+
+  it('is recorded with all that an addition sets, but without the values of attributes', async () => {
+    const manager = await addSignedIn(here, { role: 'manager' })
+    const account = String(accountId)
+    const condition = { tagsAll: ['vip'], attributes: { city: 'Kyoto' } }
+    const settings = {
+      name: 'VIP',
+      events: ['message'],
+      replies: true,
+      priority: 7,
+      allowPrivateNetwork: true,
+    }
+    const url = 'https://tool.example/hook?token=secret'
+    await manager.post('/api/endpoints', { ...settings, account, condition, url })
+    await manager.post('/api/segments', { account, name: 'VIP', condition })
+    const target = 'https://chat.example/services/secret'
+    const channel = { name: 'Ops', format: 'slack', language: 'ja', allowPrivateNetwork: true }
+    await manager.post('/api/notifications', { ...channel, target })
+    const { clientId } = (await manager.post('/api/clients', { name: 'CRM' })).json
+    const added = (fields: object) =>
+      Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, [null, value]]))
+    const recorded = { tagsAll: ['vip'], attributes: ['city'] }
+    const changesOf = async (action: string) => (await rowsOf(action)).at(-1)?.changes
+    expect(await changesOf('endpoint.added')).toEqual(
+      added({
+        ...settings,
+        format: 'line',
+        condition: recorded,
+        url: 'https://tool.example/hook?…',
+      }),
+    )
+    expect(await changesOf('segment.added')).toEqual(added({ name: 'VIP', condition: recorded }))
+    expect(await changesOf('notifications.added')).toEqual(
+      added({ ...channel, target: 'https://chat.example/…' }),
+    )
+    expect(await changesOf('client.added')).toEqual(added({ name: 'CRM', clientId }))
+  })
+
+  it('is recorded with the reason why events are set aside', async () => {
+    const manager = await addSignedIn(here, { role: 'manager' })
+    const id = await addFailedEvent(database, tenant, 'malformed')
+    const setAside = (path: string, input: object) => manager.post(`/api/events/${path}`, input)
+    for (const reason of ['a known bug', 'a known bug', null]) await setAside(`${id}/set-aside`, { reason })
+    await setAside('set-aside-all', { account: String(accountId), reason: 'a known bug' })
+    expect((await rowsOf('events.set_aside')).map(({ changes }) => changes)).toEqual([
+      { reason: [null, 'a known bug'] },
+      { reason: ['a known bug', null] },
+      { failure: null, reason: 'a known bug', events: 1 },
+    ])
+  })
+
+  it('is not recorded if it saves a member as it is', async () => {
+    const manager = await addSignedIn(here, { role: 'manager' })
+    const { id, version } = await service.addFollower(tenant)
+    const count = async () => (await rowsOf('member.updated')).length
+    const before = await count()
+    for (const update of [{}, { tags: [] }]) {
+      const { status } = await manager.post(`/api/accounts/${accountId}/members/${id}`, {
+        version: String(version),
+        update,
+      })
+      expect([status, await count()]).toEqual([200, before])
+    }
   })
 
   it('is found by the id of its request', async () => {

@@ -1,11 +1,16 @@
-/** What holds for every operation that changes something: one row of the activity log, and none after a rollback. */
+/**
+ * What holds for every operation that changes something: wherever it is interrupted, its change and its row of the activity log are both
+ * stored or both not, and what changes nothing writes no row.
+ */
 import { describe, expect, it } from 'vitest'
 import { OPERATIONS } from '../src/operations/all.ts'
-import type { Operation } from '../src/operations/operation.ts'
-import type { Transactions } from '../src/postgres/statement.ts'
+import { type Operation, routeOf } from '../src/operations/operation.ts'
+import { commandActor } from '../src/operators/actor.ts'
+import type { Queryable, Transactions } from '../src/postgres/statement.ts'
 import { confirmStatus } from '../src/watch/store-statuses.ts'
-import { INPUTS, type Objects } from './support/console-routes.ts'
-import { addTenant } from './support/database.ts'
+import { startSignedIn } from './support/console.ts'
+import { INPUTS, type Objects, ROUTES } from './support/console-routes.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { insertRow, load } from './support/load.ts'
 import { addObjects } from './support/objects.ts'
 import { runOperation } from './support/operations.ts'
@@ -22,6 +27,8 @@ const BEFORE: Record<string, string> = {
   'client.discard-rotation': 'client.rotate',
   'endpoint.finish-rotation': 'endpoint.rotate',
   'endpoint.discard-rotation': 'endpoint.rotate',
+  'endpoint.resume': 'endpoint.pause',
+  'channel.resume': 'channel.pause',
   'operator.enable': 'operator.disable',
   'account.unmute': 'account.mute',
 }
@@ -41,25 +48,131 @@ async function rowsOf(work: () => Promise<unknown>) {
   )
 }
 
-/** A database whose transactions fail at their end, as if the connection was lost. */
-const failing = (broken: Transactions): Transactions => ({
-  ...broken,
-  transaction: (work) =>
-    database.transaction(async (transaction) => {
-      await work(transaction)
-      throw new Error('a fault')
-    }),
-})
+/**
+ * The database of a process that ends after `count` statements: no further one is sent, and no open transaction commits. A commit
+ * counts as a statement. `sent` are those so far.
+ */
+function endingAfter(count: number) {
+  let sent = 0
+  const next = () => {
+    sent += 1
+    if (sent > count) throw new Error('the process has ended')
+  }
+  const on = ({ secretKeys, query }: Queryable): Queryable => ({
+    secretKeys,
+    query: async (statement, values) => {
+      next()
+      return query(statement, values)
+    },
+  })
+  const ending: Transactions = {
+    ...on({ secretKeys: database.secretKeys, query: (...given) => database.query(...given) }),
+    pipeline: async (statements) => {
+      next()
+      return database.pipeline(statements)
+    },
+    transaction: (work) =>
+      database.transaction(async (transaction) => {
+        const result = await work(on(transaction))
+        next()
+        return result
+      }),
+  }
+  return { ending, sent: () => sent }
+}
+
+await load(
+  database,
+  `create function refuse_activity() returns trigger language plpgsql as $$ begin raise exception 'no activity'; end $$`,
+)
+async function withoutActivity(work: () => Promise<void>): Promise<void> {
+  await load(
+    database,
+    'create trigger refused before insert on activity for each row execute function refuse_activity()',
+  )
+  await work().finally(() => load(database, 'drop trigger refused on activity'))
+}
+
+/** The rows of all tables. The service writes its counts of deliveries at any time. */
+const [tables] = await load<{ text: string }>(
+  database,
+  `select 'select ' || string_agg(format('(select md5(coalesce(string_agg(t::text, '','' order by t::text), '''')) from %I t) as %I',
+                                         relname, relname), ', ') as text
+     from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+      and relname <> 'delivery_hour'`,
+)
+const stored = async () => (await database.query(tables?.text ?? ''))[0]
+
+/** What a second run with the same input does. A refusal is its message. */
+type Repetition = 'nothing' | 'the same again' | RegExp
+const GONE = /unknown_item/
+const REPEATED: Record<string, Repetition> = {
+  'organization.add': 'the same again',
+  'organization.rename': 'nothing',
+  'organization.remove': GONE,
+  'account.add': 'the same again',
+  'account.update': 'nothing',
+  'account.callback-address': 'the same again',
+  'account.followers': 'nothing',
+  'account.mute': 'nothing',
+  'account.unmute': 'nothing',
+  'account.remove': 'nothing',
+  'endpoint.add': 'the same again',
+  'endpoint.update': 'nothing',
+  'endpoint.test': 'the same again',
+  'endpoint.pause': 'nothing',
+  'endpoint.resume': 'nothing',
+  'endpoint.retry': 'the same again',
+  'endpoint.rotate': /still rotating/,
+  'endpoint.finish-rotation': /not rotating/,
+  'endpoint.discard-rotation': /not rotating/,
+  'endpoint.remove': GONE,
+  'endpoint.replay': /replay/,
+  'endpoint.resend': /replay/,
+  'segment.add': /name/,
+  'segment.update': 'nothing',
+  'segment.sync': 'nothing',
+  'segment.remove': GONE,
+  'client.add': 'the same again',
+  'client.rotate': /previous secret/,
+  'client.finish-rotation': /not rotating/,
+  'client.discard-rotation': /not rotating/,
+  'client.revoke': 'nothing',
+  'client.remove': GONE,
+  'key.add': 'the same again',
+  'key.revoke': 'nothing',
+  'event.retry': 'the same again',
+  'event.retry-all': 'the same again',
+  'event.set-aside': 'nothing',
+  'event.set-aside-all': 'the same again',
+  'job.cancel': 'nothing',
+  'job.verify-accounts': 'the same again',
+  'job.mute-accounts': 'the same again',
+  'job.add-endpoints': 'the same again',
+  'job.add-keys': 'the same again',
+  'job.secrets': 'nothing',
+  'channel.add': 'the same again',
+  'channel.update': 'nothing',
+  'channel.test': 'the same again',
+  'channel.pause': 'nothing',
+  'channel.resume': 'nothing',
+  'channel.remove': GONE,
+  'operator.add': /another operator/,
+  'operator.update': 'nothing',
+  'operator.disable': 'nothing',
+  'operator.enable': 'nothing',
+  'operator.invite': 'the same again',
+}
 
 async function prepare(operation: Operation) {
   const tenant = await addTenant(database)
-  const objects = await addObjects({ database, service }, tenant, {
-    mark: `${MARK}${tenant.accountId}`,
-  })
-  await load(database, 'update official_account set name = $2 where id = $1', [tenant.accountId, MARK])
-  await confirmStatus(database, tenant.accountId, Date.now())
+  const { accountId, keyId } = tenant
+  const objects = await addObjects({ database, service }, tenant, { mark: `${MARK}${accountId}` })
+  await load(database, 'update official_account set name = $2 where id = $1', [accountId, MARK])
+  await confirmStatus(database, accountId, Date.now())
   if (operation.noun.word === 'organization')
     objects.organization = String(await insertRow(database, 'organization', { name: MARK }))
+  if (operation.name === 'job.secrets') objects.task = await addJobWithSecret(tenant, keyId)
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
   const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
   const counted = (_actor: unknown, count: () => Promise<unknown>) => count() as never
@@ -67,20 +180,39 @@ async function prepare(operation: Operation) {
   const tests = { endpointTester, channelTester, canEmail: true }
   const services = { now: Date.now, ownUrls: () => [], ...tests, ...line }
   const targetOf = ({ noun }: Operation) => objects[noun.word as keyof Objects]
-  const run = async (operation: Operation, on: Transactions = database) => {
+  const input = INPUTS[operation.name]?.(objects)
+  const makePossible = async ({ name }: Operation) => {
     // A replay needs an endpoint that receives events.
-    if (operation.name.endsWith('replay'))
-      await load(database, `update endpoint set format = 'line', secret = null where id = $1`, [
+    if (name.endsWith('replay'))
+      await database.query(`update endpoint set format = 'line', secret = null where id = $1`, [
         objects.endpoint,
       ])
-    return runOperation(on, operation, {
-      ...{ services, input: INPUTS[operation.name]?.(objects) ?? {} },
-      ...(operation.hasTarget && { id: BigInt(targetOf(operation)) }),
+  }
+  await makePossible(operation)
+  const run = async (each: Operation, on: Transactions = database) => {
+    await makePossible(each)
+    return runOperation(on, each, {
+      ...{ services, input: (each === operation ? input : INPUTS[each.name]?.(objects)) ?? {} },
+      ...(each.hasTarget && { id: BigInt(targetOf(each)) }),
     })
   }
   const before = BEFORE[operation.name]
   if (before !== undefined) await run(operationOf(before))
   return { target: targetOf(operation), run }
+}
+
+/** A task that has ended and added a key, which nobody has seen. */
+async function addJobWithSecret({ accountId }: Tenant, keyId: bigint): Promise<string> {
+  const started = { actor_kind: 'command', actor: commandActor().name, parameters: '{"change":"key"}' }
+  const ended = { status: 'done', finished_at: new Date() }
+  const id = await insertRow(database, 'job', { kind: 'accounts.change', ...started, ...ended })
+  const values = [id, accountId, keyId]
+  await load(
+    database,
+    'insert into changed_account (job_id, channel_oa_id, object_id) values ($1, $2, $3)',
+    values,
+  )
+  return String(id)
 }
 
 describe('a read', async () => {
@@ -102,23 +234,98 @@ describe('a read', async () => {
 const objectIdOf = ({ name, hasTarget, way }: Operation, target: string) =>
   hasTarget ? target : way === 'add' || name === 'account.add' ? expect.stringMatching(/^\d+$/) : null
 
-describe.each(CHANGES.map((operation) => [operation.name, operation] as const))('%s', (_, operation) => {
-  it('writes one row, and none if it fails', async () => {
+describe.each(CHANGES.map((operation) => [operation.name, operation] as const))('%s', (name, operation) => {
+  it('stores its change with one row, or neither, and writes no row for what is so already', async () => {
     const { target, run } = await prepare(operation)
-    if (operation.way !== 'call')
-      expect(
-        await rowsOf(() => expect(run(operation, failing(database))).rejects.toThrow('a fault')),
-      ).toEqual([])
+    const before = await stored()
+    const whole = endingAfter(Number.POSITIVE_INFINITY)
+    await withoutActivity(() => expect(run(operation, whole.ending)).rejects.toThrow())
+    for (let count = 1; count < whole.sent(); count += 1)
+      await expect(run(operation, endingAfter(count).ending), `after ${count}`).rejects.toThrow('has ended')
+    expect(await stored()).toEqual(before)
+
     const rows = await rowsOf(() => run(operation))
     const row = rows.find(({ object_kind }) => object_kind === operation.noun.kind)
     // A client may be added with its first key.
     expect(rows.filter((each) => each !== row && each.action !== 'key.added')).toEqual([])
     expect(row).toMatchObject({
-      action: operation.name === STARTS_JOB ? 'job.started' : operation.records,
+      action: name === STARTS_JOB ? 'job.started' : operation.records,
       actor_kind: 'command',
       object_kind: operation.noun.kind,
       object_id: objectIdOf(operation, target),
     })
     expect(JSON.stringify(row?.changes)).not.toMatch(/whsec_|secret_/)
+
+    const repetition = REPEATED[name]
+    let refusal = ''
+    const again = await rowsOf(() =>
+      run(operation).catch(({ code, message, details }) => {
+        refusal = JSON.stringify({ code, message, details })
+      }),
+    )
+    expect(refusal).toMatch(repetition instanceof RegExp ? repetition : /^$/)
+    expect(again).toHaveLength(repetition === 'the same again' ? rows.length : 0)
+  })
+})
+
+/** What the console changes without an operation: another body than that of ROUTES, or the reason why it is not tried. */
+const PLAIN: Record<
+  string,
+  ((of: Objects, tenant: Tenant) => Promise<string>) | 'as in ROUTES' | { reason: string }
+> = {
+  'POST /accounts/:/verify': { reason: 'LINE does not respond here.' },
+  'POST /accounts/:/webhook': {
+    reason: 'LINE does not respond here. It is recorded once LINE has the new URL.',
+  },
+  'POST /fleet-file/preview': { reason: 'It changes nothing.' },
+  'POST /accounts/:/audience/import': { reason: 'It is recorded with the last piece of its file.' },
+  'POST /fleet-file/apply': async ({ account: id }) =>
+    `organization,name,channel_id,channel_secret\n${MARK}${id},New,165${id.padStart(7, '0')},${'0'.repeat(32)}\n`,
+  'POST /accounts/:/members/:': 'as in ROUTES',
+  'POST /accounts/:/members/:/erase': 'as in ROUTES',
+  'POST /accounts/:/people/erase': async ({ account }, tenant) => {
+    const { userId } = await service.addFollower(tenant)
+    return JSON.stringify({ userId, accounts: [account] })
+  },
+  'POST /accounts/:/audience/tag': 'as in ROUTES',
+  'POST /accounts/:/audience/erase': 'as in ROUTES',
+  'POST /jobs/:/file': async ({ task }) => {
+    await load(database, `update job set actor_kind = 'token', actor = 'token', total = 2 where id = $1`, [
+      task,
+    ])
+    return '{}'
+  },
+}
+
+describe('what the console changes without an operation', async () => {
+  const { url, operator } = await startSignedIn(database)
+  const ofOperations = OPERATIONS.map((each) => `POST ${routeOf(each).path.replace(':id', ':')}`)
+  const names = Object.keys(ROUTES).filter((name) => name.startsWith('POST') && !ofOperations.includes(name))
+
+  it.each(names)('%s stores its change with one row, or neither', async (name) => {
+    const plain = PLAIN[name]
+    expect(plain, 'a row of PLAIN').toBeDefined()
+    if (typeof plain === 'object') return
+    // The number of running tasks is limited.
+    await load(database, `update job set status = 'done', finished_at = now() where finished_at is null`)
+    const tenant = await addTenant(database)
+    const objects = await addObjects({ database, service }, tenant, { mark: `${MARK}${tenant.accountId}` })
+    const { path, body: usual } = ROUTES[name]?.request?.(objects) ?? { path: '' }
+    const body = typeof plain === 'function' ? await plain(objects, tenant) : JSON.stringify(usual ?? {})
+    const headers = { ...operator.headers, 'content-type': 'text/csv' }
+    const post = async () =>
+      (
+        await fetch(`${url}/api${path}`, {
+          method: 'POST',
+          headers,
+          body,
+        })
+      ).status
+    const before = await stored()
+    await withoutActivity(async () => expect(await post()).toBe(500))
+    expect(await stored()).toEqual(before)
+    const rows = await rowsOf(async () => expect(await post()).toBeLessThan(300))
+    expect(rows).toHaveLength(name === 'POST /fleet-file/apply' ? 2 : 1)
+    expect(await stored()).not.toEqual(before)
   })
 })

@@ -51,7 +51,7 @@ const insertClient = statement('insert-client')`
     insert into api_client (id, client_id, client_secret, name) values ($1, $2, $3, $4) returning id`
 
 const revokeClientById = statement('revoke-client')`
-    update api_client set status = 'revoked' where id = $1`
+    update api_client set status = 'revoked' where id = $1 and status <> 'revoked' returning id`
 
 /** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint */
 const insertKey = statement('insert-key')`
@@ -60,7 +60,7 @@ const insertKey = statement('insert-key')`
     returning id`
 
 const revokeKeyById = statement('revoke-key')`
-    update api_key set status = 'revoked' where id = $1`
+    update api_key set status = 'revoked' where id = $1 and status <> 'revoked' returning id`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
   const [added] = await insertWithFreeId<{ id: bigint }>(
@@ -144,8 +144,9 @@ export async function addClient(database: Queryable, name: string | null): Promi
   return { id: inserted(added).id, ...credentials }
 }
 
-export async function revokeClient(database: Queryable, id: bigint): Promise<void> {
-  await database.query(revokeClientById, [id])
+/** Returns whether it was not revoked before. */
+export async function revokeClient(database: Queryable, id: bigint): Promise<boolean> {
+  return (await database.query(revokeClientById, [id])).length > 0
 }
 
 export interface AddedKey {
@@ -169,8 +170,9 @@ export async function addKey(
   return added === undefined ? null : { id: added.id, key }
 }
 
-export async function revokeKey(database: Queryable, id: bigint): Promise<void> {
-  await database.query(revokeKeyById, [id])
+/** Returns whether it was not revoked before. */
+export async function revokeKey(database: Queryable, id: bigint): Promise<boolean> {
+  return (await database.query(revokeKeyById, [id])).length > 0
 }
 
 export const newClientSecret = () => randomCredential('secret')

@@ -189,16 +189,14 @@ export function updateMember(
   account: AccountOf,
   id: bigint,
   update: MemberUpdate,
-  allowedVersions: bigint[] | null,
+  version: bigint,
 ): Promise<{ version: bigint; json: string }> {
   return database.transaction(async (transaction) => {
-    const updated = await updateMemberOf(
-      transaction,
-      scopeOfAccount(account, actor.name),
-      id,
-      update,
-      allowedVersions,
-    )
+    const updated = await updateMemberOf(transaction, scopeOfAccount(account, actor.name), id, update, [
+      version,
+    ])
+    // Nothing has changed.
+    if (updated.version === version) return updated
     await recordActivity(transaction, actor, {
       action: 'member.updated',
       object: { kind: 'member', id },

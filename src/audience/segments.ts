@@ -42,15 +42,16 @@ export async function addSegment(
   return added.id
 }
 
+/** Null: unchanged, so that concurrent changes of different fields are both kept. */
 const updateById = statement('update-segment')`
-    update segment set name = $2, condition = $3, updated_at = now() where id = $1`
+    update segment set name = coalesce($2, name), condition = coalesce($3, condition), updated_at = now() where id = $1`
 
 export async function updateSegment(
   database: Queryable,
   id: bigint,
-  { name, condition }: { name: string; condition: Condition },
+  { name, condition }: { name?: string | undefined; condition?: Condition | undefined },
 ): Promise<void> {
-  await database.query(updateById, [id, name, toJson(condition)])
+  await database.query(updateById, [id, name ?? null, condition ? toJson(condition) : null])
 }
 
 /** $1 segment id bigint */

@@ -96,7 +96,7 @@ function memberRoutes(api: FastifyInstance, { database, erasureLedger, reads, no
       account,
       requireId(request.params.id),
       checkUpdate(update),
-      [BigInt(version)],
+      BigInt(version),
     )
     return sendJson(reply, `{"member":${json}}`)
   })

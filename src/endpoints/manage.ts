@@ -9,7 +9,7 @@ const ROWS_PER_STATEMENT = 5_000
 const RENEWED_MAX = 10_000
 
 const updateStatus = statement('update-endpoint-status')`
-    update endpoint set status = $2 where id = $1`
+    update endpoint set status = $2 where id = $1 and status <> $2 returning id`
 
 /** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
 export const pauseGone = statement('pause-endpoint')`
@@ -34,9 +34,11 @@ export async function renewBacklog(database: Queryable, id: bigint): Promise<voi
   await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
 
-export async function setStatus(database: Queryable, id: bigint, status: 'active' | 'paused'): Promise<void> {
-  await database.query(updateStatus, [id, status])
-  if (status === 'active') await renewBacklog(database, id)
+/** Returns whether the endpoint had another status. */
+export async function setStatus(database: Queryable, id: bigint, status: 'active' | 'paused') {
+  const [changed] = await database.query(updateStatus, [id, status])
+  if (changed !== undefined && status === 'active') await renewBacklog(database, id)
+  return changed !== undefined
 }
 
 type Batch = { count: number; isLast: boolean }

@@ -1,11 +1,11 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
 import type { AccountId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { type Condition, checkCondition } from '../audience/condition.ts'
+import { type Condition, checkCondition, recordable } from '../audience/condition.ts'
 import { AppError, NotVisible, requireVisible } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import { refuseInput } from '../http/validate.ts'
-import type { Changes } from '../operators/activity.ts'
+import { type Changes, changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -67,6 +67,13 @@ export function requirePrivateNetwork(
     refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
 }
 
+/** For the activity log. */
+export const recordableSettings = (settings: EndpointSettings) => ({
+  ...settings,
+  url: printableUrl(settings.url),
+  condition: recordable(settings.condition),
+})
+
 export async function addEndpointOf(
   transaction: Queryable,
   actor: Actor,
@@ -77,11 +84,11 @@ export async function addEndpointOf(
   target: { id: bigint; organizationId: bigint; accountId: bigint }
   changes: Changes
 }> {
-  const { accountId, url, format } = endpoint
+  const { accountId, format, ...settings } = endpoint
   if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor)
   const { organizationId } = await findAccountDetails(transaction, actor.organizationIds, accountId)
   const result = await addEndpoint(transaction, endpoint, own)
-  const changes = { url: [null, printableUrl(url)], format: [null, format] }
+  const changes = changesBetween({}, { format, ...recordableSettings(settings) })
   return { result, target: { id: result.id, organizationId, accountId }, changes }
 }
 

@@ -82,7 +82,7 @@ export function soleOrganization(accounts: Array<{ organizationId: OrganizationI
   return others.length === 0 ? id : null
 }
 
-export type JobActivity = Omit<NewActivity, 'organizationId' | 'accountId'>
+export type JobActivity = Omit<NewActivity, 'organizationId'>
 
 /**
  * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,
@@ -146,7 +146,7 @@ export async function startJob(
     REPLAY_KINDS,
   ])
   if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
-  if (activity !== null) await recordActivity(transaction, actor, { ...activity, organizationId, accountId })
+  if (activity !== null) await recordActivity(transaction, actor, { organizationId, accountId, ...activity })
   return added.id
 }
 

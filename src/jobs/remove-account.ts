@@ -36,7 +36,9 @@ export async function startRemoval(
   }
   const isLeaving = await leaveAudiences(transaction, accountId)
   const position = isLeaving ? { leavingUntilMs: Date.now() + LEAVE_AUDIENCES_MS } : null
-  const id = await startJob(transaction, actor, { ...job, position }, null)
+  const object = { kind: 'account', id: accountId } as const
+  const activity = { action: 'account.removed', object, accountId, changes: { name: [name, null] } } as const
+  const id = await startJob(transaction, actor, { ...job, position }, activity)
   if (!isLeaving) await refuseRequests(transaction, accountId)
   return id
 }

@@ -36,13 +36,13 @@ export function startEventsJob(
     reason === null
       ? (['events.retry', 'events.retried'] as const)
       : (['events.set_aside', 'events.set_aside'] as const)
-  const filter = { accountId: accountId === null ? null : String(accountId), failure }
-  const parameters = reason === null ? filter : { ...filter, reason }
+  const given = reason === null ? { failure } : { failure, reason }
+  const parameters = { accountId: accountId === null ? null : String(accountId), ...given }
   return startJob(
     transaction,
     actor,
     { kind, ...owner, parameters },
-    { action, object: { kind: 'event', id: null }, changes: { failure, events: owner.total } },
+    { action, object: { kind: 'event', id: null }, changes: { ...given, events: owner.total } },
   )
 }
 

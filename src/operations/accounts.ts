@@ -193,7 +193,7 @@ export const ACCOUNTS = {
     input: { name: StorableText({ maxLength: 256 }) },
     run: async ({ database, actor, target, input }) => {
       requireTyped(input.name, target.name)
-      return { job: await startRemoval(database, actor, target), changes: { name: [target.name, null] } }
+      return { job: await startRemoval(database, actor, target), changes: null }
     },
   }),
 }

@@ -187,9 +187,9 @@ export const CHANNELS = {
       ])
       if (added.length === 0)
         refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
-      const changes = changesBetween({}, { format, target: recordedTarget(format, target) })
+      const settings = { name, format, target: recordedTarget(format, target), language, allowPrivateNetwork }
       const result: AddedChannel = { id, secret }
-      return { result, target: { id, organizationId }, changes }
+      return { result, target: { id, organizationId }, changes: changesBetween({}, settings) }
     },
   }),
 
@@ -240,8 +240,9 @@ export const CHANNELS = {
     does: 'pause a notification channel',
     help: 'stop sending; nothing new is collected for the channel',
     records: 'notifications.paused',
-    run: async ({ database, target }) => {
-      await database.query(setStatus, [target.id, 'paused'])
+    run: async ({ database, target: { id, status } }) => {
+      await database.query(setStatus, [id, 'paused'])
+      return { changes: changesBetween({ status }, { status: 'paused' }) }
     },
   }),
 
@@ -251,8 +252,9 @@ export const CHANNELS = {
     help: 'send again, beginning with what has waited for less than a day',
     records: 'notifications.resumed',
     status: 'active',
-    run: async ({ database, target }) => {
-      await database.query(setStatus, [target.id, 'active'])
+    run: async ({ database, target: { id, status } }) => {
+      await database.query(setStatus, [id, 'active'])
+      return { changes: changesBetween({ status }, { status: 'active' }) }
     },
   }),
 

@@ -10,6 +10,7 @@ import { type AddedClient, addClient, newClientSecret, revokeClient } from '../a
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput } from '../http/validate.ts'
+import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { Default, DisplayName, Id, orNull } from './fields.ts'
@@ -120,11 +121,13 @@ export const CLIENTS = {
     run: async ({ database, actor, input: { name, account } }) => {
       if (account === null && actor.organizationIds !== null)
         refuseInput('account', 'is missing: choose the account of the first key')
-      const client = await addClient(database, name?.trim() || null)
+      const displayName = name?.trim() || null
+      const client = await addClient(database, displayName)
       const target = { id: client.id, organizationId: null }
-      if (account === null) return { result: client as AddedAccess, target }
+      const changes = changesBetween({}, { clientId: client.clientId, name: displayName })
+      if (account === null) return { result: client as AddedAccess, target, changes }
       const key = await addFirstKey(database, actor, client.id, account)
-      return { result: { ...client, keyId: key.id, key: key.key }, target }
+      return { result: { ...client, keyId: key.id, key: key.key }, target, changes }
     },
   }),
 
@@ -177,7 +180,7 @@ export const CLIENTS = {
     records: 'client.revoked',
     run: async ({ database, actor, target }) => {
       await requireWhole(database, actor, target)
-      await revokeClient(database, target.id)
+      return { changes: (await revokeClient(database, target.id)) ? { status: 'revoked' } : null }
     },
   }),
 

@@ -1,8 +1,7 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { checkCondition, recordable } from '../audience/condition.ts'
-import { printableUrl } from '../endpoints/address.ts'
+import { checkCondition } from '../audience/condition.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'
 import {
   type EndpointSummary,
@@ -23,6 +22,7 @@ import { listEndpointsOfPerson, rehearse } from '../endpoints/repliers.ts'
 import {
   addEndpointOf,
   type EndpointSettings,
+  recordableSettings,
   requirePrivateNetwork,
   updateEndpoint,
 } from '../endpoints/settings.ts'
@@ -58,12 +58,6 @@ export const ENDPOINT: Noun<Endpoint> = {
 const { read, list, add, change, call } = operationsOf(ENDPOINT)
 
 const checkRehearsed = checkerOf(REHEARSED)
-
-const printable = (settings: EndpointSettings) => ({
-  ...settings,
-  url: printableUrl(settings.url),
-  condition: recordable(settings.condition),
-})
 
 export const ENDPOINTS = {
   list: list({
@@ -153,7 +147,7 @@ export const ENDPOINTS = {
         if (!before.allowPrivateNetwork) requirePrivateNetwork(actor)
         if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
       }
-      return { changes: changesBetween(printable(before), printable(after)) }
+      return { changes: changesBetween(recordableSettings(before), recordableSettings(after)) }
     },
   }),
 
@@ -197,9 +191,9 @@ export const ENDPOINTS = {
     does: 'pause an endpoint',
     help: 'stop sending; what is not sent yet is kept',
     records: 'endpoint.paused',
-    run: async ({ database, target }) => {
-      await setStatus(database, target.id, 'paused')
-    },
+    run: async ({ database, target }) => ({
+      changes: (await setStatus(database, target.id, 'paused')) ? { status: ['active', 'paused'] } : null,
+    }),
   }),
 
   resume: change({
@@ -208,9 +202,9 @@ export const ENDPOINTS = {
     help: 'send again, beginning with what is kept',
     records: 'endpoint.resumed',
     status: 'active',
-    run: async ({ database, target }) => {
-      await setStatus(database, target.id, 'active')
-    },
+    run: async ({ database, target }) => ({
+      changes: (await setStatus(database, target.id, 'active')) ? { status: ['paused', 'active'] } : null,
+    }),
   }),
 
   retry: change({

@@ -18,6 +18,7 @@ import { NotVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
 import { startEventsJob } from '../jobs/retry-events.ts'
+import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { Id, orNull } from './fields.ts'
@@ -138,10 +139,9 @@ export const EVENTS = {
     records: 'events.set_aside',
     status: 'set aside',
     input: { reason: orNull(Reason, 'none') },
-    run: async ({ database, target: { id }, input: { reason } }) => {
+    run: async ({ database, target: { id, setAside }, input: { reason } }) => {
       if ((await setEventsAside(database, [id], reason)).length === 0) throw new NotVisible('event', id)
-      // The reason is free text, which the log must not have.
-      return { changes: { setAside: reason !== null } }
+      return { changes: changesBetween({ reason: setAside }, { reason }) }
     },
   }),
 

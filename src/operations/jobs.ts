@@ -163,7 +163,7 @@ export const ACCOUNT_JOBS = {
     records: 'job.secrets_shown',
     run: async ({ database, actor, target: { id, kind } }) => {
       const secrets = await takeSecrets(database, actor, id)
-      return { result: { secrets }, changes: { kind, secrets: secrets.length } }
+      return { result: { secrets }, changes: secrets.length === 0 ? null : { kind, secrets: secrets.length } }
     },
   }),
 }

@@ -55,8 +55,7 @@ export const KEYS = {
     help: 'revoke a key; the next request with it is refused',
     records: 'key.revoked',
     run: async ({ database, target: { id, client } }) => {
-      await revokeKey(database, id)
-      return { changes: { client } }
+      return { changes: (await revokeKey(database, id)) ? { client } : null }
     },
   }),
 }

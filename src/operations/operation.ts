@@ -61,7 +61,7 @@ interface Context<D, T, F extends Fields> {
 
 export interface Outcome<R> {
   result?: R
-  /** for the activity log; null: nothing is recorded yet */
+  /** for the activity log; null or empty: nothing changed, or something else records it; undefined: the action says it all */
   changes?: Changes | null
   job?: bigint | null
 }
@@ -203,9 +203,10 @@ function record(
   { noun, records, name }: Operation,
   actor: Actor,
   target: Target | null,
-  changes: Changes | null = {},
+  given: Changes | null | undefined,
 ): Promise<void> | null {
-  if (changes === null) return null
+  const changes = given ?? {}
+  if (given !== undefined && Object.keys(changes).length === 0) return null
   if (target === null || records === null) throw new Error(`${name} does not say what it has changed`)
   const { id, organizationId, accountId = null } = target
   const object = { kind: noun.kind, id }

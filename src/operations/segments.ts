@@ -118,10 +118,9 @@ export const SEGMENTS = {
     input: partial(FIELDS),
     run: async ({ database, target: { id, name, condition }, input }) => {
       const before = { name, condition }
-      const given = input.condition && { condition: normalizeCondition(input.condition) }
-      const after = { ...before, ...input, ...given }
-      await updateSegment(database, id, after)
-      return { changes: changesBetween(recorded(before), recorded(after)) }
+      const given = { ...input, ...(input.condition && { condition: normalizeCondition(input.condition) }) }
+      if (Object.keys(changesBetween(before, given)).length > 0) await updateSegment(database, id, given)
+      return { changes: changesBetween(recorded(before), recorded({ ...before, ...given })) }
     },
   }),
 
@@ -136,7 +135,9 @@ export const SEGMENTS = {
           message: 'Sync is off. Turn it on, which begins with an upload.',
         })
       if (mode === 'now' || sync !== (mode === 'on')) await setSync(database, id, mode !== 'off')
-      return { changes: mode === 'now' ? { upload: mode } : { sync: [sync, mode === 'on'] } }
+      return {
+        changes: mode === 'now' ? { upload: mode } : changesBetween({ sync }, { sync: mode === 'on' }),
+      }
     },
   }),
 

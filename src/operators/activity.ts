@@ -149,12 +149,12 @@ export function recordAccount(
   return recordActivity(transaction, actor, { action, object, organizationId, accountId: id, changes })
 }
 
-/** The fields whose values differ, as [before, after]. Fields that `after` does not have are unchanged. */
+/** The fields whose values differ, as [before, after]. Fields that `after` does not have are unchanged. `before` of an addition is {}. */
 export function changesBetween<T extends object>(before: T, after: Partial<T>): Changes {
   const changes: Changes = {}
   for (const [name, value] of Object.entries(after)) {
-    const earlier = before[name as keyof T]
-    if (toJson({ value }) !== toJson({ value: earlier })) changes[name] = [earlier ?? null, value]
+    const earlier = before[name as keyof T] ?? null
+    if (toJson({ value }) !== toJson({ value: earlier })) changes[name] = [earlier, value]
   }
   return changes
 }
