@@ -20,8 +20,13 @@ import { finishJob } from './follow-job.ts'
 import { io, type Printable, printError, printMany, printOne } from './io.ts'
 import { readSecrets } from './questions.ts'
 
-/** Adds a command for each of the operations that have a help text. */
-export function addOperations(group: CliCommand, operations: Operation[]): void {
+/** Adds a command for each of the operations that have a help text. @param shown the result of a change, as it is printed */
+export function addOperations(
+  group: CliCommand,
+  operations: Operation[],
+  shown = (result: Printable) => result,
+  show: (result: Printable) => void = printOne,
+): void {
   for (const operation of operations.filter(({ help }) => help !== null)) {
     const command = addOperation(group, operation)
     for (const option of optionsOf(operation)) command.addOption(option)
@@ -33,12 +38,12 @@ export function addOperations(group: CliCommand, operations: Operation[]): void 
         const { result, job } = await performHere(database, operation, { id, input })
         if (job) await finishJob(database, job, null)
         const status = operation.hasTarget ? { status: operation.status } : {}
-        return { ...(id !== null && { id }), ...(result ?? status) }
+        return shown({ ...(id !== null && { id }), ...(result ?? status) })
       },
       (result) =>
         Array.isArray(result)
           ? printMany(result.map((item) => operation.row(item as never) as Printable))
-          : printOne(result as Printable),
+          : show(result as Printable),
     )
   }
 }

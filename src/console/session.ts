@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
 import { AppError } from '../errors.ts'
 import { ownerShare, readerShare, type TextParts } from '../http/streamer.ts'
-import { includesRole, type Operator, type OrganizationIds, type Role } from '../operators/actor.ts'
+import { includesRole, type Operator, type OrganizationIds, type Role, seesAll } from '../operators/actor.ts'
 import {
   endSession,
   findSession,
@@ -208,7 +208,7 @@ export function sendDownload(
     ],
     check: async () => {
       const operator = await requireRole(reply.request)
-      if (!includesAll(operator.organizationIds, organizationIds)) throw new AppError('forbidden')
+      if (!seesAll(operator.organizationIds, organizationIds)) throw new AppError('forbidden')
     },
   }
   return streamer.send(reply, mediaType, reader, async function* () {
@@ -217,6 +217,3 @@ export function sendDownload(
     yield* read()
   })
 }
-
-const includesAll = (seen: OrganizationIds, ids: OrganizationIds): boolean =>
-  seen === null || ids?.every((id) => seen.includes(id)) === true

@@ -7,7 +7,14 @@ import { AppError, requireVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { IdText, refuseInput, StorableText } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
-import { type Actor, includesRole, type OrganizationIds, ROLES, type Role } from '../operators/actor.ts'
+import {
+  type Actor,
+  includesRole,
+  type OrganizationIds,
+  ROLES,
+  type Role,
+  seesAll,
+} from '../operators/actor.ts'
 import { endSessionsOf } from '../operators/sessions.ts'
 import {
   HAS_JOINED,
@@ -96,8 +103,17 @@ const updateFields = statement('update-operator')`
               from operator where id = $1) before
      where id = $1`
 
+/** $1 operator id bigint, $2 invitation_hash bytea, $3 whether the password stays boolean */
 const storeInvitation = statement('store-invitation')`
-    update operator set invitation_hash = $2, invitation_expires_at = now() + interval '24 hours' where id = $1`
+    update operator set invitation_hash = $2, invitation_expires_at = now() + interval '24 hours',
+           password_hash = case when $3 then password_hash end
+     where id = $1`
+
+async function invite(transaction: Queryable, id: bigint, keepsPassword: boolean): Promise<Invited> {
+  const invitation = newInvitation()
+  await transaction.query(storeInvitation, [id, hashOfInvitation(invitation), keepsPassword])
+  return { id, invitation }
+}
 
 const isFullOwner = ({ role, organizationIds, status }: Fields) =>
   role === 'owner' && organizationIds === null && status === 'active'
@@ -113,9 +129,7 @@ async function requireFullOwner(transaction: Queryable, hasJoined: boolean): Pro
 
 /** Nobody gives more organizations than they see. */
 function requireWithin({ organizationIds: own }: Actor, given: OrganizationIds): void {
-  if (own === null) return
-  if (given === null || given.some((id) => !own.includes(id)))
-    refuseInput('organizationIds', 'contains organizations that you do not manage')
+  if (!seesAll(own, given)) refuseInput('organizationIds', 'contains organizations that you do not manage')
 }
 
 const countOrganizations = statement(
@@ -147,12 +161,16 @@ const FIELDS = {
   ),
 }
 
-/** Throws `invalid_input` if nobody could manage operators afterwards. */
+/**
+ * With more organizations, password and sessions end: an owner of all of them makes the link. Otherwise, who accepted the link of one
+ * organization under the address of another person would get the others. Throws `invalid_input` if nobody could manage operators
+ * afterwards.
+ */
 async function update(
   transaction: Queryable,
   { by, ...before }: LockedOperator & { by: Actor },
   changes: Partial<Fields>,
-): Promise<Outcome<undefined>> {
+): Promise<Outcome<Invited | undefined>> {
   const after = { ...before, ...changes }
   requireWithin(by, after.organizationIds)
   await requireOrganizations(transaction, changes.organizationIds ?? null)
@@ -161,10 +179,11 @@ async function update(
   if (isFullOwner(before) && !isFullOwner(after)) await requireFullOwner(transaction, before.hasJoined)
   // A disabled operator who is enabled later has to sign in again.
   if (status === 'disabled') await endSessionsOf(transaction, id)
+  const seesMore = !seesAll(before.organizationIds, organizationIds)
+  const invited = seesMore && { result: await invite(transaction, id, false) }
   // The name is a person's, so the log only says that it was changed.
   const { name: renamed, ...fields } = changesBetween<Fields>(before, changes)
-  const recorded = renamed === undefined ? fields : { ...fields, name: 'replaced' }
-  return { changes: Object.keys(recorded).length === 0 ? null : recorded }
+  return { ...invited, changes: renamed === undefined ? fields : { ...fields, name: 'replaced' } }
 }
 
 const idsOf = (ids: string[] | null): OrganizationIds => ids?.map(BigInt) ?? null
@@ -191,6 +210,7 @@ export const OPERATORS = {
     name: 'operator.add',
     role: 'owner',
     does: 'add an operator',
+    help: 'add an operator and print an invitation link, which works once within 24 hours',
     records: 'operator.added',
     input: {
       email: StorableText({
@@ -226,7 +246,7 @@ export const OPERATORS = {
     name: 'operator.update',
     role: 'owner',
     does: 'change an operator',
-    help: 'change an operator; it takes effect with the next request',
+    help: 'change an operator; more organizations end the password and print a new invitation link',
     records: 'operator.updated',
     input: partial(FIELDS),
     run: ({ database, target, input: { organizationIds: ids, ...changes } }) =>
@@ -257,13 +277,11 @@ export const OPERATORS = {
     name: 'operator.invite',
     role: 'owner',
     does: 'invite an operator',
+    help: 'print a new invitation link, for a forgotten password; the previous link no longer works',
     records: 'operator.invited',
     run: async ({ database, target: { id, status } }) => {
       if (status === 'disabled') refuseInput('status', 'is disabled: enable the operator first')
-      const invitation = newInvitation()
-      await database.query(storeInvitation, [id, hashOfInvitation(invitation)])
-      const result: Invited = { id, invitation }
-      return { result }
+      return { result: await invite(database, id, true) }
     },
   }),
 }

@@ -14,6 +14,9 @@ export type Role = (typeof ROLES)[number]
 export type OrganizationIds = OrganizationId[] | null
 export const ALL_ORGANIZATIONS: OrganizationIds = null
 
+export const seesAll = (seen: OrganizationIds, ids: OrganizationIds): boolean =>
+  seen === null || ids?.every((id) => seen.includes(id)) === true
+
 export interface Actor {
   kind: 'operator' | 'token' | 'command' | 'service'
   operatorId: bigint | null

@@ -48,14 +48,14 @@ export interface Session {
 
 export type SignedIn = Omit<Operator, 'requestId'>
 
-/** $1 id_hash bytea; $2 token_mac bytea, null: there is no CONSOLE_TOKEN. A session without an operator is that of the token. */
+/** $1 id_hash bytea; $2 token_mac bytea or null. A session without an operator is that of the token. Others end with the password. */
 const selectSession = statement('select-operator-session')`
     select iso(s.expires_at) as "endsAt", o.id as "operatorId",
            case when s.operator_id is null then 'token' else 'operator' end as kind,
            case when s.operator_id is null then 'token' else o.email end as name,
            case when s.operator_id is null then 'owner' else o.role end as role, o.organization_ids as "organizationIds"
       from operator_session s left join operator o on o.id = s.operator_id
-     where s.id_hash = $1 and s.expires_at > now() and (s.token_mac = $2 or o.status = 'active')`
+     where s.id_hash = $1 and s.expires_at > now() and (s.token_mac = $2 or o.status = 'active' and o.password_hash is not null)`
 
 /** Null also if the session belongs to another CONSOLE_TOKEN, or its operator is disabled. */
 export async function findSession(

@@ -11,8 +11,9 @@ import { endSessionsOf, type OpenedSession, openSession, type SignedIn } from '.
 
 /** Whether the operator has accepted an invitation, or a proxy has signed them in: then the address is theirs. */
 export const HAS_JOINED = '(password_hash is not null or signed_in_at is not null)'
-/** A proxy sends the address with every request. Its sign-ins are noted once an hour. */
-const IS_NOTE_DUE = `(signed_in_at is null or signed_in_at < now() - interval '1 hour')`
+/** A proxy sends the address with every request. Its sign-ins are noted once an hour, and if there is something to end. */
+const IS_NOTE_DUE = `(signed_in_at is null or signed_in_at < now() - interval '1 hour'
+             or password_hash is not null or invitation_hash is not null)`
 
 const INVITATION = /^[\w-]{43}$/
 
@@ -124,8 +125,10 @@ const selectOfProxy = statement('select-operators-of-address')`
     select ${SIGNED_IN}, status = 'active' as "isActive", ${HAS_JOINED} as "hasJoined", ${IS_NOTE_DUE} as "isNoteDue"
       from operator where email = $1 order by ${HAS_JOINED} desc, status, id limit 2`
 
+/** The proxy proves the address. A password and a link only prove that somebody had a link, so they end. */
 const noteProxySignIn = statement('note-sign-in-of-proxy')`
-    update operator set signed_in_at = now() where id = $1 and status = 'active' and ${IS_NOTE_DUE}`
+    update operator set signed_in_at = now(), password_hash = null, invitation_hash = null, invitation_expires_at = null
+     where id = $1 and status = 'active' and ${IS_NOTE_DUE}`
 
 /**
  * The operator whom a proxy has signed in, and who joins thereby. Null also for a person who has several invitations and has accepted
@@ -208,10 +211,11 @@ export function listOperators(
   return database.query(selectOperators, [organizationIds])
 }
 
-/** $1 whether only operators who have joined count boolean */
+/** $1 whether only operators who have joined count boolean. One whose password has ended may never accept the new invitation. */
 export const selectFullOwner = statement('select-owner-of-all')`
     select id from operator
-     where role = 'owner' and organization_ids is null and status = 'active' and (not $1 or ${HAS_JOINED}) limit 1`
+     where role = 'owner' and organization_ids is null and status = 'active'
+       and (not $1 or password_hash is not null or (signed_in_at is not null and invitation_hash is null)) limit 1`
 
 /** Then the console needs no CONSOLE_TOKEN. The owner may still have to accept the invitation. */
 export async function hasOwner(database: Queryable): Promise<boolean> {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operators/actor.ts'
+import { runCommand } from '../support/command.ts'
 import { addSignedIn, Operator, PASSWORD, signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
@@ -272,6 +273,104 @@ describe('the management of operators', () => {
     ])
   })
 
+  it('gives added organizations only to the one who gets the new link', async () => {
+    const here = await anotherConsole()
+    const [ours, theirs] = [await addTenant(database), await addTenant(database)]
+    const email = someone()
+    const full = await addSignedIn(here, { role: 'owner' })
+    const squatter = await addSignedIn(here, {
+      ...{ email, role: 'viewer', organizationIds: [ours.organizationId] },
+    })
+    const organizationIds = [ours, theirs].map(({ organizationId }) => String(organizationId))
+    const refused = await full.post('/api/operators', { email, ...viewer, organizationIds })
+    expect([refused.status, refused.json.details[0].message]).toEqual([
+      400,
+      expect.stringContaining('change that one'),
+    ])
+    const { json } = await full.post(`/api/operators/${squatter.id}/update`, { organizationIds })
+    expect(json).toEqual({ id: String(squatter.id), invitation: expect.any(String) })
+    expect((await squatter.get('/api/fleet')).status).toBe(401)
+    expect((await signInAs(new Operator(here.url), email)).status).toBe(401)
+    const person = new Operator(here.url)
+    const accepted = { invitation: json.invitation, password: 'another password of six words' }
+    expect((await person.send('/invitation/accept', accepted)).status).toBe(200)
+    expect((await person.get('/api/session')).json.session.operator.organizationIds).toEqual(organizationIds)
+    expect((await squatter.get('/api/fleet')).status).toBe(401)
+  })
+
+  it('makes a new link for each change that adds organizations, and keeps the password with all others', async () => {
+    const here = await anotherConsole()
+    const [a, b] = [(await addTenant(database)).organizationId, (await addTenant(database)).organizationId]
+    const change = async (before: bigint[] | null, changes: Parameters<typeof updateOperator>[3]) => {
+      const { id, get } = await addSignedIn(here, { role: 'viewer', organizationIds: before })
+      const { result } = await updateOperator(database, commandActor(), id, changes)
+      const [row] = await load<{ has: boolean }>(
+        database,
+        'select password_hash is not null as has from operator where id = $1',
+        [id],
+      )
+      return [result !== undefined, row?.has, (await get('/api/fleet')).status]
+    }
+    const [ended, kept] = [
+      [true, false, 401],
+      [false, true, 200],
+    ]
+    expect(await change([a], { organizationIds: [a, b] })).toEqual(ended)
+    expect(await change([a], { organizationIds: [b] })).toEqual(ended)
+    expect(await change([a], { organizationIds: null })).toEqual(ended)
+    expect(await change([a, b], { organizationIds: [b] })).toEqual(kept)
+    expect(await change(null, { organizationIds: [a] })).toEqual(kept)
+    expect(await change([a], { organizationIds: [a], name: 'Ann' })).toEqual(kept)
+    // An owner of the same organizations has made the link of this operator.
+    expect(await change([a], { role: 'owner' })).toEqual(kept)
+    // A disabled operator does not keep what would work again.
+    const { id } = await addSignedIn(here, { role: 'viewer', organizationIds: [a] })
+    await updateOperator(database, commandActor(), id, { status: 'disabled' })
+    const { result } = await updateOperator(database, commandActor(), id, { organizationIds: [a, b] })
+    const open = async () =>
+      (await new Operator(here.url).post('/invitation', { invitation: result?.invitation })).status
+    expect(await open()).toBe(404)
+    await updateOperator(database, commandActor(), id, { status: 'active' })
+    expect(await open()).toBe(200)
+  })
+
+  it('prints the new link of a command that adds organizations', async () => {
+    const { database, env } = await createTestDatabase()
+    const ids = [(await addTenant(database)).organizationId, (await addTenant(database)).organizationId].map(
+      String,
+    )
+    const update = async (...options: string[]) => {
+      const variables = { ...env, CONSOLE_URL: 'https://console.example' }
+      const { stdout, stderr } = await runCommand(['operators', 'update', String(id), ...options], variables)
+      expect(stderr).toBe('')
+      return stdout
+    }
+    const { id } = await addOperator(database, commandActor(), someone(), {
+      ...viewer,
+      organizationIds: [BigInt(ids[0] as string)],
+    })
+    expect(await update('--role', 'manager')).not.toContain('invitation')
+    const link = /https:\/\/console\.example\/invitation#[\w-]{43}/
+    expect(await update('--organization', ...ids)).toMatch(link)
+    expect(JSON.parse(await update('--organization', 'all', '--json'))).toEqual({
+      id: String(id),
+      invitation: expect.stringMatching(link),
+    })
+  })
+
+  it('does not count an owner who has not accepted the link of more organizations', async () => {
+    const own = await createTestDatabase()
+    const here = { url: (await startConsole(own.database)).url, database: own.database }
+    const [{ organizationId }] = [await addTenant(own.database)]
+    const owner = await addSignedIn(here, { role: 'owner' })
+    const next = await addSignedIn(here, { role: 'owner', organizationIds: [organizationId] })
+    const stepDown = () => owner.post(`/api/operators/${owner.id}/update`, { role: 'viewer' })
+    const { json } = await owner.post(`/api/operators/${next.id}/update`, { organizationIds: null })
+    expect((await stepDown()).status).toBe(400)
+    await next.send('/invitation/accept', { invitation: json.invitation, password: PASSWORD })
+    expect((await stepDown()).status).toBe(204)
+  })
+
   it('lets an owner of some organizations add operators of these alone', async () => {
     const here = await anotherConsole()
     const [ours, foreign] = [await addTenant(database), await addTenant(database)]
@@ -304,6 +403,34 @@ describe('single sign-on', () => {
     await updateOperator(database, commandActor(), BigInt(second?.id ?? ''), { status: 'disabled' })
     expect((await as(email)('/api/fleet')).status).toBe(403)
     expect(first).toBeDefined()
+  })
+
+  it('ends the password, the sessions and the link of its operator, which prove nothing of the address', async () => {
+    const { organizationId } = await addTenant(database)
+    const here = { url: proxied.url, database }
+    const squatter = await addSignedIn(here, { role: 'viewer', organizationIds: [organizationId] })
+    const { email, id } = squatter
+    expect((await squatter.get('/api/fleet')).status).toBe(200)
+    expect((await as(email)('/api/fleet')).status).toBe(200)
+    expect((await squatter.get('/api/fleet')).status).toBe(401)
+    expect((await signInAs(new Operator(url), email)).status).toBe(401)
+    const { invitation } = (await inviteOperator(database, commandActor(), id)) as { invitation: string }
+    expect((await as(email)('/api/fleet')).status).toBe(200)
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+  })
+
+  it('gives added organizations to the person of the address, who needs no link', async () => {
+    const [ours, theirs] = [await addTenant(database), await addTenant(database)]
+    const { email, id } = await addSignedIn(
+      { url, database },
+      {
+        ...{ role: 'viewer', organizationIds: [ours.organizationId] },
+      },
+    )
+    const organizationIds = [ours.organizationId, theirs.organizationId]
+    await updateOperator(database, commandActor(), id, { organizationIds })
+    const { operator } = (await as(email)('/api/session')).json.session
+    expect(operator.organizationIds).toEqual(organizationIds.map(String))
   })
 
   const as = (email: string) => {

@@ -128,6 +128,10 @@ export async function startSignedIn(...given: Parameters<typeof startConsole>) {
 
 /** An operator of the table, who has signed in. */
 export async function signedInAs(database: TextDatabase, url: string, operatorId: bigint): Promise<Operator> {
+  // A session ends with the password.
+  await database.query(`update operator set password_hash = coalesce(password_hash, 'none') where id = $1`, [
+    operatorId,
+  ])
   const operator = new Operator(url)
   operator.cookie = `${SESSION_COOKIE}=${(await openSession(database, operatorId)).id}`
   return operator

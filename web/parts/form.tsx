@@ -32,15 +32,23 @@ export interface FormProps {
   children: ComponentChildren
 }
 
-/** The values of a form, and what its fields need of them. */
+/** The values of a form, what its fields need of them, and what was changed. */
 export function useFields<Values extends object>(initial: Values | (() => Values)) {
-  const [values, setValues] = useState(initial)
+  const [opened] = useState(initial)
+  const [values, setValues] = useState(opened)
   const field = <Name extends keyof Values & string>(name: Name) => ({
     name,
     value: values[name],
     onChange: (value: Values[Name]) => setValues((before) => ({ ...before, [name]: value })),
   })
-  return { values, setValues, field }
+  /** The fields of the request that differ from those that the form was opened with: what a colleague changes meanwhile stays. */
+  const changesOf = <Request extends object>(requestOf: (values: Values) => Request): Partial<Request> => {
+    const before = new Map(Object.entries(requestOf(opened)))
+    const isChanged = ([name, value]: [string, unknown]) =>
+      JSON.stringify(value) !== JSON.stringify(before.get(name))
+    return Object.fromEntries(Object.entries(requestOf(values)).filter(isChanged)) as Partial<Request>
+  }
+  return { values, setValues, field, changesOf }
 }
 
 export function FormDialog({

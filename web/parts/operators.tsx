@@ -170,18 +170,19 @@ function OperatorDialog({
   onClose: () => void
 }) {
   const { t } = useLocalized()
-  const { values, field } = useFields({
+  const { values, field, changesOf } = useFields({
     email: '',
     name: operator?.name ?? '',
     role: operator?.role ?? ('viewer' as Role),
+    organizationIds: operator?.organizationIds ?? null,
   })
-  const [ids, setIds] = useState<string[] | null>(operator?.organizationIds ?? null)
+  const requestOf = ({ name, ...given }: typeof values) => ({ ...given, name: name.trim() || null })
   const submit = async () => {
-    const { email, name, role } = values
-    const fields = { name: name.trim() || null, role, organizationIds: ids }
-    if (operator === null) return invited(await perform('operator.add', null, { email, ...fields }))
-    await perform('operator.update', operator.id, fields)
-    onClose()
+    if (operator === null) return invited(await perform('operator.add', null, requestOf(values)))
+    const { email: _, ...changes } = changesOf(requestOf)
+    const added: Invited | undefined = await perform('operator.update', operator.id, changes)
+    if (added) invited(added)
+    else onClose()
   }
   return (
     <FormDialog
@@ -200,25 +201,32 @@ function OperatorDialog({
         hint={t.operators.roleHelp[values.role]}
         options={ROLES.map((value) => [value, t.operators.roles[value]] as const)}
       />
-      <OrganizationsField organizations={organizations} ids={ids} setIds={setIds} />
+      <OrganizationsField
+        {...field('organizationIds')}
+        organizations={organizations}
+        hint={operator === null ? undefined : t.operators.organizationsHelp}
+      />
     </FormDialog>
   )
 }
 
 function OrganizationsField({
   organizations,
-  ids,
-  setIds,
+  value: ids,
+  onChange: setIds,
+  ...field
 }: {
+  name: string
+  hint: string | undefined
   organizations: Organizations
-  ids: string[] | null
-  setIds: (ids: string[] | null) => void
+  value: string[] | null
+  onChange: (ids: string[] | null) => void
 }) {
   const { t } = useLocalized()
   return (
     <>
       <SelectField
-        name="organizationIds"
+        {...field}
         label={t.operators.organizations}
         value={ids === null ? 'all' : 'some'}
         options={[
