@@ -5,9 +5,8 @@ import { useQuery } from '../hooks.ts'
 import { VerifyAccount } from '../parts/account-actions.tsx'
 import { AccountFields, PUBLIC_FIELDS, SECRET_FIELDS, type Values } from '../parts/account-fields.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
-import { Form } from '../parts/form.tsx'
+import { Form, useFields } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import type { FormField } from '../parts/problem-fixes.ts'
 import { Loaded } from '../parts/states.tsx'
 import { Link, navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
@@ -43,7 +42,7 @@ export function EditAccountPage({ id, field }: { id: string; field: string | nul
 function Editor({ account, field }: { account: AccountResponse['account']; field: string | null }) {
   const { t } = useLocalized()
   const { id } = account
-  const [values, setValues] = useState<Values>(() => valuesOf(account))
+  const { values, setValues, changesOf } = useFields<Values>(() => valuesOf(account))
   const [isUnproven, setUnproven] = useState(false)
   useEffect(() => {
     if (field === null) return
@@ -56,7 +55,7 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
     return () => clearTimeout(timer)
   }, [field])
   const save = async () => {
-    const changes = changesOf(account, values)
+    const changes = changesOf(requestOf)
     const saved = await post<{ isUnproven?: boolean }>(`/api/accounts/${id}/update`, changes)
     // The outcome is on the page of the account, also if LINE does not respond.
     if (CREDENTIALS.some((name) => name in changes))
@@ -93,14 +92,10 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
 const valuesOf = (account: AccountResponse['account']): Values =>
   Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, String(account[name] ?? '')]))
 
-/** Only what differs, so that a change of a colleague in another field is kept. */
-function changesOf(account: AccountResponse['account'], values: Values): Values {
-  const changes: Partial<Record<FormField, string | null>> = {}
-  for (const name of PUBLIC_FIELDS)
-    if ((values[name] ?? '').trim() !== String(account[name] ?? '')) changes[name] = values[name] ?? ''
-  for (const name of SECRET_FIELDS) {
-    const { [name]: value } = values
-    if (value === null || (value ?? '').trim() !== '') changes[name] = value ?? null
-  }
-  return changes
-}
+/** An empty secret is kept, and null removes it. */
+const requestOf = (values: Values): Values =>
+  Object.fromEntries(
+    Object.entries(values)
+      .map(([name, value]) => [name, value?.trim() ?? null] as const)
+      .filter(([name, value]) => value !== '' || !SECRET_FIELDS.some((secret) => secret === name)),
+  )

@@ -1,8 +1,7 @@
 /** Organizations: add, rename and remove. */
-import { useState } from 'preact/hooks'
 import { type Item, perform, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
-import { FormDialog, TextField } from '../parts/form.tsx'
+import { FormDialog, TextField, useFields } from '../parts/form.tsx'
 import { Removal } from '../parts/removal.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
@@ -77,10 +76,11 @@ export function OrganizationsPage() {
 
 function Editor({ organization, onClose }: { organization: Organization | null; onClose: () => void }) {
   const { t } = useLocalized()
-  const [name, setName] = useState(organization?.name ?? '')
+  const { values, field, changesOf } = useFields({ name: organization?.name ?? '' })
   const save = async () => {
-    if (organization === null) await perform('organization.add', null, { name })
-    else await perform('organization.rename', organization.id, { name })
+    const { name } = changesOf((given) => given)
+    if (organization === null) await perform('organization.add', null, values)
+    else if (name !== undefined) await perform('organization.rename', organization.id, { name })
     onClose()
   }
   const title =
@@ -93,15 +93,9 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
       onClose={onClose}
       submit={t.manage.save}
       onSubmit={save}
-      isComplete={name.trim() !== ''}
+      isComplete={values.name.trim() !== ''}
     >
-      <TextField
-        name="name"
-        label={t.manage.name}
-        value={name}
-        onChange={setName}
-        maxLength={NAME_MAX_LENGTH}
-      />
+      <TextField {...field('name')} label={t.manage.name} maxLength={NAME_MAX_LENGTH} />
     </FormDialog>
   )
 }

@@ -116,15 +116,18 @@ export function EditChannel({ channel, onClose }: { channel: Json<ChannelSummary
   const { t } = useLocalized()
   const { id, format, name, language, allowPrivateNetwork } = channel
   const isTargetKept = isHidden(channel.target)
-  const { values, field } = useFields<Settings>({
+  const { field, changesOf } = useFields<Settings>({
     name,
     language,
     allowPrivateNetwork,
     target: isTargetKept ? '' : channel.target,
   })
   const save = async () => {
-    const { target, ...changes } = values
-    await perform('channel.update', id, { ...changes, ...(target === '' ? {} : { target }) })
+    await perform(
+      'channel.update',
+      id,
+      changesOf((values) => values),
+    )
     onClose()
   }
   return (

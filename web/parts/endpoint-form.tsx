@@ -158,7 +158,7 @@ export function EditEndpoint({
   const { t } = useLocalized()
   const { id, format, name, condition, replies, priority, allowPrivateNetwork } = endpoint
   const isUrlKept = isHidden(endpoint.url)
-  const { values, field } = useFields<Settings>({
+  const { field, changesOf } = useFields<Settings>({
     name,
     replies,
     allowPrivateNetwork,
@@ -168,8 +168,10 @@ export function EditEndpoint({
     events: endpoint.events?.join(', ') ?? '',
   })
   const save = async () => {
-    const { format: _, url, ...given } = newEndpointOf(values, format, t.member.notAnObject)
-    await perform('endpoint.update', id, { ...given, ...(url === '' ? {} : { url }) })
+    const { format: _, ...changes } = changesOf((values) =>
+      newEndpointOf(values, format, t.member.notAnObject),
+    )
+    await perform('endpoint.update', id, changes)
     onSaved()
   }
   return (
@@ -177,7 +179,10 @@ export function EditEndpoint({
       <p class="muted">{t.endpoints.editText}</p>
       <EndpointFields field={field} format={format} isUrlKept={isUrlKept} />
       {format === 'line' && (
-        <Rehearse id={id} changeOf={() => repliesOf(values, format, t.member.notAnObject)} />
+        <Rehearse
+          id={id}
+          changeOf={() => changesOf((values) => repliesOf(values, format, t.member.notAnObject))}
+        />
       )}
     </FormDialog>
   )

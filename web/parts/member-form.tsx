@@ -16,18 +16,17 @@ export function MemberDialog({
   onSaved: () => void
 }) {
   const { t } = useLocalized()
-  const { values, field } = useFields({
+  const { field, changesOf } = useFields({
     externalId: member.externalId ?? '',
     tags: member.tags.join('\n'),
     attributes: JSON.stringify(member.attributes, null, 2),
   })
   const save = async () => {
-    const { externalId, tags, attributes } = values
-    const update = {
+    const update = changesOf(({ externalId, tags, attributes }) => ({
       externalId: externalId.trim() || null,
       tags: [...new Set(tags.split('\n').map((tag) => tag.trim()))].filter((tag) => tag !== ''),
       attributes: readObject('attributes', attributes, t.member.notAnObject),
-    }
+    }))
     // The version that this form shows, so that nobody's edit in the meantime is overwritten.
     await post(`/api/accounts/${account}/members/${member.id}`, { version: String(member.version), update })
     onSaved()

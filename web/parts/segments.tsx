@@ -164,17 +164,19 @@ function SegmentDialog({
   onClose: () => void
 }) {
   const { t } = useLocalized()
-  const { values, field } = useFields({
+  const { values, field, changesOf } = useFields({
     name: segment.name,
     condition: JSON.stringify(segment.condition, null, 2),
   })
   const save = async () => {
-    const condition = readObject('condition', values.condition, t.member.notAnObject) as Condition
-    const given = { name: values.name.trim(), condition }
-    if (segment.id === undefined) await perform('segment.add', null, { account, ...given })
-    else await perform('segment.update', segment.id, given)
+    const requestOf = ({ name, condition }: typeof values) => ({
+      name: name.trim(),
+      condition: readObject('condition', condition, t.member.notAnObject) as Condition,
+    })
+    if (segment.id === undefined) await perform('segment.add', null, { account, ...requestOf(values) })
+    else await perform('segment.update', segment.id, changesOf(requestOf))
     const others = { q: null, userId: null, externalId: null, tag: null, relationship: null }
-    replaceQuery({ ...(segment.id === undefined && others), segment: given.name })
+    replaceQuery({ ...(segment.id === undefined && others), segment: values.name.trim() })
     onClose()
   }
   return (
