@@ -6,11 +6,12 @@ import { lineEvent } from '../../tools/simulator/events.ts'
 import { connectionTo } from '../support/data-directory.ts'
 import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { mountDisk } from '../support/disk.ts'
-import { type ServiceProcess, startHealthy } from '../support/process.ts'
+import { runProgramAsync, type ServiceProcess, startHealthy } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
 /** An empty cluster takes 40 MiB, its first WAL segment 16 MiB. */
 const DISK_MIB = 128
+const SMALL_MIB = 30
 /** Bytes of each message. */
 const MESSAGE_LENGTH = 4_000
 /** Refused deliveries before there is room again: 2 s on two cores. */
@@ -77,6 +78,27 @@ it.runIf(disk !== null)(
     await database.close()
   },
 )
+
+it.runIf(disk !== null)('names the full disk if its server cannot start again', async () => {
+  fill(join(disk ?? '', 'ballast'))
+  const { status, stderr } = await runProgramAsync(['serve'], { DATA_DIR: join(disk ?? '', 'data') })
+  expect([status, stderr]).toEqual([
+    1,
+    expect.stringMatching(/ did not start: .*: No space left on device\n$/),
+  ])
+})
+
+const small = mountDisk(`${SMALL_MIB}m`, 'a first start on a full disk is')
+
+it.runIf(small !== null)('names the full disk if there is no room for its first start', async () => {
+  const { status, stderr } = await runProgramAsync(['serve'], { DATA_DIR: join(small ?? '', 'data') })
+  expect([status, stderr]).toEqual([
+    1,
+    expect.stringMatching(
+      /^oa-audience: cannot set up a PostgreSQL in DATA_DIR .*: No space left on device\..*\n$/,
+    ),
+  ])
+})
 
 /** Writes a file until the disk has no room for one more byte. */
 function fill(path: string): string {

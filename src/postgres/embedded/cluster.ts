@@ -97,7 +97,10 @@ function initdb(directory: string, binaries: Binaries): void {
 function run(program: string, args: string[], options: SpawnSyncOptions = {}): void {
   const done = spawnSync(program, args, { env: ENVIRONMENT, ...options, encoding: 'utf8' })
   if (done.error) throw explainSpawn(done.error)
-  if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
+  if (done.status === 0) return
+  // Further lines follow the cause, such as `initdb: removing contents of data directory`.
+  const lines = done.stderr.trim().split('\n')
+  throw new Error(lines.find((line) => /\b(error|fatal|panic):/i.test(line)) ?? lines.at(-1))
 }
 
 /** Root starts programs as the owner of the data directory. */

@@ -59,9 +59,10 @@ function openLog(directory: string, { uid, gid }: ReturnType<typeof ownerOf>): n
   }
 }
 
+/** On a full disk, the last line has no end. */
 export function lastLogLine(directory: string): string | undefined {
   try {
-    return readFileSync(logPath(directory), 'utf8').trim().split('\n').at(-1) || undefined
+    return readFileSync(logPath(directory), 'utf8').split('\n').at(-2)
   } catch {
     return undefined
   }

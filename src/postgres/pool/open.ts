@@ -169,8 +169,8 @@ async function becomeReady(
   }
 }
 
-/** SQLSTATE of failed connections. Other messages of the server may contain stored values. */
-const OF_CONNECTION = /^(28|3D|53300|57P)/
+/** SQLSTATE of failed connections, and of a full disk. Other messages of the server may contain stored values. */
+const OF_CONNECTION = /^(28|3D|53|57P)/
 
 function explainUnavailable(choice: DatabaseChoice, error: Error): string {
   const { message, code, severity } = (error.cause ?? error) as Error & { code?: string; severity?: string }
