@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { Condition } from '../../src/audience/condition.ts'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import type { EndpointFormat } from '../../src/endpoints/settings.ts'
+import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { pathOf, perform, type Result } from '../operations.ts'

@@ -1,7 +1,7 @@
 /** Changes chosen accounts of the fleet, or all that match its filter: one task with a result for each account. */
 import { useState } from 'preact/hooks'
 import type { ClientDetails } from '../../src/accounts/clients.ts'
-import type { EndpointFormat } from '../../src/endpoints/settings.ts'
+import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
 import { type Json, post } from '../api.ts'
 import { useFurtherPages, useList } from '../hooks.ts'
 import { fill, useLocalized } from '../texts.ts'
