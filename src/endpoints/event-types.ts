@@ -19,23 +19,13 @@ export function checkEventTypes(format: EndpointFormat, events: string[] | null)
   const [unknown] = unknownTypes(format, events)
   if (unknown === undefined) return
   const types = EVENT_TYPES[format]
-  const nearest = types.toSorted((one, other) => distance(unknown, one) - distance(unknown, other))[0]
+  // The type with the longest common beginning.
+  const word = unknown.toLowerCase()
+  const common = (type: string) =>
+    [...word].filter((_, end) => type.toLowerCase().startsWith(word.slice(0, end + 1))).length
+  const nearest = types.toSorted((one, other) => common(other) - common(one))[0]
   refuseInput(
     'events',
     `contains ${unknown}, which the format ${format} does not have. Did you mean ${nearest}? Its event types are ${types.join(', ')}.`,
   )
-}
-
-/** Insertions, deletions and replacements of characters, in any case. */
-function distance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
-  for (const [i, character] of [...one.toLowerCase()].entries()) {
-    const next = [i + 1]
-    for (const [j, wanted] of [...other.toLowerCase()].entries()) {
-      const replaced = (row[j] as number) + (character === wanted ? 0 : 1)
-      next.push(Math.min(replaced, (row[j + 1] as number) + 1, (next[j] as number) + 1))
-    }
-    row = next
-  }
-  return row.at(-1) as number
 }
