@@ -45,6 +45,9 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     rateLimit: { max: rateLimitMax, windowMs: rateLimitWindowMs, spareSigned: rateLimitSpareSigned },
     console: chooseConsole(consolePort, consoleToken, consoleUserHeader, config.trustProxy, faults),
   }
+  // 0 is any free one.
+  const ports = [config.port, consolePort, config.metricsPort].filter((port) => port)
+  if (new Set(ports).size < ports.length) faults.push('PORT, CONSOLE_PORT and METRICS_PORT must differ')
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
   return result
 }

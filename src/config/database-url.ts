@@ -1,4 +1,5 @@
 /** Parses DATABASE_URL and DATABASE_READ_URL like libpq. They may contain several servers, and node-postgres accepts only one. */
+import { isIP } from 'node:net'
 import { parse as parseConnectionString } from 'pg-connection-string'
 
 export interface DatabaseServer {
@@ -113,10 +114,14 @@ function readHosts(authority: string, options: Map<string, string>): Host[] {
   }
   return hosts.map((host, index) => {
     const port = (ports.length === 1 ? ports[0] : ports[index]) || DEFAULT_PORT
-    if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new Error(FORM)
+    if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535 || !isHost(host)) throw new Error(FORM)
     return { name: `${host}:${port}`, host, port }
   })
 }
+
+/** What looks like an IP address must be one: a URL has its host unchecked unless it is http:. A path is the directory of a socket. */
+export const isHost = (host: string): boolean =>
+  isIP(host.replace(/^\[|\]$/g, '')) !== 0 || !/^([\d.]+|[^/]*:.*)$/.test(host)
 
 function decodeHost(host: string): string {
   return decode(host.replace(/^\[(.*)\]$/, '$1'))

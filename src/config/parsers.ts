@@ -1,6 +1,6 @@
 /** Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it. */
 import { isIP } from 'node:net'
-import { ENCODING, parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
+import { ENCODING, isHost, parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
 
 export function integer(min: number, max: number): (text: string) => number {
   return (text) => {
@@ -35,10 +35,17 @@ export function atLeast(length: number): (text: string) => string {
   return matching(new RegExp(`^.{${length},}$`, 's'), `must have at least ${length} characters`)
 }
 
+export function listenAddress(text: string): string {
+  if (/^[A-Za-z0-9.:_-]+$/.test(text) && isHost(text)) return text
+  throw new Error('must be an IP address or a host name, such as 0.0.0.0')
+}
+
+const hasHost = (text: string) =>
+  URL.canParse(text) && new URL(text).hostname !== '' && isHost(new URL(text).hostname)
+
 /** Query options are rejected, because ioredis would only fail on an invalid one when it connects. */
 export function redisUrl(text: string): string {
-  const isAddress = /^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) && URL.canParse(text)
-  if (!isAddress || new URL(text).hostname === '') {
+  if (!/^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) || !hasHost(text)) {
     const hint = text.includes('@') ? ENCODING : ''
     throw new Error(`must be a redis:// or rediss:// URL (redis://user:password@host:6379/0)${hint}`)
   }
@@ -66,7 +73,7 @@ export function httpUrl(text: string): string {
 
 /** The sender of messages is the parameter `from`, or the user if that is an address. */
 export function smtpUrl(text: string): string {
-  if (!/^smtps?:\/\/\S+$/i.test(text) || !URL.canParse(text) || new URL(text).hostname === '')
+  if (!/^smtps?:\/\/\S+$/i.test(text) || !hasHost(text))
     throw new Error('must be an smtp:// or smtps:// URL (smtps://user:password@host:465?from=address)')
   const { username, password, searchParams } = new URL(text)
   const user = decoded(username)

@@ -4,6 +4,7 @@ import {
   boolean,
   httpUrl,
   integer,
+  listenAddress,
   matching,
   oneOf,
   postgresUrl,
@@ -45,7 +46,7 @@ export const VARIABLES = {
     name: 'HOST',
     help: 'IP address or host name to listen on; 0.0.0.0: every interface',
     fallback: '127.0.0.1',
-    parse: matching(/^[A-Za-z0-9.:_-]+$/, 'must be an IP address or a host name, such as 0.0.0.0'),
+    parse: listenAddress,
   }),
   workers: variable({
     name: 'WEB_CONCURRENCY',

@@ -184,10 +184,42 @@ describe('the configuration', () => {
     expect(faults.join()).not.toContain('hunter2')
   })
 
+  it('refuses a port for two listeners, but not any free one', () => {
+    for (const name of ['CONSOLE_PORT', 'METRICS_PORT'])
+      expect(faultsOf({ HOST: '999.1.1.1', [name]: '3000' })).toEqual([
+        expect.stringMatching(/^HOST must be /),
+        'PORT, CONSOLE_PORT and METRICS_PORT must differ',
+      ])
+    expect(faultsOf({ PORT: '0', CONSOLE_PORT: '0', METRICS_PORT: '0' })).toEqual([])
+  })
+
+  it('accepts addresses and names of hosts', () => {
+    for (const host of ['127.0.0.1', '0.0.0.0', '::', '::1', 'localhost', 'a-b_c.example.com', '1und1.de'])
+      expect(faultsOf({ HOST: host }), host).toEqual([])
+    for (const host of ['[::1]', '10.0.0.1', 'db.example.com'])
+      expect(
+        faultsOf({
+          ...{ DATABASE_URL: `postgres://${host}/oa`, REDIS_URL: `rediss://${host}:6379` },
+          ...{ SMTP_URL: `smtp://${host}?from=alerts@example.com`, HEARTBEAT_URL: `http://${host}/x` },
+        }),
+        host,
+      ).toEqual([])
+    expect(faultsOf({ DATABASE_URL: 'postgres:///oa?host=%2Frun%2Fa:b' })).toEqual([])
+  })
+
   it.each([
     ['PORT', '65536'],
     ['HOST', 'not a host'],
+    ['HOST', '999.1.1.1'],
+    ['HOST', '127.0.0.1.1'],
+    ['HOST', '10::1::2'],
     ['REDIS_URL', 'redis://127.0.0.1:6379?connectTimeout=abc'],
+    ['REDIS_URL', 'redis://999.1.1.1:6379'],
+    ['SMTP_URL', 'smtp://10.0.0.256?from=alerts@example.com'],
+    ['DATABASE_URL', 'postgres://999.1.1.1/oa'],
+    ['DATABASE_URL', 'postgres:///oa?host=1.2.3'],
+    ['PUBLIC_URL', 'https://999.1.1.1'],
+    ['HEARTBEAT_URL', 'https://999.1.1.1/x'],
     ['TRUST_PROXY', '0.0.0.0/0'],
     ['LINE_API_URL', 'http://127.0.0.1:4612#'],
     ['WEB_CONCURRENCY', '0'],
