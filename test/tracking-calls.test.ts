@@ -153,10 +153,8 @@ describe('the limits', () => {
 
   it('of one event, one request and compression apply on each kind of path', async () => {
     const large = { writeKey, type: 'track', ...event, properties: { text: 'x'.repeat(33_000) } }
-    const many = { writeKey, batch: Array(501).fill({ type: 'page', anonymousId: 'a-1' }) }
     for (const path of SOME_PATHS) {
       expect((await post(path, large)).status, path).toBe(400)
-      expect((await post(path, many)).json, path).toMatchObject({ accepted: 500, rejected: [{ index: 500 }] })
       const headers = { 'content-encoding': 'gzip' }
       const body = gzipSync(JSON.stringify({ writeKey, type: 'track', ...event }))
       expect((await service.call('POST', path, { headers, body })).json, path).toMatchObject({ accepted: 1 })

@@ -94,3 +94,17 @@ describe.each(libraries.filter(({ runsIn }) => runsIn === 'Node'))('$library', (
     expect(new Set(events.map(({ payload }) => payload.messageId)).size).toBe(events.length)
   })
 })
+
+it('a batch of 1,000 small events of @segment/analytics-node arrives whole', async () => {
+  const tenant = await addTenant(database)
+  const { Analytics } = await import('@segment/analytics-node')
+  const client = new Analytics({
+    ...{ writeKey: tenant.trackingKey, host: service.url, path: '/api/tracking/v1/batch', flushAt: 1_000 },
+  })
+  const errors: unknown[] = []
+  client.on('error', (error) => errors.push(error))
+  for (let no = 0; no < 1_000; no += 1) client.track({ userId: 'U1', event: `e${no}` })
+  await client.closeAndFlush()
+  expect(errors).toEqual([])
+  expect(await trackedEvents(database, tenant, 1_000)).toHaveLength(1_000)
+})

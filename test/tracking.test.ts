@@ -1,9 +1,11 @@
 /** POST /api/tracking, Segment's HTTP shape. */
 import { brotliCompressSync, gzipSync } from 'node:zlib'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { Metrics } from '../src/observability/metrics.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { NO_BUDGET, setUpService, startApp } from './support/service.ts'
+import { trackedEvents } from './support/tracked.ts'
 
 const { database, service, tenant } = await setUpService()
 
@@ -61,6 +63,37 @@ describe('a request', () => {
 
   it.each(['not JSON', '7', '{"batch":7}'])('whose body is %s is rejected with 400', async (body) => {
     expect((await post(body, {}, `?writeKey=${trackingKey}`)).status).toBe(400)
+  })
+
+  it('may have more events than it is read in turns, also without ids, and rejects by index', async () => {
+    const to = await addTenant(database)
+    const batch: unknown[] = Array.from({ length: 1_200 }, (_, no) => ({ event: `e${no}`, userId: 'U1' }))
+    for (const index of [0, 499, 500, 1_150]) batch[index] = 0
+    const { json } = await service.track(to, batch)
+    expect(json).toMatchObject({ accepted: 1_196, duplicates: 0 })
+    expect(indexesOf(json.rejected)).toEqual([0, 499, 500, 1_150])
+    expect(await trackedEvents(database, to, 1_196)).toHaveLength(1_196)
+  })
+
+  it('is stored once, and charged once, if its account changes while it is stored', async () => {
+    const to = await addTenant(database)
+    const key = { ...NO_BUDGET, eventsPerMinute: 401 }
+    const limited = await startApp(database, { trackingBudgets: { address: NO_BUDGET, key } })
+    // The first of its flushes has 256 events.
+    await database.query('create sequence flushes')
+    await database.query(`create function change_account() returns trigger language plpgsql as $$ begin
+      if nextval('flushes') = 1 then update official_account set credentials_version = credentials_version + 1
+       where tracking_key = '${to.trackingKey}'; end if; return null; end $$`)
+    await database.query(
+      'create trigger change_account after insert on tracking_event for each statement execute function change_account()',
+    )
+    const batch = Array.from({ length: 400 }, () => page('U1', { messageId: undefined }))
+    const { json } = await limited.track(to, batch)
+    await database.query('drop trigger change_account on tracking_event')
+    expect(json.accepted + json.duplicates).toBe(400)
+    expect(json.duplicates).toBeGreaterThan(0)
+    expect(await trackedEvents(database, to, 400)).toHaveLength(400)
+    for (const status of [200, 429]) expect((await limited.track(to, [page('U1')])).status).toBe(status)
   })
 
   it('of 500,001 items is rejected with 400 and a short answer', async () => {
@@ -147,7 +180,9 @@ describe('the time of an event', () => {
 })
 
 describe('a rejected event', () => {
-  it('is reported by its index with the reason, and the valid ones are stored', async () => {
+  it('is counted and reported by its index with the reason, and the valid ones are stored', async () => {
+    const metrics = new Metrics(['tracking'])
+    onTestFinished(() => metrics.close())
     const answer = await service.track(tenant, [
       page(randomUserId()),
       null,
@@ -163,6 +198,10 @@ describe('a rejected event', () => {
     expect(answer.json).toMatchObject({ success: true, accepted: 2, duplicates: 0 })
     expect(indexesOf(answer.json.rejected)).toEqual([1, 2, 3, 5, 6, 7, 8])
     for (const { message } of answer.json.rejected) expect(message).toMatch(/\w/)
+    expect((await post([{ event: 'x' }], {}, `?writeKey=${tenant.trackingKey}`)).status).toBe(400)
+    expect(await metrics.registry.metrics()).toContain(
+      'oa_audience_events_total{source="tracking",outcome="rejected"} 8',
+    )
   })
 
   it('may be one that is nested too deeply', async () => {
@@ -244,12 +283,29 @@ describe('a budget of events and bytes per minute', () => {
     const limited = await start({ eventsPerMinute: 500 })
     const other = await addTenant(database)
     expect((await track(limited, '192.0.2.1', events(300))).json.accepted).toBe(300)
-    const refused = await track(limited, '192.0.2.1', events(201), other.trackingKey)
+    expect((await track(limited, '192.0.2.1', events(200), other.trackingKey)).json.accepted).toBe(200)
+    const refused = await track(limited, '192.0.2.1', events(1))
     expect(refused).toMatchObject({ status: 429, json: { error: 'Too Many Requests' } })
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(refused.headers.get('access-control-allow-origin')).toBe(origin)
-    expect((await track(limited, '192.0.2.1', events(200))).json.accepted).toBe(200)
     expect((await track(limited, '192.0.2.2', events(200))).json.accepted).toBe(200)
+  })
+
+  it('accepts a request that is larger than what is left, and counts the rest in the next minutes', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const limited = await start({ eventsPerMinute: 500 }, { eventsPerMinute: 700 })
+    const waits = async (from: string) => {
+      const { status, headers } = await track(limited, from, events(1))
+      return [status, Math.ceil(Number(headers.get('retry-after')) / 60)]
+    }
+    for (const count of [499, 1_001])
+      expect((await track(limited, '192.0.2.1', events(count))).json.accepted).toBe(count)
+    expect(await waits('192.0.2.1')).toEqual([429, 3])
+    expect(await waits('192.0.2.2')).toEqual([429, 2])
+    vi.advanceTimersByTime(2 * 60_000)
+    expect(await waits('192.0.2.1')).toEqual([429, 1])
+    expect(await waits('192.0.2.2')).toEqual([200, 0])
   })
 
   it('limits the events of a tracking key, across all addresses', async () => {
@@ -265,9 +321,9 @@ describe('a budget of events and bytes per minute', () => {
     const junk = 'x'.repeat(1024 * 1024 - 1_000)
     const post = (body: string) =>
       limited.call('POST', '/api/tracking', { headers: { 'x-forwarded-for': '192.0.2.1' }, body })
-    expect((await post(junk)).status).toBe(400)
-    expect((await track(limited, '192.0.2.1', events(20))).status).toBe(429)
-    expect((await track(limited, '192.0.2.1', [])).status).not.toBe(429)
+    for (const status of [400, 429]) expect((await post(junk)).status).toBe(status)
+    expect((await track(limited, '192.0.2.1', events(1))).status).toBe(429)
+    expect((await track(limited, '192.0.2.2', events(1))).status).toBe(200)
   })
 
   it('charges what cannot be read to the address and not to the tracking key', async () => {
@@ -289,8 +345,8 @@ describe('a budget of events and bytes per minute', () => {
     expect((await track(limited, '192.0.2.100', events(500))).json.accepted).toBe(500)
     expect((await track(limited, '192.0.2.101', events(1))).status).toBe(429)
     // The unreadable items were charged to their address.
-    expect((await track(limited, '192.0.2.0', events(500), 'unknown')).status).toBe(400)
-    expect((await track(limited, '192.0.2.0', events(501))).status).toBe(429)
+    expect((await track(limited, '192.0.2.0', events(1_000), 'unknown')).status).toBe(400)
+    expect((await track(limited, '192.0.2.0', events(1))).status).toBe(429)
   })
 
   it('does not let unknown tracking keys use up anything but the budget of their address', async () => {

@@ -4,8 +4,6 @@
 export const BODY_MAX_BYTES = 1024 * 1024
 /** Characters. LINE's longest user ids have 68 (module channels). */
 export const USER_ID_MAX_LENGTH = 128
-/** Tracking events per request. Those beyond it are rejected by index. */
-export const TRACKING_REQUEST_MAX_EVENTS = 500
 
 export interface Budget {
   eventsPerMinute: number
@@ -18,7 +16,7 @@ export interface TrackingBudgets {
 }
 
 /**
- * Neither may be smaller than one request. An address: many people share the one of a mobile operator, and 6,000 events a minute take
+ * A request may exceed them: see Budgets. An address: many people share the one of a mobile operator, and 6,000 events a minute take
  * less than 1 GiB of disk an hour. A key: five such addresses.
  */
 export const TRACKING_BUDGETS: TrackingBudgets = {

@@ -52,6 +52,9 @@ export const deliveryStored = occurrence<{
   unapplied: number
 }>('delivery-stored')
 
+/** Events of a request were not stored, because they are invalid. */
+export const eventsRejected = occurrence<{ source: string; events: number }>('events-rejected')
+
 /** The database refused to apply an event, which was stored without effect. */
 export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
 

@@ -14,7 +14,7 @@ import {
   notificationGauges,
   type WatchedDatabase,
 } from './database-metrics.ts'
-import { deliveryStored, flushed, queueChanged } from './facts.ts'
+import { deliveryStored, eventsRejected, flushed, queueChanged } from './facts.ts'
 import {
   type AccountProblems,
   accountProblemGauge,
@@ -32,7 +32,7 @@ const COUNT_INTERVAL_MS = 60_000
 /** Of what alerts are about. */
 const ALERT_INTERVAL_MS = 15_000
 
-const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
+const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied', 'rejected']
 
 /**
  * The metrics of a running service. With WEB_CONCURRENCY, the page adds up the figures of all processes. A gauge that has the same
@@ -63,7 +63,7 @@ export class Metrics {
   #countEvents(sources: string[]): void {
     const events = new Counter({
       name: 'oa_audience_events_total',
-      help: 'Stored events by source and outcome: accepted, duplicate, or unapplied (a part of the accepted ones)',
+      help: 'Events by source and outcome: accepted, duplicate, unapplied (a part of the accepted ones), or rejected (not stored)',
       labelNames: ['source', 'outcome'] as const,
       registers: this.#registers,
     })
@@ -77,6 +77,9 @@ export class Metrics {
     // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first event.
     for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
     this.#unsubscribe.push(
+      eventsRejected.subscribe(({ source, events: rejected }) =>
+        events.inc({ source, outcome: 'rejected' }, rejected),
+      ),
       deliveryStored.subscribe(({ source, events: stored, accepted, duplicates, unapplied }) => {
         if (accepted > 0) events.inc({ source, outcome: 'accepted' }, accepted)
         if (duplicates > 0) events.inc({ source, outcome: 'duplicate' }, duplicates)

@@ -98,6 +98,39 @@ it.each([
   },
 )
 
+it(
+  "stores requests of as many events as 1 MiB holds, and leaves LINE's deliveries far below 2 s",
+  MEASURED,
+  async () => {
+    const { database, service, tenant: victim } = await setUpProcess({ TRUST_PROXY: 'loopback' })
+    const tenant = await addTenant(database)
+    const event = '{"name":1,"userId":1}'
+    const count = Math.floor((1024 ** 2 - 100) / (event.length + 1))
+    const body = `{"writeKey":"${tenant.trackingKey}","batch":[${Array(count).fill(event).join(',')}]}`
+    const idleMs = await measureIdle(service.url, victim)
+    let isMeasured = false
+    const measuring = measureDeliveries(service.url, victim).finally(() => {
+      isMeasured = true
+    })
+    let requests = 0
+    for (; !isMeasured; requests += 1) {
+      // Of an address and a key that have sent nothing yet, because a request is larger than their budgets.
+      const trackingKey = requests === 0 ? tenant.trackingKey : (await addTenant(database)).trackingKey
+      const headers = { 'x-forwarded-for': randomAddress() }
+      const init = { method: 'POST', headers, body: body.replace(tenant.trackingKey, trackingKey) }
+      const answer = await fetch(`${service.url}/api/tracking`, init)
+      expect(await answer.json()).toMatchObject({ accepted: count, duplicates: 0, rejected: [] })
+    }
+    const floodedMs = await measuring
+    console.log(
+      `p95 ${idleMs.toFixed(1)} ms idle, ${floodedMs.toFixed(1)} ms beside ${requests} requests of ${count} events`,
+    )
+    expect(await database.query('select from tracking_event')).toHaveLength(requests * count)
+    await database.close()
+    expect(floodedMs).toBeLessThan(1_000 + 10 * idleMs)
+  },
+)
+
 it('costs less than 1 GiB of disk an hour for each address', async () => {
   const { database, tenant, service } = await setUpProcess()
   const sizeOf = async () => {

@@ -65,8 +65,8 @@ const trackingSchema: FastifySchema = {
   description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
 The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, the header \`X-Write-Key\`,
 or \`writeKey\` in the query. An event without a \`type\` has the type that its fields imply.
-Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
-each tracking key (429).
+Limits: 32 KiB per event, and a budget of events and bytes per minute for each client address and each tracking key. Once it is used
+up, whole requests get 429 and none of their events is stored.
 
 An ID token of LINE, in \`context.idToken\` of an event or in the header \`X-Line-Id-Token\`, proves the event's person, who then
 becomes a member. A wrong token rejects its event.`,

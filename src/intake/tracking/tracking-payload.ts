@@ -1,7 +1,7 @@
 /** Reads events of Segment's HTTP API, so that its client libraries work unchanged. */
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
-import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
+import { BODY_MAX_BYTES } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import type { TokenVerdict } from '../../line-api/id-tokens.ts'
@@ -22,10 +22,16 @@ import { EVENT_TYPES, typeOfEvent } from './calls.ts'
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
 /** Other requests wait this long for the events of one. Most requests are read in less than 0.1 ms. */
 const TURN_MAX_MS = 2
-/** Items per request. Each rejection is reported, and a small request must not cause a large response. */
-const TRACKING_REQUEST_MAX_ITEMS = 5_000
+/** Every event that fits into a body. Each rejection is reported, so more items than events could fit would make a large response. */
+const REQUEST_MAX_EVENTS = Math.floor(BODY_MAX_BYTES / '{"name":1,"userId":1},'.length)
 
 export interface TrackingRequest {
+  /** Makes ids of events that have none. They are the same in each attempt to store the request. */
+  id: string
+  /** Index of the first one of `events` in the request. */
+  start: number
+  /** to its tracking key; another attempt is not charged again */
+  isCharged: boolean
   writeKey: string | null
   sentAtMs: number | null
   events: unknown[]
@@ -58,12 +64,13 @@ export function parseTrackingRequest(
       message: 'The body is neither an event, nor an array, nor {"batch": […]}',
     })
   }
-  if (events.length > TRACKING_REQUEST_MAX_ITEMS) {
-    throw new AppError('bad_request', {
-      message: `More than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`,
-    })
+  if (events.length > REQUEST_MAX_EVENTS) {
+    throw new AppError('bad_request', { message: `More than ${REQUEST_MAX_EVENTS} events in one request` })
   }
   return {
+    id: randomUUID(),
+    start: 0,
+    isCharged: false,
     writeKey: writeKeyOf(parsed) ?? writeKeyOf(events[0]),
     sentAtMs: parseTime(envelope.sentAt),
     events,
@@ -90,12 +97,12 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
 }
 
 export function idTokensOf({ events, idToken }: TrackingRequest): Set<string> {
-  const tokens = events.slice(0, TRACKING_REQUEST_MAX_EVENTS).map((event) => tokenOf(event, idToken))
+  const tokens = events.map((event) => tokenOf(event, idToken))
   return new Set(tokens.filter((token) => typeof token === 'string'))
 }
 
 /** `liff.getIDToken()` returns null if the visitor is not logged in. */
-function tokenOf(event: unknown, idToken: string | null): unknown {
+export function tokenOf(event: unknown, idToken: string | null): unknown {
   const own = isObject(event) && isObject(event.context) ? event.context.idToken : null
   return own === undefined || own === null || own === '' ? idToken : own
 }
@@ -117,7 +124,7 @@ function proofOf(token: unknown, verdicts: ReadonlyMap<string, TokenVerdict>): P
 
 /** `usage` is that of the accepted events. @param admittedBy the tracking key of the account */
 export async function readTrackingEvents(
-  { events, sentAtMs, idToken }: TrackingRequest,
+  { id, start, events, sentAtMs, idToken }: TrackingRequest,
   admittedBy: string,
   receivedAtMs: number,
   verdicts: ReadonlyMap<string, TokenVerdict>,
@@ -126,17 +133,15 @@ export async function readTrackingEvents(
   const usage = { claimed: { events: 0, bytes: 0 }, proven: { events: 0, bytes: 0 } }
   const rejected: Rejection[] = []
   let startedAtMs = performance.now()
-  for (const [index, event] of events.entries()) {
+  for (const [position, event] of events.entries()) {
+    const index = start + position
     if (performance.now() - startedAtMs > TURN_MAX_MS) {
       await setImmediate()
       startedAtMs = performance.now()
     }
     try {
-      if (index >= TRACKING_REQUEST_MAX_EVENTS) {
-        throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
-      }
       const proof = proofOf(tokenOf(event, idToken), verdicts)
-      const read = readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proof)
+      const read = readTrackingEvent(event, `${id}/${index}`, admittedBy, sentAtMs, receivedAtMs, proof)
       accepted.push(read)
       const used = proof === null ? usage.claimed : usage.proven
       used.events += 1
@@ -151,6 +156,7 @@ export async function readTrackingEvents(
 
 function readTrackingEvent(
   event: unknown,
+  madeId: string,
   admittedBy: string,
   sentAtMs: number | null,
   receivedAtMs: number,
@@ -163,7 +169,7 @@ function readTrackingEvent(
   const { writeKey, ...content } = event
   if (isUsableKey(writeKey) && writeKey !== admittedBy)
     throw new InvalidEvent('writeKey belongs to another account')
-  const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
+  const messageId = isFilled(event.messageId) ? String(event.messageId) : madeId
   const typed = { ...content, type }
   const payload = proof === null ? boundedPayload(typed) : provenPayload(typed, messageId, proof)
   const userId = readUserId(proof?.userId ?? claimedUserId(event))
@@ -224,7 +230,7 @@ export function readStoredTrackingEvent(event: unknown, occurredAtMs: number, ke
   const isProven =
     typeof userId === 'string' && typeof messageId === 'string' && provenKey(userId, messageId).equals(key)
   const proof = isProven ? { userId, token: null } : null
-  return { ...readTrackingEvent(event, '', null, occurredAtMs, proof), occurredAtMs }
+  return { ...readTrackingEvent(event, '', '', null, occurredAtMs, proof), occurredAtMs }
 }
 
 function isFilled(value: unknown): boolean {

@@ -5,6 +5,7 @@ import type { Budget } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit.ts'
+import { eventsRejected } from '../../observability/facts.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { cacheAccounts, type FindAdmitting, repeatWhileStale } from '../admit.ts'
 import { ID_TOKEN } from '../delivery-counts.ts'
@@ -17,6 +18,7 @@ import {
   readStoredTrackingEvent,
   readTrackingEvents,
   type TrackingRequest,
+  tokenOf,
   type Usage,
 } from './tracking-payload.ts'
 
@@ -63,7 +65,8 @@ function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
   }
   const add = (url: string, handler: (request: TrackingCall) => Promise<unknown>) => {
     const schema = trackingSchemas[url]
-    const refuse = async (request: TrackingCall) => refuseBeforeBody(tracking, request)
+    // The bodies of an address that has used up its budget are neither read nor parsed.
+    const refuse = async (request: TrackingCall) => tracking.addresses.check(tracking.addressOf(request))
     app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, respondToPreflight)
     app.post<CallParameters>(
       url,
@@ -93,12 +96,6 @@ async function requireKnownCall(request: TrackingCall): Promise<void> {
   typeOfCall(request.params.call)
 }
 
-/** The bodies of an address that has used up its budget are neither read nor parsed. */
-function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: FastifyRequest): void {
-  const bytes = Number(request.headers['content-length'] ?? 0) || 0
-  addresses.check(addressOf(request), { events: 1, bytes })
-}
-
 /** Charges the address for the decompressed size, too, even if the body turns out to be invalid. */
 async function readBody({ addresses, addressOf }: TrackingParts, request: TrackingCall): Promise<Buffer> {
   const received = receivedBytes(request)
@@ -106,24 +103,41 @@ async function readBody({ addresses, addressOf }: TrackingParts, request: Tracki
   addresses.take(address, { events: 0, bytes: received })
   const body = await decodedBytes(request)
   addresses.take(address, { events: 0, bytes: Math.max(0, body.length - received) })
-  addresses.check(address, NOTHING)
+  addresses.check(address)
   return body
 }
 
-const NOTHING: Usage = { events: 0, bytes: 0 }
+/** Events of a request that are read, queued and flushed at a time. So few are in memory, and other senders take turns. */
+const TURN_MAX_EVENTS = 500
 
 async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
-  const { database, addresses, addressOf } = parts
+  const { database, source, addresses, addressOf, claimed, proven } = parts
   database.requireConfigured()
   const body = await readBody(parts, request)
   const idToken = String(request.headers['x-line-id-token'] ?? '') || null
   const tracking = parseTrackingRequest(body, typeOfCall(request.params.call), idToken)
-  const usage = { events: tracking.events.length, bytes: 0 }
-  addresses.check(addressOf(request), usage)
-  addresses.take(addressOf(request), usage)
+  addresses.take(addressOf(request), { events: tracking.events.length, bytes: 0 })
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  return repeatWhileStale(storeTracking, parts, key, tracking)
+  // Before anything is stored. Forged tokens are not recognized yet.
+  const budgets = tracking.events.map((event) => (tokenOf(event, idToken) === null ? claimed : proven))
+  for (const budget of new Set(budgets)) budget.check(key)
+  const receipt = { success: true, accepted: 0, duplicates: 0, rejected: [] as Rejection[] }
+  for (let start = 0; start === 0 || start < tracking.events.length; start += TURN_MAX_EVENTS) {
+    const turn = { ...tracking, start, events: tracking.events.slice(start, start + TURN_MAX_EVENTS) }
+    const { rejected, ...stored } = await repeatWhileStale(storeTracking, parts, key, turn)
+    receipt.accepted += stored.accepted
+    receipt.duplicates += stored.duplicates
+    receipt.rejected.push(...rejected)
+  }
+  const { rejected } = receipt
+  if (rejected.length > 0) eventsRejected.publish({ source: source.name, events: rejected.length })
+  // Client libraries log a 4xx response. After a 200 response, the events would be lost silently.
+  if (rejected.length > 0 && rejected.length === tracking.events.length) {
+    const details = rejected.map(({ index, message }) => ({ path: String(index), message }))
+    throw new AppError('invalid_input', { message: 'None of the events could be read', details })
+  }
+  return receipt
 }
 
 async function storeTracking(
@@ -136,8 +150,6 @@ async function storeTracking(
   if (found === null) throw new AppError('unknown_tracking_key')
   const { account, admission, isCached } = found
   const tokens = idTokensOf(tracking)
-  // Before the events are read. Only for existing keys: unknown keys would evict the budgets of others.
-  if (tokens.size === 0) claimed.check(key, { events: 1, bytes: 0 })
   const verdicts = await idTokens.verify(tokens, account.loginChannelIds)
   // A token that is invalid for the login channel of an outdated account may be valid for the current one.
   if ([...verdicts.values()].some((verdict) => !verdict.isValid && verdict.isAboutChannel)) {
@@ -147,21 +159,16 @@ async function storeTracking(
   const { accepted, rejected, usage } = await readTrackingEvents(tracking, key, now(), verdicts)
   // An empty request has no flush, which would check the cached account.
   if (accepted.length === 0 && isCached) return 'stale'
-  if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
-  claimed.check(key, usage.claimed)
-  proven.check(key, usage.proven)
-  claimed.take(key, usage.claimed)
-  proven.take(key, usage.proven)
+  if (accepted.length === 0 && rejected.length > 0) return { accepted: 0, duplicates: 0, rejected }
+  if (!tracking.isCharged) {
+    claimed.take(key, usage.claimed)
+    proven.take(key, usage.proven)
+    tracking.isCharged = true
+  }
   const reception = await intake.receive(admission, accepted)
   if (reception === 'stale') return 'stale'
   if (usage.proven.events > 0) counts.add(account.id, ID_TOKEN, {}, 'last_at')
-  return { success: true, ...reception, rejected }
-}
-
-/** Client libraries log a 4xx response. After a 200 response, the events would be lost silently. */
-function unreadable(rejected: Rejection[]): AppError {
-  const details = rejected.map(({ index, message }) => ({ path: String(index), message }))
-  return new AppError('invalid_input', { message: 'None of the events could be read', details })
+  return { ...reception, rejected }
 }
 
 /** Segment's browser library sends these without a tracking key. */
@@ -212,7 +219,7 @@ const keyOf = (credentials: string) => credentials.split(':')[0] ?? null
 
 // Limits the events and bytes per minute of each client address and each tracking key. The key is public, so without limits anybody
 // could fill the disk and keep the database busy. An address is charged for everything that it sends. A key is charged only for events
-// that can be stored. Otherwise anybody could use up a site's budget with invalid requests.
+// that are stored. Otherwise anybody could use up a site's budget with invalid requests.
 
 const WINDOW_MS = 60_000
 /** About 20 MiB. Beyond it, the least recently used window is dropped. */
@@ -222,7 +229,7 @@ interface Window extends Usage {
   startedAtMs: number
 }
 
-/** Fixed windows of a minute, in this process. Each begins with the first request of its sender. */
+/** Fixed windows of a minute, in this process. A request that has more events than are left also uses up the next windows. */
 class Budgets {
   readonly #windows = new LRUCache<string, Window>({ max: WINDOWS_MAX })
   readonly #budget: Budget
@@ -234,32 +241,35 @@ class Budgets {
     this.#sender = sender
   }
 
-  /** Throws `tracking_budget_exceeded` if the sender may not use so much. */
-  check(sender: string, { events, bytes }: Usage): void {
+  /** Throws `tracking_budget_exceeded` if nothing is left. Unknown senders take no memory, so they do not evict others. */
+  check(sender: string): void {
     const window = this.#windowOf(sender)
+    if (window === undefined) return
     const { eventsPerMinute, bytesPerMinute } = this.#budget
-    if (window.events + events <= eventsPerMinute && window.bytes + bytes <= bytesPerMinute) return
-    const leftMs = window.startedAtMs + WINDOW_MS - performance.now()
+    const usedWindows = Math.floor(Math.max(window.events / eventsPerMinute, window.bytes / bytesPerMinute))
+    if (usedWindows === 0) return
+    const leftMs = window.startedAtMs + usedWindows * WINDOW_MS - performance.now()
     throw new AppError('tracking_budget_exceeded', {
       message: `Too many tracking events from this ${this.#sender}: ${eventsPerMinute} events and ${bytesPerMinute} bytes per minute are accepted`,
       retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)),
     })
   }
 
-  /** Also beyond the budget. */
   take(sender: string, { events, bytes }: Usage): void {
-    const window = this.#windowOf(sender)
+    const window = this.#windowOf(sender) ?? { startedAtMs: performance.now(), events: 0, bytes: 0 }
     window.events += events
     window.bytes += bytes
+    this.#windows.set(sender, window)
   }
 
-  #windowOf(sender: string): Window {
-    // A monotonic clock: the time of day can be set back.
-    const now = performance.now()
+  #windowOf(sender: string): Window | undefined {
     const window = this.#windows.get(sender)
-    if (window !== undefined && now - window.startedAtMs < WINDOW_MS) return window
-    const started = { startedAtMs: now, events: 0, bytes: 0 }
-    this.#windows.set(sender, started)
-    return started
+    // A monotonic clock: the time of day can be set back.
+    const passed = Math.floor((performance.now() - (window?.startedAtMs ?? 0)) / WINDOW_MS)
+    if (window === undefined || passed === 0) return window
+    window.startedAtMs += passed * WINDOW_MS
+    window.events = Math.max(0, window.events - passed * this.#budget.eventsPerMinute)
+    window.bytes = Math.max(0, window.bytes - passed * this.#budget.bytesPerMinute)
+    return window
   }
 }
