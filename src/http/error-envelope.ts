@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, ERRORS } from '../errors.ts'
-import { publishFinishedRequest, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
+import { publishFinishedRequest, recordAbort, SAFE_HEADERS, UNKNOWN_ROUTE } from './responses.ts'
 import { type Static, Type } from './typebox.ts'
 
 /** Whether the error is the fault of the request, and not that of the service or its database. */
@@ -32,9 +32,6 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
     requestId,
   }
 }
-
-/** On every response, unless a route replaces them: a shared cache does not know the headers by which clients differ. */
-export const SAFE_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
 
 /** A 401 must name a scheme. No browser knows this one, so none asks for a password. */
 const CHALLENGE = 'OA-Audience realm="oa-audience"'

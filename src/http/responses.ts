@@ -1,4 +1,4 @@
-/** Publishes every finished request, with or without a response, to the log and the metrics. */
+/** Headers of every response, and what is published of every finished request, with or without one, to the log and the metrics. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -27,6 +27,9 @@ declare module 'fastify' {
 }
 
 export const UNKNOWN_ROUTE = 'unknown'
+
+/** On every response, unless a route replaces them: a shared cache does not know the headers by which clients differ. */
+export const SAFE_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
 
 const ABORT = Symbol('response aborted by the service')
 

@@ -59,12 +59,7 @@ export const success = (name: string, description: string, headers?: Record<stri
   200: { description, ...(headers && { headers }), ...jsonBody(reference(name)) },
 })
 
-const CHALLENGE = {
-  'WWW-Authenticate': {
-    type: 'string',
-    description: 'Names the service, whose scheme is the three headers.',
-  },
-}
+const CHALLENGE = { 'WWW-Authenticate': { type: 'string', description: 'A scheme that no browser knows.' } }
 
 /** Error responses by status, and the 429 of every route. A 503 has a Retry-After header. */
 export function failures(descriptions: Record<number, string>): Record<number, unknown> {

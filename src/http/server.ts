@@ -8,16 +8,10 @@ import type { Config } from '../config/config.ts'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
-import {
-  handleClientError,
-  handleFrameworkError,
-  refuseExpectation,
-  SAFE_HEADERS,
-  sendError,
-} from './error-envelope.ts'
+import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
 import { withoutPort } from './rate-limit.ts'
-import { observeRequests } from './responses.ts'
+import { observeRequests, SAFE_HEADERS } from './responses.ts'
 
 /** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
