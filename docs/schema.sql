@@ -399,7 +399,8 @@ create table event (
   payload text,
   failure text,
   set_aside text,
-  is_forwarded boolean default false not null
+  is_forwarded boolean default false not null,
+  queued_for bigint[]
 ) partition by range (received_at);
 CREATE INDEX event_id ON ONLY event USING brin (id, received_at) WITH (autosummarize='on');
 CREATE INDEX event_user ON ONLY event USING btree (user_id, channel_oa_id) WHERE user_id IS NOT NULL;
@@ -426,6 +427,7 @@ create table kept_delivery (
   constraint kept_delivery_pkey PRIMARY KEY (channel_oa_id, id)
 );
 CREATE INDEX kept_delivery_tried ON kept_delivery USING btree (channel_oa_id, tried_version, id);
+CREATE TRIGGER kept_delivery_stores_nothing BEFORE INSERT ON kept_delivery FOR EACH ROW EXECUTE FUNCTION store_nothing();
 
 create table tracking_event (
   id bigint default nextval((pg_get_serial_sequence('event'::text, 'id'::text))::regclass) not null,
@@ -1101,6 +1103,11 @@ CREATE OR REPLACE FUNCTION silence_chance(account bigint, silent_since timestamp
  STABLE PARALLEL SAFE
 RETURN (SELECT exp(sum(ln(((((history.weeks - LEAST(slot.busy, (history.weeks)::bigint)) + 1))::double precision / (((history.weeks)::numeric + 2.0))::double precision)))) AS exp FROM ((SELECT count(*) AS busy FROM (generate_series(1, 4) week(week) CROSS JOIN LATERAL (SELECT h_1.hour FROM delivery_hour h_1 WHERE ((h_1.channel_oa_id = silence_chance.account) AND (h_1.source = 'line'::text) AND (h_1.deliveries > 0) AND (h_1.hour > (date_trunc('hour'::text, silence_chance.silent_since) - ((week.week)::double precision * '7 days'::interval))) AND (h_1.hour < (LEAST(date_trunc('hour'::text, now()), (date_trunc('hour'::text, silence_chance.silent_since) + '73:00:00'::interval)) - ((week.week)::double precision * '7 days'::interval)))) OFFSET 0) h) GROUP BY (h.hour + ((week.week)::double precision * '7 days'::interval))) slot CROSS JOIN (SELECT LEAST(4, ((EXTRACT(epoch FROM (silence_chance.silent_since - min(h.hour))))::integer / 604800)) AS weeks FROM delivery_hour h WHERE (h.channel_oa_id = silence_chance.account)) history) WHERE (history.weeks >= 1));
 
+CREATE OR REPLACE FUNCTION store_nothing()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$ begin return null; end $function$;
+
 CREATE OR REPLACE FUNCTION tag_changes(before text[], after text[])
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1150,7 +1157,6 @@ end $function$;
 --   erase_people: erasure.sql
 --   flat_tags: condition.sql
 --   flush_events: flush.sql
---   holds_for_person: flush.sql
 --   is_due: due-times.sql
 --   is_newer: flush.sql
 --   is_sending_quiet: locks.sql
@@ -1162,9 +1168,12 @@ end $function$;
 --   needs_activity: condition.sql
 --   prepare_writes: restores.sql
 --   queue_deliveries: flush.sql
+--   raise_account_ids: restores.sql
 --   raise_change_offset: change-numbers.sql
+--   raise_ids: restores.sql
 --   raise_member_ids: restores.sql
---   receives_event: flush.sql
+--   receivers_of: receivers.sql
+--   receives_kind: receivers.sql
 --   record_restore: restores.sql
 --   release_sending: locks.sql
 --   scrub_events: erasure.sql

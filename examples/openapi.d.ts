@@ -116,8 +116,8 @@ export interface paths {
      * @description Accepts the HTTP shape of Segment: one event, an array, or a `batch`. Any origin may call it.
      *     The tracking key of the account is `writeKey` in the body, the user name of Basic authentication, the header `X-Write-Key`,
      *     or `writeKey` in the query. An event without a `type` has the type that its fields imply.
-     *     Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
-     *     each tracking key (429).
+     *     Limits: 32 KiB per event, and a budget of events and bytes per minute for each client address and each tracking key. Once it is used
+     *     up, whole requests get 429 and none of their events is stored.
      *
      *     An ID token of LINE, in `context.idToken` of an event or in the header `X-Line-Id-Token`, proves the event's person, who then
      *     becomes a member. A wrong token rejects its event.
@@ -1674,6 +1674,8 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          /** @description A scheme that no browser knows. */
+          'WWW-Authenticate'?: string
           'RateLimit-Limit': components['headers']['RateLimit-Limit']
           'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
           'RateLimit-Reset': components['headers']['RateLimit-Reset']
@@ -1793,6 +1795,8 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          /** @description A scheme that no browser knows. */
+          'WWW-Authenticate'?: string
           'RateLimit-Limit': components['headers']['RateLimit-Limit']
           'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
           'RateLimit-Reset': components['headers']['RateLimit-Reset']
@@ -1947,6 +1951,8 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          /** @description A scheme that no browser knows. */
+          'WWW-Authenticate'?: string
           'RateLimit-Limit': components['headers']['RateLimit-Limit']
           'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
           'RateLimit-Reset': components['headers']['RateLimit-Reset']
@@ -2074,6 +2080,8 @@ export interface operations {
       /** @description A credential header is missing, or the client id and secret do not match an active client. */
       401: {
         headers: {
+          /** @description A scheme that no browser knows. */
+          'WWW-Authenticate'?: string
           'RateLimit-Limit': components['headers']['RateLimit-Limit']
           'RateLimit-Remaining': components['headers']['RateLimit-Remaining']
           'RateLimit-Reset': components['headers']['RateLimit-Reset']
