@@ -5,7 +5,6 @@ import { finishErasures } from '../src/postgres/erasure-lock.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, readEverything } from './support/load.ts'
-import { holdTransaction, waitForBlocked } from './support/locks.ts'
 import { type Service, setUpService, startApp } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -99,24 +98,6 @@ describe('an erased person', () => {
       expect(await readEverything(database)).not.toContain(userId)
     }
     expect(await readEverything(database)).not.toContain('secret in flight')
-  })
-
-  it('is erased from the events of a flush that is under way when the request arrives', async () => {
-    const { id, userId } = await newFollower(tenant)
-    // The member's row is locked, so the flush stops in the middle of its statement, and the erasure waits for the flush.
-    const release = await holdTransaction(
-      database,
-      'select from audience_member where user_id = $1 for update',
-      [userId],
-    )
-    const delivered = service.deliver(tenant, [textMessage(userId, 'stopped', ago(50_000))])
-    await waitForBlocked(database, 1)
-    const erased = service.erase(tenant, id)
-    await waitForBlocked(database, 2)
-    await release()
-    expect((await delivered).json).toEqual({ accepted: 1, duplicates: 0 })
-    expect((await erased).status).toBe(204)
-    expect(await readEverything(database)).not.toContain(userId)
   })
 })
 
