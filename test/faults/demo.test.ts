@@ -44,15 +44,24 @@ function expectPastable(output: string): void {
   expect(JSON.parse(answers[5] as string).data).toHaveLength(3)
 }
 
-/** Returns the actions of the fictitious operators and of the service. */
+/** Verifies each account, and returns the actions of the fictitious operators and of the service. */
 async function readConsole(output: string): Promise<string[]> {
   const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
   const operator = new Operator(url)
   expect((await operator.signIn(token)).status).toBe(200)
   // An account of each state. The one of an earlier run is gone.
-  const fleet = async () => (await operator.get('/api/fleet')).json.accounts as Array<{ status: string }>
+  const fleet = async () => {
+    const { accounts } = (await operator.get('/api/fleet')).json
+    return (accounts as Array<{ id: string; status: string }>).map(({ id, status }) => ({ id, status }))
+  }
   await expect.poll(async () => new Set((await fleet()).map(({ status }) => status)).size).toBe(4)
-  expect(await fleet()).toHaveLength(10)
+  const before = await fleet()
+  expect(before).toHaveLength(10)
+  for (const { id, status } of before) {
+    const { json } = await operator.post(`/api/accounts/${id}/verify`, { testWebhook: true })
+    if (status === 'ok') expect(json, id).toMatchObject({ verified: true })
+  }
+  expect(await fleet()).toEqual(before)
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
   const { activity } = (await operator.get('/api/activity')).json as {
     activity: Array<{ action: string; actor: string }>
@@ -60,6 +69,7 @@ async function readConsole(output: string): Promise<string[]> {
   return activity
     .filter(({ actor }) => !actor.includes('@') || actor.endsWith('@example.com'))
     .map(({ action }) => action)
+    .filter((action) => action !== 'account.verified')
 }
 
 /** npm forwards the signal that the terminal has already sent. */

@@ -63,8 +63,7 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
         return await showIncidents(service, platform, options.json === true)
       }
       // Before the steps, because the activity log has its rows in the order in which they are written.
-      const fleet =
-        token === null ? [] : await addFleet(service.database as Database, `${platform.url}/receive/chat`)
+      const fleet = token === null ? [] : await addFleet(service.database as Database, platform, service.url)
       await present(service, platform, options.json === true)
       if (token !== null) await stayUp(service, { token, fleet }, options.json === true, interrupt)
     } finally {

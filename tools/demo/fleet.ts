@@ -10,6 +10,8 @@ import { addEndpoint } from '../../src/endpoints/settings.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 import { confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { randomUserId } from '../simulator/events.ts'
+import type { SimulatedPlatform } from '../simulator/platform.ts'
+import { randomAccount, type SimulatedAccount } from '../simulator/state.ts'
 import { addNotifications } from './notifications.ts'
 import { addStory } from './story.ts'
 
@@ -52,23 +54,44 @@ export interface FleetAccount {
   userIds: string[]
 }
 
-/**
- * Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well.
- * @param chatUrl receives notifications
- */
-export async function addFleet(database: Queryable & Transactions, chatUrl: string): Promise<FleetAccount[]> {
+/** Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well. @param url of the service */
+export async function addFleet(
+  database: Queryable & Transactions,
+  platform: SimulatedPlatform,
+  url: string,
+): Promise<FleetAccount[]> {
   await database.query(restEarlierChecks)
   const [known] = await database.query<{ id: bigint }>(selectOrganization, [ORGANIZATION])
   const id = known?.id ?? (await addOrganization(database, ORGANIZATION))
   if (known === undefined) for (const member of FLEET) await addMember(database, id, member)
+  await addToPlatform(database, platform, url)
   await addStory(database, { id, name: ORGANIZATION })
-  await addNotifications(database, id, chatUrl)
+  await addNotifications(database, id, `${platform.url}/receive/chat`)
   // A visitor does not wait for the next pass.
   await confirmStatuses(database)
   return database.query<FleetAccount & Record<string, unknown>>(selectHealthy, [ORGANIZATION])
 }
 
-/** The simulated platform of this run does not know accounts of earlier runs. */
+/** $1 name of the organization text */
+const selectAccounts = statement('demo-select-fleet')`
+    select a.id, a.name as "displayName", a.channel_id as "channelId", coalesce(a.channel_secret, '') as "channelSecret",
+           a.bot_user_id as "botUserId", a.basic_id as "basicId"
+      from official_account a join organization o on o.id = a.organization_id
+     where o.name = $1 order by a.id`
+
+type KnownAccount = Omit<SimulatedAccount, 'channelAccessToken' | 'loginChannelId'> & { id: bigint }
+
+/** The platform of this run does not know the accounts of earlier runs. It says of each what the fleet shows. */
+async function addToPlatform(database: Queryable, platform: SimulatedPlatform, url: string): Promise<void> {
+  for (const { id, ...account } of await database.query<KnownAccount>(selectAccounts, [ORGANIZATION])) {
+    const { failedCheck } = FLEET.find(({ name }) => name === account.displayName) ?? {}
+    const reset = failedCheck === 'access_token' && { channelSecret: randomBytes(16).toString('hex') }
+    const { settings } = platform.addAccount({ ...randomAccount(account.displayName), ...account, ...reset })
+    settings.webhook = { endpoint: `${url}/api/line/${id}`, active: failedCheck !== 'webhook_active' }
+  }
+}
+
+/** A check would replace the fictitious figures. */
 const restEarlierChecks = statement('demo-rest-earlier-checks')`
     update account_check set due_at = 'infinity', checked_at = now()`
 
