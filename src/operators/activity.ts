@@ -4,7 +4,10 @@ import { toJson } from '../http/format.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
 
-/** SQL writes `account.suspended` and `account.resumed` (record_suspension), `endpoint.gone` and `account.deliveries_taken`. */
+/**
+ * SQL writes `account.suspended` and `account.resumed` (record_suspension), `endpoint.gone` and `account.deliveries_taken`. Rows of 0.3.0
+ * have `client.updated` and `key.updated`.
+ */
 export const ACTIONS = [
   'organization.added',
   'organization.updated',
