@@ -92,7 +92,7 @@ describe('imports', () => {
   })
 })
 
-it('whatever repeats is a loop of jobs/every.ts, but for what a shutdown repeats', () => {
+it('setInterval is only in the shutdown of the server: everything else that repeats is a loop of jobs/every.ts', () => {
   const others = files.filter((file) => readFileSync(join(SRC, file), 'utf8').includes('setInterval('))
   expect(others).toEqual(['http/server.ts'])
 })

@@ -8,7 +8,7 @@ import { type Account, type AccountId, findAccount } from '../../accounts/accoun
 import { every, type Stop } from '../../jobs/every.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
-import type { IntakeEvent } from '../event.ts'
+import type { Admission, IntakeEvent } from '../event.ts'
 import type { SourceParts } from '../source.ts'
 import { parseLineDelivery, withoutReplyToken } from './line-payload.ts'
 
@@ -41,31 +41,35 @@ const recordTaken = statement('record-taken-deliveries')`
            jsonb_build_object('deliveries', $2::int)
       from official_account where id = $1`
 
-interface Usage {
-  key: AccountId | string
-  deliveries: number
-  bytes: number
+const NOTHING = { deliveries: 0, bytes: 0 }
+type Usage = typeof NOTHING
+
+/** What one address sent for one account. */
+interface Share extends Usage {
+  key: string
+  accountId: AccountId
+  address: string
+  /** Shared by all shares of the account, or of the address. */
+  ofAccount: Usage
+  ofAddress: Usage
+  /** The oldest first. */
+  kept: Set<Kept>
 }
 
 interface Kept {
-  accountId: AccountId
-  /** Of the account, of the sender's address, and of this address for this account. */
-  usages: [Usage, Usage, Usage]
+  share: Share
   /** Of the credentials that did not prove the delivery. */
   version: bigint
   signature: string
   body: Buffer
-  receivedAtMs: number
   /** By the monotonic clock, which never jumps. */
   keptAtMs: number
 }
 
 export class KeptDeliveries {
   readonly #parts: SourceParts
-  /** The oldest first. */
-  readonly #kept = new Set<Kept>()
-  readonly #usages = new Map<AccountId | string, Usage>()
-  #bytes = 0
+  readonly #shares = new Map<string, Share>()
+  readonly #total: Usage = { ...NOTHING }
   readonly stop: Stop
 
   constructor(parts: SourceParts) {
@@ -75,102 +79,111 @@ export class KeptDeliveries {
 
   /** @param account as it is stored now */
   keep(account: Account, address: string, signature: unknown, received: Buffer): void {
-    const { id: accountId, botUserId, credentialsVersion: version } = account
-    if (received.length > BODY_MAX_BYTES || typeof signature !== 'string' || !SIGNATURE.test(signature))
-      return
-    if (botUserId === null || DESTINATION.exec(received.toString())?.[1] !== botUserId) return
-    const usages = [accountId, address, `${accountId} ${address}`].map(
-      (key) => this.#usages.get(key) ?? { key, deliveries: 0, bytes: 0 },
-    ) as Kept['usages']
+    const { id, botUserId, credentialsVersion: version } = account
+    if (typeof signature !== 'string' || !SIGNATURE.test(signature)) return
+    if (received.length > BODY_MAX_BYTES || botUserId === null) return
+    if (DESTINATION.exec(received.toString())?.[1] !== botUserId) return
+    const share = this.#shareOf(id, address)
     // A copy, because the body may be a part of a larger buffer.
     const body = Buffer.alloc(received.length, received)
-    const times = { receivedAtMs: this.#parts.now(), keptAtMs: performance.now() }
-    this.#count({ accountId, usages, version, signature, body, ...times }, 1)
-    while (usages[0].deliveries > ACCOUNT_MAX_DELIVERIES)
-      this.#drop((kept) => (kept.accountId === accountId ? kept.usages[2].deliveries : 0))
-    while (this.#bytes > TOTAL_MAX_BYTES)
+    this.#count({ share, version, signature, body, keptAtMs: performance.now() }, 1)
+    while (share.ofAccount.deliveries > ACCOUNT_MAX_DELIVERIES)
+      this.#drop(({ accountId, deliveries }) => (accountId === id ? deliveries : 0))
+    while (this.#total.bytes > TOTAL_MAX_BYTES)
+      // Of equal ones, the part that makes the account or address large.
       this.#drop(
-        ({ usages: [ofAccount, ofAddress, ofBoth] }) =>
-          // Of equal ones, the part that makes it large.
-          Math.max(ofAccount.bytes, ofAddress.bytes) + ofBoth.bytes / (2 * TOTAL_MAX_BYTES),
+        ({ ofAccount, ofAddress, bytes }) =>
+          Math.max(ofAccount.bytes, ofAddress.bytes) + bytes / (2 * TOTAL_MAX_BYTES),
       )
   }
 
-  #count(kept: Kept, change: 1 | -1): void {
-    if (change === 1) this.#kept.add(kept)
-    else if (!this.#kept.delete(kept)) return
-    const bytes = change * (kept.body.length + OVERHEAD_BYTES)
-    this.#bytes += bytes
-    for (const usage of kept.usages) {
-      usage.deliveries += change
-      usage.bytes += bytes
-      if (usage.deliveries === 0) this.#usages.delete(usage.key)
-      else this.#usages.set(usage.key, usage)
-    }
+  #shareOf(accountId: AccountId, address: string): Share {
+    const key = `${accountId} ${address}`
+    const known = this.#shares.get(key)
+    if (known !== undefined) return known
+    const shares = [...this.#shares.values()]
+    const ofAccount = shares.find((share) => share.accountId === accountId)?.ofAccount ?? { ...NOTHING }
+    const ofAddress = shares.find((share) => share.address === address)?.ofAddress ?? { ...NOTHING }
+    const share = { key, accountId, address, ofAccount, ofAddress, kept: new Set<Kept>(), ...NOTHING }
+    this.#shares.set(key, share)
+    return share
   }
 
-  #drop(sizeOf: (kept: Kept) => number): void {
-    let largest: Kept | undefined
-    for (const kept of this.#kept) if (largest === undefined || sizeOf(kept) > sizeOf(largest)) largest = kept
-    if (largest !== undefined) this.#count(largest, -1)
+  #count(kept: Kept, change: 1 | -1): void {
+    const { share, body } = kept
+    if (change === 1) share.kept.add(kept)
+    else if (!share.kept.delete(kept)) return
+    for (const usage of [this.#total, share.ofAccount, share.ofAddress, share]) {
+      usage.deliveries += change
+      usage.bytes += change * (body.length + OVERHEAD_BYTES)
+    }
+    if (share.deliveries === 0) this.#shares.delete(share.key)
+  }
+
+  /** Drops the oldest delivery of the largest share. */
+  #drop(sizeOf: (share: Share) => number): void {
+    let [largest, max] = [null as Share | null, 0]
+    for (const share of this.#shares.values()) {
+      const size = sizeOf(share)
+      if (size > max) [largest, max] = [share, size]
+    }
+    const [oldest] = largest?.kept ?? []
+    if (oldest !== undefined) this.#count(oldest, -1)
   }
 
   /** A secret may be unreadable, a row locked, or a queue full. Then its account is tried again in the next turn, and no other waits. */
   async #takeIn(signal: AbortSignal): Promise<void> {
     const expiredMs = performance.now() - KEPT_MS
-    for (const kept of this.#kept) if (kept.keptAtMs < expiredMs) this.#count(kept, -1)
-    if (this.#kept.size === 0) return
-    const ids = new Set([...this.#kept].map(({ accountId }) => accountId))
+    const shares = [...this.#shares.values()]
+    for (const { kept } of shares)
+      for (const each of kept) if (each.keptAtMs < expiredMs) this.#count(each, -1)
+    if (this.#shares.size === 0) return
+    const ids = new Set(shares.map(({ accountId }) => accountId))
     const rows = await this.#parts.database.query<VersionRow>(selectVersions, [[...ids]])
-    const versions = new Map(rows.map(({ id, version }) => [id, version]))
-    const changed = [...this.#kept].filter(({ accountId, version }) => version !== versions.get(accountId))
-    const changedIds = [...new Set(changed.map(({ accountId }) => accountId))]
-    const takeInOf = (id: AccountId) =>
-      this.#takeInOf(
-        id,
-        changed.filter(({ accountId }) => accountId === id),
-        signal,
-      )
-    await Promise.allSettled(changedIds.map(takeInOf))
+    const takeInOf = async ({ id, version }: VersionRow) => {
+      const kept = shares.filter(({ accountId }) => accountId === id).flatMap((share) => [...share.kept])
+      const waiting = kept.filter((each) => each.version !== version)
+      if (waiting.length > 0) await this.#takeInOf(id, waiting, signal)
+    }
+    await Promise.allSettled(rows.map(takeInOf))
   }
 
   async #takeInOf(id: AccountId, waiting: Kept[], signal: AbortSignal): Promise<void> {
-    const { database } = this.#parts
+    const { database, source } = this.#parts
     const account = await findAccount(database, id)
-    // Removed: what is kept for it expires.
+    // What is kept for a removed account expires.
     if (account === null) return
+    const { credentialsVersion, conditions } = account
+    const admission: Admission = { accountId: id, credentialsVersion, source, conditions }
     let taken = 0
-    for (let hasFailed = false; waiting.length > 0 && !hasFailed && !signal.aborted; ) {
-      const results = await Promise.allSettled(
-        waiting.splice(0, BATCH_MAX).map((kept) => this.#try(kept, account)),
-      )
+    while (waiting.length > 0 && !signal.aborted) {
+      const tried = waiting.splice(0, BATCH_MAX).map((kept) => this.#try(kept, account, admission))
+      const results = await Promise.allSettled(tried)
       taken += results.filter((result) => result.status === 'fulfilled' && result.value).length
-      hasFailed = results.some(({ status }) => status === 'rejected')
+      if (results.some(({ status }) => status === 'rejected')) break
     }
     if (taken > 0) await database.query(recordTaken, [id, taken])
   }
 
   /** Returns whether the events are stored. If the credentials have changed again (`stale`), the next turn reads them. */
-  async #try(kept: Kept, account: Account): Promise<boolean> {
-    const { id: accountId, credentialsVersion } = account
-    const { source, intake } = this.#parts
-    const events = provenEvents(kept, account)
-    if (events === null) kept.version = credentialsVersion
-    else {
-      const reception = await intake.receive({ accountId, credentialsVersion, source }, events, {
-        destination: null,
-      })
-      if (reception !== 'stale') this.#count(kept, -1)
-      return reception !== 'stale'
+  async #try(kept: Kept, account: Account, admission: Admission): Promise<boolean> {
+    const events = provenEvents(kept, account, this.#parts.now())
+    if (events === null) {
+      kept.version = account.credentialsVersion
+      return false
     }
-    return false
+    const reception = await this.#parts.intake.receive(admission, events, { destination: null })
+    if (reception === 'stale') return false
+    this.#count(kept, -1)
+    return true
   }
 }
 
-function provenEvents({ body, signature, receivedAtMs }: Kept, account: Account): IntakeEvent[] | null {
+/** Null: the account's secret does not prove the delivery, or the body is not one of LINE. */
+function provenEvents({ body, signature }: Kept, account: Account, nowMs: number): IntakeEvent[] | null {
   if (!hasValidLineSignature(body, signature, account.channelSecret)) return null
   try {
-    const { destination, events } = parseLineDelivery(body, receivedAtMs)
+    const { destination, events } = parseLineDelivery(body, nowMs)
     return destination === account.botUserId ? events.map(withoutReplyToken) : null
   } catch {
     return null
