@@ -84,12 +84,7 @@ export async function startService(
     const sender = opened && new Sender(opened.database, isOwn, resolver)
     const notificationSender = await openNotificationSender(config, isOwn, resolver)
     const app: FastifyInstance = await createApp({
-      config,
-      database,
-      lineApi,
-      log,
-      metrics,
-      erasureLedger,
+      ...{ config, database, lineApi, log, metrics, erasureLedger },
       isClosing: () => isClosing,
       ...(sender === null ? {} : { handOver: sender.handOver }),
     })
@@ -98,29 +93,19 @@ export async function startService(
     background =
       opened &&
       new Background({
-        retention: config,
-        opened,
-        verifier,
+        ...{ opened, verifier, metrics, notificationSender, erasureLedger },
+        ...{ retention: config, heartbeatUrl: config.heartbeatUrl },
         sender: sender as Sender,
-        metrics,
         log: app.log,
-        notificationSender,
-        heartbeatUrl: config.heartbeatUrl,
-        erasureLedger,
       })
     const consoleApp =
       config.console &&
       (await createConsole({
-        config,
-        ...config.console,
-        database,
-        erasureLedger,
-        verifier,
+        ...{ config, ...config.console, database, erasureLedger, verifier, log },
         now: Date.now,
         onJob: () => background?.jobs.wake(),
         ownUrls: () => ownUrls(app, config),
         channelTester: new ChannelTester(notificationSender),
-        log,
       }))
     if (consoleApp) servers.push(consoleApp)
     // If another worker already handles requests, this one listens only when its database is ready. The first worker listens earlier,
@@ -128,9 +113,7 @@ export async function startService(
     if ((cluster.worker?.id ?? 1) > 1) await opened?.ready
     await listen(app, config)
     metricsServer = metrics && (await listenForMetrics(metrics, config, app.log))
-    if (config.console !== null && consoleApp) {
-      await listenForConsole(consoleApp, config.host, config.console.port)
-    }
+    if (config.console && consoleApp) await listenForConsole(consoleApp, config.host, config.console.port)
     const ready = (opened?.ready ?? Promise.resolve()).then(() =>
       requireSignIn(config, opened?.database ?? null),
     )

@@ -40,10 +40,7 @@ export async function serveWithWorkers(config: Config, secretsKeys: Secret | nul
   // A signal ends the first worker, so an interrupted start also fails. The first exit code counts.
   let exiting: Promise<void> | null = null
   const exit = (exitCode: number) => {
-    exiting ??= stop().then(
-      () => process.exit(exitCode),
-      () => process.exit(1),
-    )
+    exiting ??= stop().then(() => process.exit(exitCode))
     return exiting
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))

@@ -8,11 +8,6 @@ import { type Queryable, type SendPipeline, statement } from '../postgres/statem
 import { isStorableText } from '../postgres/storable.ts'
 import { CHANGES, checkUpdate, type MemberUpdate, updateError } from './update.ts'
 
-const UNCHANGED = 0
-const CHANGED = 1
-/** It lost a tag, an attribute or its externalId, or has another value of one. */
-export const REPLACED = 2
-
 interface UpdateById {
   id: bigint
   update: MemberUpdate
@@ -58,10 +53,10 @@ const applyUpdates = statement('member-updates')`
                 where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
              order by u.position offset 0) e
      where m.ctid = e.ctid
-    returning m.id, case when m.version = e.version then ${UNCHANGED}
+    returning m.id, case when m.version = e.version then 0
                          when m.tags @> e.old_tags and m.attributes @> e.old_attributes
-                          and m.external_id is not distinct from coalesce(e.old_external_id, m.external_id) then ${CHANGED}
-                         else ${REPLACED} end as outcome`
+                          and m.external_id is not distinct from coalesce(e.old_external_id, m.external_id) then 1
+                         else 2 end as outcome`
 
 /**
  * Changes members in the given order and in one transaction. Returns the ids of those that exist, each with its greatest outcome. Throws
@@ -126,7 +121,10 @@ const arrayLiteral = (texts: string[]) =>
 
 // The entries of an import file.
 
-/** What became of an entry. Two entries of one member have the same outcome in a batch. */
+/**
+ * What became of an entry. 0: nothing changed, 1: something was added, 2: a tag, an attribute or the externalId was replaced or removed.
+ * Two entries of one member have the same outcome in a batch.
+ */
 export type Outcome = number | Error
 
 /**

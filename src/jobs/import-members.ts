@@ -16,7 +16,7 @@ import {
   readEntries,
 } from '../audience/import/member-file.ts'
 import type { TextSource } from '../audience/import/text-file.ts'
-import { importEntries, type Outcome, REPLACED } from '../audience/update-members.ts'
+import { importEntries, type Outcome } from '../audience/update-members.ts'
 import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { DatabaseBusy, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
@@ -119,7 +119,7 @@ async function importBatch(
 function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
   if (!(outcome instanceof Error)) {
     const name = outcome ? 'changed' : 'unchanged'
-    return { ...tally, [name]: tally[name] + 1, replaced: tally.replaced + Number(outcome === REPLACED) }
+    return { ...tally, [name]: tally[name] + 1, replaced: tally.replaced + Number(outcome === 2) }
   }
   const refused = tally.refused + 1
   if (tally.refusals.length >= REFUSALS_MAX) return { ...tally, refused }

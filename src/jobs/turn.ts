@@ -115,10 +115,9 @@ export async function takeTurn(
   } catch (error) {
     if (error instanceof JobLost) return true
     const isTemporary = error instanceof AppError && [429, 503].includes(error.status)
-    const isCounted = !isTemporary || isAboutStatement(error)
     // Half an account is of no use to anybody, so a removal is repeated, too.
     const isRepeated = isTemporary || claimed.kind === 'account.remove'
-    const attempts = !isCounted ? 0 : isRepeated ? 1 : ATTEMPTS_MAX
+    const attempts = isTemporary && !isAboutStatement(error) ? 0 : isRepeated ? 1 : ATTEMPTS_MAX
     const values = [claimed.id, claimed.claim, RETRY_SECONDS, attempts]
     const [job] = await database.query<{ attempts: number }>(postponeJob, values)
     if (job && job.attempts >= ATTEMPTS_MAX) await turn.fail(reasonOf(error))
