@@ -75,8 +75,8 @@ describe('the cost of a request', () => {
   })
 
   it('is three round trips for a change by an operator: begin and target, change, record and commit', async () => {
+    await (await addPausable()).pause()
     const { pause, status } = await addPausable()
-    await pause()
     expect(await costOf(pause)).toEqual({ statements: 5, roundTrips: 3 })
     expect(await status()).toBe('paused')
   })
