@@ -1,23 +1,24 @@
 /** Which deliveries start, and how many wait: endpoints that fail, are slow or are silent leave room for others. */
 import { describe, expect, it } from 'vitest'
-import { EndpointState, Queue, type Queued } from '../src/endpoints/queue.ts'
+import { EndpointState, Queue } from '../src/endpoints/queue.ts'
+import type { LeasedDelivery } from '../src/intake/flush.ts'
 
-const itemOf = (endpointId: number, id = 0, attempts = 1): Queued => ({
+const itemOf = (endpointId: number, id = 0, attempts = 1): LeasedDelivery => ({
   id: BigInt(id),
   accountId: BigInt(endpointId),
   endpointId: BigInt(endpointId),
   attempts,
 })
 
-function startAll(queue: Queue<Queued>) {
+function startAll(queue: Queue<LeasedDelivery>) {
   const started = []
   for (let next = queue.start(); next !== null; next = queue.start()) started.push(next)
   return started
 }
 
 /** An endpoint that has failed so often in a row at the time 0. */
-function failing(failures: number): EndpointState<Queued> {
-  const state = new EndpointState<Queued>()
+function failing(failures: number): EndpointState<LeasedDelivery> {
+  const state = new EndpointState<LeasedDelivery>()
   for (let no = 0; no < failures; no += 1) state.note(false, 10, 0)
   return state
 }
@@ -49,14 +50,14 @@ describe('an endpoint', () => {
 
 describe('the queue', () => {
   it('starts first attempts and retries in turn, each in their order', () => {
-    const queue = new Queue<Queued>()
+    const queue = new Queue<LeasedDelivery>()
     queue.restore(1n, true)
     for (const [id, attempts] of [2, 2, 2, 2, 1, 1].entries()) queue.add(itemOf(1, id, attempts), 0)
     expect(startAll(queue).map(({ item }) => Number(item.id))).toEqual([4, 0, 5, 1, 2, 3])
   })
 
   it('keeps a quarter of its memory from claims, for deliveries that a flush hands over', () => {
-    const queue = new Queue<Queued>()
+    const queue = new Queue<LeasedDelivery>()
     queue.restore(1n, true)
     const state = queue.stateOf(1n)
     while (state.room(0) > 0) queue.add(itemOf(1, 0, 2), 0)
@@ -66,7 +67,7 @@ describe('the queue', () => {
   })
 
   it('leaves half of the requests to proven endpoints, however many others wait', () => {
-    const queue = new Queue<Queued>()
+    const queue = new Queue<LeasedDelivery>()
     for (let no = 1; no <= 1_900; no += 1) queue.add(itemOf(no), 0)
     expect(startAll(queue)).toHaveLength(512)
     for (let no = 2_001; no <= 2_100; no += 1) {
@@ -77,7 +78,7 @@ describe('the queue', () => {
   })
 
   it('gives one endpoint 16 requests, and each of many one in turn', () => {
-    const queue = new Queue<Queued>()
+    const queue = new Queue<LeasedDelivery>()
     queue.restore(1n, true)
     queue.restore(2n, true)
     for (let id = 0; id < 100; id += 1) queue.add(itemOf(1, id), 0)
@@ -88,7 +89,7 @@ describe('the queue', () => {
   })
 
   it('gives one account as many requests as are free for all others', () => {
-    const queue = new Queue<Queued>()
+    const queue = new Queue<LeasedDelivery>()
     for (let no = 1; no <= 1_000; no += 1) {
       queue.restore(BigInt(no), true)
       queue.add({ ...itemOf(no), accountId: 7n }, 0)

@@ -6,11 +6,12 @@
  * 2. Backlogs: an endpoint with more due deliveries than fit into memory is examined again when its queue in memory runs low.
  */
 import { INT64_MIN } from '../http/path-id.ts'
+import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 import { isDown } from './post.ts'
-import type { Queue, Queued } from './queue.ts'
+import type { Queue } from './queue.ts'
 
 /** Each costs an index probe of 10 µs. */
 const ENDPOINTS_PER_POLL = 200
@@ -76,7 +77,7 @@ const claimDue = statement('claim-due-deliveries')`
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
               (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`
 
-type Endpoints = Pick<Queue<Queued>, 'stateOf' | 'restore'>
+type Endpoints = Pick<Queue<LeasedDelivery>, 'stateOf' | 'restore'>
 
 export class Claims {
   readonly #connection: PinnedConnection

@@ -3,8 +3,8 @@ import { AppError, requireVisible } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { newSecret } from './messages.ts'
 
-/** Deliveries changed in one statement, so that senders do not wait long for their rows. */
-const ROWS_PER_STATEMENT = 5_000
+/** Deliveries changed in one statement, so that senders do not wait long for their rows. A batch with fewer is the last one. */
+export const ROWS_PER_STATEMENT = 5_000
 /** Deliveries that become due when an endpoint is resumed, in the transaction: 0.2 s. */
 const RENEWED_MAX = 10_000
 
@@ -41,39 +41,32 @@ export async function setStatus(database: Queryable, id: bigint, status: 'active
   return changed !== undefined
 }
 
-type Batch = { count: number; isLast: boolean }
-
-const batchOf = ({ count } = { count: 0 }): Batch => ({ count, isLast: count < ROWS_PER_STATEMENT })
-
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`
 
 const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
-    with pending as (
-      select channel_oa_id, id from endpoint_delivery
-       where endpoint_id = $1 and failed_at is null
-       order by due_at limit $2 for update skip locked
-    ), failed as (
-      select channel_oa_id, id from endpoint_delivery
-       where endpoint_id = $1 and failed_at is not null
-       order by id limit $2 for update skip locked
-    ), deleted as (
+    with deleted as (
       delete from endpoint_delivery d
-       using (select * from pending union all select * from failed limit $2) lost
+       using (select * from (select channel_oa_id, id from endpoint_delivery where endpoint_id = $1 and failed_at is null
+                              order by due_at limit $2 for update skip locked) pending
+               union all
+              select * from (select channel_oa_id, id from endpoint_delivery where endpoint_id = $1 and failed_at is not null
+                              order by id limit $2 for update skip locked) failed
+               limit $2) lost
        where d.channel_oa_id = lost.channel_oa_id and d.id = lost.id
       returning 1
     )
     select count(*)::int as count from deleted`
 
 /**
- * The last batch deletes the endpoint. In one transaction, a million deliveries would take 3 s, and other endpoints would wait for 5 s,
- * because a sender waits for the row of the endpoint's last response.
+ * Deletes up to ROWS_PER_STATEMENT deliveries, and the endpoint if there are no more. In one transaction, a million would take 3 s, and
+ * other endpoints would wait for 5 s, because a sender waits for the row of the endpoint's last response.
  */
-export async function removeEndpointBatch(database: Queryable, id: bigint): Promise<Batch> {
+export async function removeEndpointBatch(database: Queryable, id: bigint): Promise<number> {
   await setStatus(database, id, 'paused')
   const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
-  const batch = batchOf(row)
-  if (batch.isLast) await database.query(deleteEndpoint, [id])
-  return batch
+  const count = row?.count ?? 0
+  if (count < ROWS_PER_STATEMENT) await database.query(deleteEndpoint, [id])
+  return count
 }
 
 /** If two rotations are concurrent, one waits and then finds the previous secret of the other. */
@@ -153,7 +146,7 @@ const retryFailed = statement('retry-failed-deliveries')`
     )
     select count(*)::int as count from retried`
 
-export async function retryFailedBatch(database: Queryable, id: bigint): Promise<Batch> {
+export async function retryFailedBatch(database: Queryable, id: bigint): Promise<number> {
   const [row] = await database.query<{ count: number }>(retryFailed, [id, ROWS_PER_STATEMENT])
-  return batchOf(row)
+  return row?.count ?? 0
 }

@@ -69,13 +69,10 @@ export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolea
   status !== null && status >= 200 && status < 300
 
 /** Of a receiver that is down. Any other status is about its delivery alone. */
-const DOWN_STATUSES = [429, 502, 503, 504]
+export const DOWN_STATUSES = [429, 502, 503, 504]
 
 export const isDown = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status === null || DOWN_STATUSES.includes(status)
-
-/** In SQL, of the status of a refused delivery. 410 pauses the endpoint, which keeps its deliveries. */
-export const IS_ABOUT_DELIVERY = `status <> all ('{410,${DOWN_STATUSES}}')`
 
 export const outcomeOf = (response: EndpointResponse) =>
   isAccepted(response) ? 'accepted' : response.status === null ? 'no_response' : 'rejected'

@@ -14,19 +14,14 @@ const IN_FLIGHT_MAX = 1_024
 const UNPROVEN_IN_FLIGHT_MAX = IN_FLIGHT_MAX / 2
 const SHARE_OF_FREE = 1 / 8
 
-export type Queued = LeasedDelivery & {
-  /** including the next one */
-  attempts: number
-}
-
 /** A delivery that has begun, and whether the endpoint was proven then. */
-export interface Started<Item extends Queued> {
+export interface Started<Item extends LeasedDelivery> {
   state: EndpointState<Item>
   item: Item
   isProven: boolean
 }
 
-export class Queue<Item extends Queued> {
+export class Queue<Item extends LeasedDelivery> {
   readonly #states = new Map<bigint, EndpointState<Item>>()
   /** Endpoints that can start a delivery, in the order of their turns. */
   readonly #proven = new Set<EndpointState<Item>>()
@@ -132,7 +127,7 @@ const FIRST_PROBE_MS = 1_000
 const LAST_PROBE_MS = 60_000
 
 /** Of one process: the endpoint's queue in memory, and the results of its last attempts. */
-export class EndpointState<Item extends Queued> {
+export class EndpointState<Item extends LeasedDelivery> {
   readonly waiting: Item[] = []
   inFlight = 0
   #isKnown = false

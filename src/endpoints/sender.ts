@@ -15,7 +15,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import type { HandOver } from '../intake/flush.ts'
+import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -38,7 +38,7 @@ import {
   post,
   UNREADABLE_SECRET,
 } from './post.ts'
-import { Queue, type Queued, type Started } from './queue.ts'
+import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
 import { Settlements } from './settlements.ts'
@@ -64,7 +64,7 @@ interface Endpoint extends Row, Receiver {
 const loadEndpoint = statement('load-endpoint')`
     select status, url, allow_private_network from endpoint where id = $1`
 
-interface Item extends Queued {
+interface Item extends LeasedDelivery {
   leasedAtMs: number
   committedAtMs: number
 }
@@ -127,9 +127,7 @@ export class Sender {
   /** Sends deliveries that a flush of this process has committed and leased. */
   readonly handOver: HandOver = (deliveries) => {
     const leasedAtMs = performance.now()
-    this.#enqueue(
-      deliveries.map((delivery) => ({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })),
-    )
+    this.#enqueue(deliveries.map((delivery) => ({ ...delivery, leasedAtMs, committedAtMs: leasedAtMs })))
   }
 
   /** Call it when deliveries to these endpoints have been queued. Without it, the next polls find them. */
@@ -268,12 +266,9 @@ export class Sender {
     // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - delivery.committedAtMs })
-    const result = { delivery, attempt: delivery.attempts, response, text, startedAtMs, durationMs, events }
+    const result = { delivery, response, text, startedAtMs, durationMs, events, hasRecovered }
     this.#settlements.note(result, change)
-    if (hasRecovered) {
-      this.#settlements.recover(delivery)
-      this.#claims.expect(delivery.endpointId)
-    }
+    if (hasRecovered) this.#claims.expect(delivery.endpointId)
     if (response.status === 410) {
       this.#connection
         .pipelineIdempotent([{ statement: pauseGone, values: [delivery.endpointId] }])

@@ -28,8 +28,6 @@ const ATTEMPTS_KEPT = 25
 
 interface AttemptResult {
   delivery: LeasedDelivery
-  /** 1 for the first attempt */
-  attempt: number
   response: EndpointResponse
   /** the beginning of a response that was not 2xx; null: none */
   text: string | null
@@ -37,6 +35,8 @@ interface AttemptResult {
   durationMs: number
   /** null: the content was not read, because there was no connection */
   events: number | null
+  /** after an outage */
+  hasRecovered: boolean
 }
 
 /**
@@ -124,7 +124,7 @@ const renewRetries = statement('renew-retries-of-endpoint')`
 
 type Settled =
   | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
-  | { kind: 'released' | 'recovered'; delivery: LeasedDelivery }
+  | { kind: 'released'; delivery: LeasedDelivery }
   | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult }
 
 export class Settlements {
@@ -144,11 +144,6 @@ export class Settlements {
   /** The delivery was not tried. */
   release(delivery: LeasedDelivery): void {
     this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
-  }
-
-  /** The endpoint of this delivery is up again. */
-  recover(delivery: LeasedDelivery): void {
-    this.#settleSoon(SETTLE_MS, { kind: 'recovered', delivery })
   }
 
   /** Completes the delivery, or postpones it, and stores the result for operators. @param change as above */
@@ -197,15 +192,15 @@ function statementsFor(ended: Settled[]): BoundStatement[] {
       ...keysOf(postponed),
       int4Array(postponed.map(({ result }) => result.response.status)),
       textArray(postponed.map(({ result }) => toStorableText(result.response.reason))),
-      int4Array(postponed.map(({ result }) => retryDelayMs(result.attempt, result.response))),
+      int4Array(postponed.map(({ result }) => retryDelayMs(result.delivery.attempts, result.response))),
       int4Array(postponed.map(({ result }) => Math.ceil(performance.now() - result.startedAtMs))),
       RETRY_HOURS,
     ]
     statements.push({ statement: postponeDeliveries, values })
   }
   if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
-  for (const { kind, delivery } of ended)
-    if (kind === 'recovered')
+  for (const { delivery, result } of tried)
+    if (result.hasRecovered)
       statements.push({ statement: renewRetries, values: [delivery.endpointId, RENEWED_MAX] })
   return statements
 }
@@ -228,7 +223,7 @@ function bindResults(results: AttemptResult[]): BoundStatement {
     int8Array(refused.map(({ delivery }) => delivery.endpointId)),
     int8Array(refused.map(({ delivery }) => delivery.accountId)),
     int8Array(refused.map(({ delivery }) => delivery.id)),
-    int4Array(refused.map(({ attempt }) => attempt)),
+    int4Array(refused.map(({ delivery }) => delivery.attempts)),
     int4Array(refused.map(({ response }) => response.status)),
     textArray(refused.map(({ response }) => toStorableText(response.reason))),
     int4Array(refused.map(({ startedAtMs }) => Math.ceil(nowMs - startedAtMs))),

@@ -30,6 +30,8 @@ export interface LeasedDelivery {
   id: bigint
   accountId: bigint
   endpointId: bigint
+  /** including the next one */
+  attempts: number
 }
 
 /** Each attempt sees the rows that the previous one conflicted with, so ten new conflicts in a row do not happen. */
@@ -259,5 +261,6 @@ function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: Flu
     id: BigInt(id),
     accountId: BigInt(leased_accounts?.[index] as string),
     endpointId: BigInt(leased_endpoints?.[index] as string),
+    attempts: 1,
   }))
 }

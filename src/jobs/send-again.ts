@@ -8,8 +8,8 @@
  * 3. When the receiver has accepted them, their rows are gone, and the next ones are queued.
  */
 import type { Filters } from '../audience/filters.ts'
-import { removeEndpointBatch, retryFailedBatch } from '../endpoints/manage.ts'
-import { IS_ABOUT_DELIVERY } from '../endpoints/post.ts'
+import { ROWS_PER_STATEMENT, removeEndpointBatch, retryFailedBatch } from '../endpoints/manage.ts'
+import { DOWN_STATUSES } from '../endpoints/post.ts'
 import {
   beforeEventsAt,
   queueEvents,
@@ -155,7 +155,7 @@ const REFUSALS_MAX = 5
 
 /**
  * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. The index of due
- * deliveries has the condition "failed_at is null", which must not lead to it.
+ * deliveries has the condition "failed_at is null", which must not lead to it. 410 pauses the endpoint instead.
  *
  * $1 job id bigint, $2 maximum number of refusals int
  */
@@ -163,7 +163,7 @@ const leaveRefused = statement('leave-refused-deliveries')`
     with refused as (
       update endpoint_delivery set failed_at = now(), job_id = null
        where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and is_due(leased_until, interval '30 seconds') and attempts > $2
-         and ${IS_ABOUT_DELIVERY}
+         and status <> all ('{410,${DOWN_STATUSES.join()}}')
       returning coalesce(cardinality(event_ids), 1) as items
     )
     select coalesce(sum(items), 0)::int as refused from refused`
@@ -244,14 +244,14 @@ async function sendPaced<Position extends object>(
   onQueued(BigInt(endpointId))
 }
 
-/** Repeats a change of some deliveries of an endpoint until it was the last one. */
+/** Repeats a change of some deliveries of an endpoint. */
 const inBatches =
   (change: typeof retryFailedBatch): RunStep =>
   async ({ parameters, done: before }, { commit }) => {
     const { endpointId } = parameters as { endpointId: string }
     await commit(async (transaction) => {
-      const { count, isLast } = await change(transaction, BigInt(endpointId))
-      return { position: isLast ? null : {}, done: before + BigInt(count), tally: {} }
+      const count = await change(transaction, BigInt(endpointId))
+      return { position: count < ROWS_PER_STATEMENT ? null : {}, done: before + BigInt(count), tally: {} }
     })
   }
 

@@ -14,6 +14,7 @@ import {
 import {
   discardRotation,
   finishRotation,
+  ROWS_PER_STATEMENT,
   removeEndpointBatch,
   rotateSecret,
   setStatus,
@@ -253,7 +254,7 @@ export const ENDPOINTS = {
     help: 'remove an endpoint and everything it has not received yet',
     records: 'endpoint.removed',
     run: async ({ database, actor, target }) => {
-      const { isLast } = await removeEndpointBatch(database, target.id)
+      const isLast = (await removeEndpointBatch(database, target.id)) < ROWS_PER_STATEMENT
       const removal = { kind: 'endpoint.remove', total: null } as const
       const job = isLast ? null : await startEndpointJob(database, actor, target, removal, null)
       return { job, changes: { name: [target.name, null] } }

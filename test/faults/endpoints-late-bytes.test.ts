@@ -61,7 +61,7 @@ async function startOther() {
   await database.query(`update endpoint set status = 'active'`)
   await database.query(`update endpoint_delivery set leased_until = now() + interval '1 minute'`)
   const connection = database.pin()
-  const delivery = { id: row?.id as bigint, accountId: tenant.accountId, endpointId }
+  const delivery = { id: row?.id as bigint, accountId: tenant.accountId, endpointId, attempts: 1 }
   const member = await service.member(tenant, 'Ugone')
   const erase = () => service.erase(tenant, member?.id).then(({ status }) => status)
   const unsend = { ...lineEvent('unsend', 'Ugone'), unsend: { messageId: message.message.id } }
