@@ -102,7 +102,7 @@ export class Background {
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
-      metrics?.watchEndpoints(() => listBacklogs(database))
+      metrics?.watchEndpoints(async () => ((await sender.isElected()) ? listBacklogs(database) : []))
       metrics?.watchNotifications(() => listChannels(database, ALL_ORGANIZATIONS))
       if (erasureLedger !== null) metrics?.watchErasureLedger(() => readLedgerDelay(database))
       if (database.secretKeys.currentId !== null) metrics?.watchPlainSecrets(() => countPlainRows(database))

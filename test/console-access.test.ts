@@ -92,7 +92,7 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'list-activity-of-request': [ids, INT64_MAX, 10, REQUEST_ID],
     'lock-account-of-operator': [accountId, ids],
     'select-account-contents': [accountId, ids],
-    'select-endpoints': [accountId, 10, null, INT64_MIN, null, ids],
+    'select-endpoints': [accountId, null, INT64_MIN, null, ids],
     'select-key-details': [null, accountId, INT64_MIN, 10, ids],
     'list-results-of-job-accounts': [foreign.task, null, ids, INT64_MIN, 10],
     'select-access-of-client': [foreign.client, accountId, ids],

@@ -4,11 +4,14 @@ import { verifyAccount } from '../src/accounts/verify.ts'
 import { requireAccount } from '../src/cli/command.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { examineEndpoints, listBacklogs } from '../src/endpoints/endpoint-health.ts'
+import { findEndpoint } from '../src/endpoints/endpoints.ts'
+import { Sender } from '../src/endpoints/sender.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/settings.ts'
 import { endpointResponded } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
+import { findFleetAccount } from '../src/watch/fleet-facts.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { insertRow } from './support/load.ts'
 import { maintain } from './support/maintenance.ts'
 import { startPlatform, verifierOn } from './support/platform.ts'
@@ -249,7 +252,7 @@ describe('the examination of an endpoint', () => {
 
   it('warns of an endpoint that falls behind, and of failed deliveries', async () => {
     const { id } = await add(tenant)
-    await addDeliveries(id, 1, { created_at: `now() - interval '20 minutes'` })
+    await addDeliveries(id, 1, { due_at: `now() - interval '20 minutes'` })
     await addDeliveries(id, 3, { failed_at: 'now()' })
     await addAnswer(id, 200)
     expect(await findingOf(id)).toMatchObject([
@@ -257,6 +260,63 @@ describe('the examination of an endpoint', () => {
       { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },
     ])
   })
+})
+
+it('is not behind with a delivery that it refused, and whose retry is not due', async () => {
+  const { id } = await add(tenant)
+  await addDeliveries(id, 1, {
+    created_at: `now() - interval '3 hours'`,
+    due_at: `now() + interval '1 hour'`,
+  })
+  await addAnswer(id, 200)
+  const message = expect.stringMatching(/pending deliveries: 1, the oldest for 3 h$/)
+  const findings = await examineEndpoints(database)
+  expect(findings.filter(({ endpointId }) => endpointId === BigInt(id))).toMatchObject([
+    { severity: 'ok', message },
+  ])
+  expect((await findEndpoint(database, null, BigInt(id))).state).toBe('active')
+})
+
+it('counts fewer deliveries of each endpoint if many endpoints have some, and says so', async () => {
+  const { database: own } = await createTestDatabase()
+  const { accountId } = await addTenant(own)
+  const addTen = () =>
+    own.query(
+      `with p as (insert into endpoint (channel_oa_id, url) select $1, $2 from generate_series(1, 10) returning id)
+       insert into endpoint_delivery (channel_oa_id, endpoint_id, failed_at)
+       select $1, id, case when id % 2 = 0 then now() end from p`,
+      [accountId, URL_OF_TOOL],
+    )
+  const countedMax = async () => (await listBacklogs(own)).map((endpoint) => endpoint.countedMax)
+  expect(await countedMax()).toEqual([])
+  await addTen()
+  expect(await countedMax()).toEqual(Array(10).fill(5_000))
+  await addTen()
+  expect(await countedMax()).toEqual(Array(20).fill(2_500))
+  await own.query('create or replace function counted_per_endpoint() returns int language sql return 2')
+  await own.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, failed_at)
+     select channel_oa_id, endpoint_id, failed_at from endpoint_delivery, generate_series(1, 2)`,
+  )
+  const counts = (await listBacklogs(own)).map(({ pending, failed }) => pending + failed)
+  expect(counts).toEqual(Array(20).fill(2))
+  const findings = (await examineEndpoints(own)).filter(({ message }) => message.includes(': 2+'))
+  expect(findings).toHaveLength(20)
+  expect(await findFleetAccount(own, null, accountId)).toMatchObject({
+    ...{ endpointsPending: 20, endpointsFailed: 20 },
+  })
+})
+
+it('backlogs are exported by one instance, and by another after its end', async () => {
+  const { connection } = await createTestDatabase()
+  const [first, second] = [openDatabase(connection), openDatabase(connection)]
+  const [one, other] = [first, second].map((instance) => new Sender(instance, () => false)) as [
+    Sender,
+    Sender,
+  ]
+  expect([await one.isElected(), await other.isElected(), await one.isElected()]).toEqual([true, false, true])
+  await first.close()
+  await expect.poll(() => other.isElected()).toBe(true)
 })
 
 it('exports the backlog of each endpoint that has one and the outcome of attempts as metrics', async () => {

@@ -167,10 +167,10 @@ export async function takeDueMembers(
 
 const countDue = statement('count-due-profiles')`
     select count(*)::int as count
-      from (select id from official_account account where can_call_platform(account)) a
-     cross join lateral (
-       select from audience_member
-        where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`
+      from (select from (select id from official_account account where can_call_platform(account)) a
+             cross join lateral (
+               select from audience_member where channel_oa_id = a.id and profile_due_at <= now() limit $1) m
+             limit 10 * $1) due`
 
 export async function countDueProfiles(database: Queryable): Promise<number> {
   const [row] = await database.query<{ count: number }>(countDue, [COUNTED_MAX])

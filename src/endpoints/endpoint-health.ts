@@ -2,7 +2,7 @@
 import { age } from '../http/format.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { COUNTED_MAX, type EndpointSummary, listEndpoints } from './endpoints.ts'
+import { type EndpointSummary, listEndpoints } from './endpoints.ts'
 
 const RESPONSE_LINE_MAX = 120
 
@@ -12,52 +12,41 @@ type EndpointFinding = { endpointId: bigint; severity: Severity; message: string
 
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
-  return endpoints.flatMap((endpoint) => {
-    const problems = [stateOf(endpoint), failuresOf(endpoint), unknownEventsOf(endpoint)].filter(
-      (finding) => finding !== null,
-    )
-    const ok = { severity: 'ok' as const, message: `${nameOf(endpoint)}: nothing waits` }
-    return (problems.length === 0 ? [ok] : problems).map((finding) => ({
-      endpointId: endpoint.id,
-      ...finding,
-    }))
-  })
+  return endpoints.flatMap((endpoint) =>
+    findingsOf(endpoint).map(([severity, message]) => ({
+      ...{ endpointId: endpoint.id, severity },
+      message: `${nameOf(endpoint)}: ${message}`,
+    })),
+  )
 }
 
-type Problem = Omit<EndpointFinding, 'endpointId'>
+type Finding = [Severity, string]
 
-function stateOf(endpoint: EndpointSummary): Problem | null {
+function findingsOf(endpoint: EndpointSummary): Finding[] {
+  const { id, failed, unknownEvents: unknown } = endpoint
+  const failures = `deliveries that failed for 24 hours: ${countText(failed, endpoint)}; when the receiver works, run oa-audience endpoints retry ${id}`
+  const events = `event types that do not exist: ${unknown.join(', ')}; run oa-audience endpoints update ${id} --events LIST`
+  const findings = [
+    stateOf(endpoint),
+    ...(failed === 0 ? [] : [['warning', failures] as Finding]),
+    ...(unknown.length === 0 ? [] : [['warning', events] as Finding]),
+  ]
+  return findings.filter(([severity]) => severity !== 'ok' || findings.length === 1)
+}
+
+function stateOf(endpoint: EndpointSummary): Finding {
   const { id, status, state, pending, lastAnswer, oldestPendingSeconds } = endpoint
-  if (pending === 0 && status === 'active') return null
-  const backlog = `pending deliveries: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
+  if (pending === 0) return ['ok', status === 'active' ? 'nothing waits' : `${status}, nothing waits`]
+  const backlog = `pending deliveries: ${countText(pending, endpoint)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
   const response = lastAnswer && responseLine(lastAnswer.status, lastAnswer.text)
   if (status !== 'active') {
-    if (pending === 0) return { severity: 'ok', message: `${nameOf(endpoint)}: ${status}, nothing waits` }
     const reason = lastAnswer?.status === 410 ? ` after the response "${response}"` : ''
-    const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
-    return { severity: 'warning', message }
+    return ['warning', `${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`]
   }
-  if (state === 'failing') {
-    const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the endpoint, or run oa-audience endpoints pause ${id}`
-    return { severity: 'error', message }
-  }
-  if (state !== 'slow') return null
-  const message = `${nameOf(endpoint)}: ${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`
-  return { severity: 'warning', message }
-}
-
-function failuresOf(endpoint: EndpointSummary): Problem | null {
-  const { id, failed } = endpoint
-  if (failed === 0) return null
-  const message = `${nameOf(endpoint)}: deliveries that failed for 24 hours: ${countText(failed)}; when the receiver works, run oa-audience endpoints retry ${id}`
-  return { severity: 'warning', message }
-}
-
-function unknownEventsOf(endpoint: EndpointSummary): Problem | null {
-  const { id, unknownEvents } = endpoint
-  if (unknownEvents.length === 0) return null
-  const message = `${nameOf(endpoint)}: event types that do not exist: ${unknownEvents.join(', ')}; run oa-audience endpoints update ${id} --events LIST`
-  return { severity: 'warning', message }
+  const fix = `fix the endpoint, or run oa-audience endpoints pause ${id}`
+  if (state === 'failing') return ['error', `fails with "${response}"; ${backlog}; ${fix}`]
+  if (state !== 'slow') return ['ok', backlog]
+  return ['warning', `${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`]
 }
 
 /** `500 upstream timed out`, or why there was no response. */
@@ -67,7 +56,8 @@ export function responseLine(status: number | null, text: string): string {
   return status === null ? short : `${status} ${short}`.trim()
 }
 
-export const countText = (count: number): string => (count < COUNTED_MAX ? String(count) : `${count}+`)
+export const countText = (count: number, { countedMax }: Pick<EndpointSummary, 'countedMax'>): string =>
+  count < countedMax ? String(count) : `${count}+`
 
 const nameOf = ({ name, accountId }: EndpointSummary): string =>
   `${name === '' ? 'no name' : name} (account ${accountId})`

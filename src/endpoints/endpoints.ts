@@ -10,13 +10,10 @@ import { printableUrl } from './address.ts'
 import { type ContentRow, loadContents } from './contents.ts'
 import { type EndpointFormat, unknownTypes } from './event-types.ts'
 import { MissingSecret, writeMessage } from './messages.ts'
-import { isAccepted, type Message } from './post.ts'
+import type { Message } from './post.ts'
 
-/** Counting more deliveries takes long and does not help the operator. */
+/** Examining more deliveries takes long and does not help the operator. counted_per_endpoint() counts as many, or fewer. */
 export const COUNTED_MAX = 10_000
-
-/** An endpoint that accepts deliveries, but more slowly than they arrive. */
-const SLOW_SECONDS = 600
 
 export type EndpointSummary = {
   id: bigint
@@ -36,12 +33,15 @@ export type EndpointSummary = {
   /** of the endpoints that receive an event and have `replies`, the first by (priority, id) has its reply token */
   priority: number
   status: string
+  /** failing: the last response was not 2xx, or none, and something waits or has failed; slow: deliveries are late; else the status */
   state: string
   allowPrivateNetwork: boolean
   isRotating: boolean
   createdAt: string
   pending: number
   failed: number
+  /** pending and failed deliveries are counted up to here */
+  countedMax: number
   /** null: nothing is pending */
   oldestPendingSeconds: number | null
   /** null: nothing was sent yet; status null: there was no HTTP response */
@@ -49,15 +49,23 @@ export type EndpointSummary = {
 }
 
 /**
- * The oldest pending delivery is found among the $2 that are due first. $1 account id bigint, null: all accounts; $3 endpoint id
- * bigint, null: all; $4 after this id bigint; $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
+ * The oldest pending delivery is found among those that are counted, which are due first. $1 account id bigint, null: all accounts;
+ * $2 endpoint id bigint, null: all; $3 after this id bigint; $4 maximum number of rows int, null: all; $5 organization ids bigint[],
+ * null: all
  */
 const selectEndpoints = statement('select-endpoints')`
+    with counted as materialized (select counted_per_endpoint() as max)
     select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.condition, p.replies,
            p.priority, p.status,
            p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
            iso(p.created_at) as "createdAt",
-           pending.count as pending, failed.count as failed,
+           pending.count as pending, failed.count as failed, (select max from counted) as "countedMax",
+           -- Whether it is down, or refuses a delivery. A refused delivery is not late before its retry is due.
+           case when p.status <> 'active' then p.status
+                when x.endpoint_id is not null and coalesce(x.status, 0) not between 200 and 299
+                     and pending.count + failed.count > 0 then 'failing'
+                when pending.due_at < now() - interval '10 minutes' then 'slow'
+                else 'active' end as state,
            extract(epoch from now() - pending.first_at)::float8 as "oldestPendingSeconds",
            case when x.endpoint_id is not null
                 then json_build_object('at', iso(x.answered_at), 'status', x.status, 'text', coalesce(x.answer, '')) end as "lastAnswer"
@@ -65,16 +73,17 @@ const selectEndpoints = statement('select-endpoints')`
       join official_account a on a.id = p.channel_oa_id
       left join endpoint_answer x on x.endpoint_id = p.id
      cross join lateral (
-       select count(*)::int as count, min(created_at) as first_at
-         from (select created_at from endpoint_delivery
-                where endpoint_id = p.id and failed_at is null order by due_at limit $2) d) pending
+       select count(*)::int as count, min(created_at) as first_at, min(due_at) as due_at
+         from (select created_at, due_at from endpoint_delivery
+                where endpoint_id = p.id and failed_at is null order by due_at limit (select max from counted)) d) pending
      cross join lateral (
        select count(*)::int as count
-         from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
-     where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint is null or p.id = $3) and p.id > $4
-       and visible(a.organization_id, $6)
+         from (select from endpoint_delivery
+                where endpoint_id = p.id and failed_at is not null order by id limit (select max from counted)) d) failed
+     where ($1::bigint is null or p.channel_oa_id = $1) and ($2::bigint is null or p.id = $2) and p.id > $3
+       and visible(a.organization_id, $5)
      order by p.id
-     limit $5`
+     limit $4`
 
 export function listEndpoints(
   database: Queryable,
@@ -82,7 +91,7 @@ export function listEndpoints(
   accountId: AccountId | null,
   { afterId = INT64_MIN, limit = null }: { afterId?: bigint; limit?: number | null } = {},
 ): Promise<EndpointSummary[]> {
-  return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit, organizationIds])
+  return queryEndpoints(database, [accountId, null, afterId, limit, organizationIds])
 }
 
 export async function findEndpoint(
@@ -90,31 +99,17 @@ export async function findEndpoint(
   organizationIds: OrganizationIds,
   id: bigint,
 ): Promise<EndpointSummary> {
-  const values = [null, COUNTED_MAX, id, INT64_MIN, null, organizationIds]
-  const [endpoint] = await queryEndpoints(database, values)
+  const [endpoint] = await queryEndpoints(database, [null, id, INT64_MIN, null, organizationIds])
   return requireVisible(endpoint, 'endpoint', id)
 }
 
-type StoredSummary = Omit<EndpointSummary, 'state' | 'unknownEvents'>
-
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {
-  const rows = await database.query<StoredSummary>(selectEndpoints, values)
+  const rows = await database.query<Omit<EndpointSummary, 'unknownEvents'>>(selectEndpoints, values)
   return rows.map((row) => ({
     ...row,
     url: printableUrl(row.url),
-    state: stateOf(row),
     unknownEvents: unknownTypes(row.format, row.events),
   }))
-}
-
-/**
- * How an endpoint is doing, in one word. An active endpoint fails if its last response was a refusal, or none, and something waits or
- * has failed. It is slow if deliveries wait although the last one was accepted. Any other endpoint has its stored status.
- */
-function stateOf({ status, pending, failed, oldestPendingSeconds, lastAnswer }: StoredSummary): string {
-  if (status !== 'active') return status
-  if (lastAnswer !== null && !isAccepted(lastAnswer) && pending + failed > 0) return 'failing'
-  return (oldestPendingSeconds ?? 0) >= SLOW_SECONDS ? 'slow' : 'active'
 }
 
 /** `sending`: a process has leased it. */

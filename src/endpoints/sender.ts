@@ -19,6 +19,7 @@ import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { every, type Repetition } from '../jobs/every.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
+import { BACKLOG_LOCK } from '../postgres/locks.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 import { type Receiver, type ReceiverChecks, RefusedUrl, readTarget } from './address.ts'
@@ -68,6 +69,11 @@ interface Item extends LeasedDelivery {
   leasedAtMs: number
   committedAtMs: number
 }
+
+/** The session keeps the lock. If its machine dies, PostgreSQL notices half a minute later. $1 bigint: number of the lock */
+const elect = statement('elect-instance')`
+    select pg_try_advisory_lock($1) as "isElected", set_config('tcp_keepalives_idle', '15', false) as idle,
+           set_config('tcp_keepalives_interval', '5', false) as interval, set_config('tcp_keepalives_count', '3', false) as count`
 
 interface Attempt {
   started: Started<Item>
@@ -134,6 +140,13 @@ export class Sender {
   expect(endpointIds: bigint[]): void {
     for (const id of endpointIds) this.#claims.expect(id)
     this.#poll()
+  }
+
+  /** Whether this instance is the one that exports what is the same in all of them. */
+  async isElected(): Promise<boolean> {
+    const values = [BACKLOG_LOCK]
+    const [rows] = await this.#connection.pipelineIdempotent([{ statement: elect, values }])
+    return rows?.[0]?.isElected === true
   }
 
   #poll(): void {

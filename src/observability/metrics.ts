@@ -151,7 +151,7 @@ export class Metrics {
   }
 
   watchProfileBacklog(count: () => Promise<number>): void {
-    const help = 'Members whose profile is due, at most 10,000 per account'
+    const help = 'Members whose profile is due, at most 10,000 per account and 100,000 in all'
     this.#watchNumber('oa_audience_profiles_due', help, count)
   }
 

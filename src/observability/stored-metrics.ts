@@ -46,11 +46,11 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
     new Gauge({ name, help, aggregator: 'max', labelNames: ['endpoint', 'status'] as const, registers })
   const pending = gauge(
     'oa_audience_endpoint_pending',
-    'Deliveries that wait for the endpoint, at most 10,000',
+    'Deliveries that wait for the endpoint; counted up to 10,000, or about 50,000 of all endpoints',
   )
   const failed = gauge(
     'oa_audience_endpoint_failed',
-    'Deliveries whose retries have ended without success, at most 10,000',
+    'Deliveries whose retries have ended without success; counted like those that wait',
   )
   const oldest = gauge(
     'oa_audience_endpoint_oldest_pending_seconds',

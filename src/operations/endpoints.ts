@@ -81,8 +81,8 @@ export const ENDPOINTS = {
       replies: endpoint.replies ? 'yes' : 'no',
       priority: endpoint.priority,
       status: endpoint.isRotating ? `${endpoint.status}, rotating` : endpoint.status,
-      pending: countText(endpoint.pending),
-      failed: countText(endpoint.failed),
+      pending: countText(endpoint.pending, endpoint),
+      failed: countText(endpoint.failed, endpoint),
       oldest: endpoint.oldestPendingSeconds === null ? null : age(endpoint.oldestPendingSeconds),
       url: endpoint.url,
       'last response':

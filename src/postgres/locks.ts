@@ -6,6 +6,8 @@ export const MIGRATION_LOCK = 7_301_002
 /** Shared by the users of the embedded server. */
 export const USER_LOCK = 7_301_003
 export const MAINTENANCE_LOCK = 7_301_004
+/** The session of one instance at a time, which exports the backlogs of endpoints. */
+export const BACKLOG_LOCK = 7_301_009
 /** One transaction at a time announces statuses. A lock of the row of notification_watch would also delay the heartbeat. */
 export const PASS_LOCK = 7_301_008
 /** Runs over fleet files. Otherwise two runs could add the same account. */

@@ -27,6 +27,7 @@ export const problemsOf = (
  * $1 least account id bigint; $2 accounts int; $3 organization ids bigint[], null: all
  */
 const selectFleet = statement('select-fleet')`
+    with counted as materialized (select counted_per_endpoint() as max)
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
            iso(a.created_at) as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
@@ -106,11 +107,11 @@ const selectFleet = statement('select-fleet')`
           left join endpoint_answer x on x.endpoint_id = p.id
          cross join lateral (
            select count(*) from (select from endpoint_delivery d
-                                  where d.endpoint_id = p.id and d.failed_at is null limit 10000) d) pending
+                                  where d.endpoint_id = p.id and d.failed_at is null limit (select max from counted)) d) pending
          cross join lateral (
            -- The order keeps PostgreSQL from the index of creation times, which has the failed deliveries of all endpoints.
            select count(*) from (select from endpoint_delivery d
-                                  where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
+                                  where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit (select max from counted)) d) failed
          where p.channel_oa_id = a.id) endpoints on true
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
      where a.id = any (array(select id from official_account

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { expect, it, onTestFinished } from 'vitest'
+import { freePort } from '../../tools/prove/service.ts'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
@@ -11,7 +12,7 @@ import { measureDeliveries, measureIdle } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { acceptForTest } from '../support/http-server.ts'
 import { MEASURED } from '../support/measured.ts'
-import { setUpProcess } from '../support/process.ts'
+import { NO_LIMITS, setUpProcess, startHealthy } from '../support/process.ts'
 import { sendDelivery } from '../support/service.ts'
 
 /** Nothing listens there. */
@@ -142,6 +143,31 @@ it(
     expect(busyMs).toBeLessThan(10 * idleMs + 50)
   },
 )
+
+it('exports the backlogs of 100 endpoints from one of two instances, and from the other one after a kill', async () => {
+  const ports = [await freePort(), await freePort()] as const
+  const { database, env, service } = await setUpProcess({ METRICS_PORT: String(ports[0]) })
+  const second = await startHealthy({ ...NO_LIMITS, ...env, METRICS_PORT: String(ports[1]) })
+  const tenants = await addTenants(database, 5)
+  for (const tenant of tenants) await addEndpoints(database, tenant, REFUSING_URL, PER_ACCOUNT)
+  await storeBacklog({ database, serviceUrl: service.url }, tenants, { text: 'hello', copies: 999 })
+  const pendingIn = async (port: number) => {
+    const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+    const values = [...text.matchAll(/^oa_audience_endpoint_pending\{.*\} (\d+)$/gm)].map(([, value]) =>
+      Number(value),
+    )
+    return { endpoints: values.length, deliveries: values.reduce((sum, value) => sum + value, 0) }
+  }
+  const counted = { endpoints: 100, deliveries: 50_000 }
+  const none = { endpoints: 0, deliveries: 0 }
+  await expect
+    .poll(async () => [await pendingIn(ports[0]), await pendingIn(ports[1])])
+    .toEqual([counted, none])
+  service.child.kill('SIGKILL')
+  await service.exited
+  await expect.poll(() => pendingIn(ports[1])).toEqual(counted)
+  expect(second.child.exitCode).toBeNull()
+})
 
 it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 20 deliveries of 1 MiB each', async () => {
   const { database, service, tenant: healthy } = await setUpProcess()

@@ -8,7 +8,7 @@ import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
-import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
+import { EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsActions } from '../parts/rotation.tsx'
@@ -150,8 +150,8 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
           [t.endpoints.format, endpoint.format],
           [t.endpoints.events, endpoint.events?.join(', ') ?? t.common.all],
           endpoint.unknownEvents.length > 0 && [t.endpoints.unknownEvents, endpoint.unknownEvents.join(', ')],
-          [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={COUNTED_MAX} />],
-          [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={COUNTED_MAX} />],
+          [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={endpoint.countedMax} />],
+          [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={endpoint.countedMax} />],
           [t.endpoints.oldest, oldest === null ? '–' : duration(oldest)],
           [t.endpoints.lastResponse, <LastResponse key="l" endpoint={endpoint} />],
           [t.endpoints.condition, endpoint.condition ? JSON.stringify(endpoint.condition) : t.common.all],

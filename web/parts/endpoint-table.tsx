@@ -9,9 +9,6 @@ import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
 
-/** The service counts no further. */
-export const COUNTED_MAX = 10_000
-
 export function EndpointTable({
   endpoints,
   withoutAccount = false,
@@ -28,12 +25,12 @@ export function EndpointTable({
     [t.endpoints.endpoint, (endpoint) => <Name endpoint={endpoint} />],
     ...(withoutAccount ? [] : [account]),
     [t.common.status, (endpoint) => <EndpointState endpoint={endpoint} />],
-    [t.endpoints.pending, ({ pending }) => <Count value={pending} max={COUNTED_MAX} />, 'numeric'],
+    [t.endpoints.pending, ({ pending, countedMax }) => <Count value={pending} max={countedMax} />, 'numeric'],
     [
       t.endpoints.failed,
-      ({ failed }) => (
+      ({ failed, countedMax }) => (
         <span class={failed > 0 ? 'bad-text' : ''}>
-          <Count value={failed} max={COUNTED_MAX} />
+          <Count value={failed} max={countedMax} />
         </span>
       ),
       'numeric',

@@ -7,12 +7,14 @@ import { useInterval } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
-import { COUNTED_MAX } from './endpoint-table.tsx'
 import { STATUSES } from './fleet-filter.tsx'
 import { Muted } from './mute.tsx'
 import { fixPath } from './problem-fixes.ts'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
+
+/** The service counts no further. */
+const COUNTED_MAX = 10_000
 
 export type Account = Json<Row>
 type Charts = Json<FleetCharts>
