@@ -11,6 +11,7 @@ import { confirmStatus } from '../src/watch/store-statuses.ts'
 import { startSignedIn } from './support/console.ts'
 import { INPUTS, type Objects, ROUTES } from './support/console-routes.ts'
 import { addTenant, type Tenant } from './support/database.ts'
+import type { EditingForm } from './support/forms.ts'
 import { insertRow, load } from './support/load.ts'
 import { addObjects } from './support/objects.ts'
 import { runOperation } from './support/operations.ts'
@@ -48,36 +49,39 @@ async function rowsOf(work: () => Promise<unknown>) {
   )
 }
 
-/**
- * The database of a process that ends after `count` statements: no further one is sent, and no open transaction commits. A commit
- * counts as a statement. `sent` are those so far.
- */
-function endingAfter(count: number) {
-  let sent = 0
-  const next = () => {
-    sent += 1
-    if (sent > count) throw new Error('the process has ended')
-  }
+/** The database, with what happens before and after each statement. A commit counts as a statement. */
+function around(before: () => void, after: () => Promise<void> = async () => undefined): Transactions {
   const on = ({ secretKeys, query }: Queryable): Queryable => ({
     secretKeys,
     query: async (statement, values) => {
-      next()
-      return query(statement, values)
+      before()
+      const rows = await query(statement, values)
+      await after()
+      return rows as never
     },
   })
-  const ending: Transactions = {
+  return {
     ...on({ secretKeys: database.secretKeys, query: (...given) => database.query(...given) }),
     pipeline: async (statements) => {
-      next()
+      before()
       return database.pipeline(statements)
     },
     transaction: (work) =>
       database.transaction(async (transaction) => {
         const result = await work(on(transaction))
-        next()
+        before()
         return result
       }),
   }
+}
+
+/** The database of a process that ends after `count` statements: no further one is sent, and no open transaction commits. */
+function endingAfter(count: number) {
+  let sent = 0
+  const ending = around(() => {
+    sent += 1
+    if (sent > count) throw new Error('the process has ended')
+  })
   return { ending, sent: () => sent }
 }
 
@@ -189,12 +193,11 @@ async function prepare(operation: Operation) {
       ])
   }
   await makePossible(operation)
-  const run = async (each: Operation, on: Transactions = database) => {
+  const run = async (each: Operation, on: Transactions = database, given?: object) => {
     await makePossible(each)
-    return runOperation(on, each, {
-      ...{ services, input: (each === operation ? input : INPUTS[each.name]?.(objects)) ?? {} },
-      ...(each.hasTarget && { id: BigInt(targetOf(each)) }),
-    })
+    const usual = (each === operation ? input : INPUTS[each.name]?.(objects)) ?? {}
+    const id = each.hasTarget ? { id: BigInt(targetOf(each)) } : {}
+    return runOperation(on, each, { services, input: given ?? usual, ...id })
   }
   const before = BEFORE[operation.name]
   if (before !== undefined) await run(operationOf(before))
@@ -268,6 +271,52 @@ describe.each(CHANGES.map((operation) => [operation.name, operation] as const))(
   })
 })
 
+/** Of the operations that change fields: their table, and what two operators change, as their forms send it. */
+const FIELDS: Record<
+  Exclude<EditingForm, `POST ${string}`>,
+  [table: string, first: object, second: object]
+> = {
+  'organization.rename': ['organization', { name: 'first' }, { name: 'second' }],
+  'account.update': ['official_account', { basicId: '@first' }, { name: 'second' }],
+  'endpoint.update': ['endpoint', { priority: 7 }, { name: 'second' }],
+  'segment.update': ['segment', { condition: { language: 'ja' } }, { name: 'second' }],
+  'channel.update': ['notification_channel', { language: 'ja' }, { name: 'second' }],
+  'operator.update': ['operator', { role: 'manager' }, { name: 'second' }],
+}
+const WAITING = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+const columnOf = (field: string) => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+it.each(Object.entries(FIELDS))('two changes of %s at the same time are both kept', async (name, fields) => {
+  const [table, first, second] = fields
+  const operation = operationOf(name)
+  // The second one begins after one or two statements of the first one, and ends, or waits for its lock.
+  for (const count of [1, 2]) {
+    const { target, run } = await prepare(operation)
+    let [sent, isDone, other] = [0, false, Promise.resolve({})]
+    const meet = async () => {
+      sent += 1
+      if (sent !== count) return
+      other = run(operation, database, second).finally(() => {
+        isDone = true
+      })
+      await expect.poll(async () => isDone || (await load(database, WAITING)).length > 0).toBe(true)
+    }
+    await run(
+      operation,
+      around(() => undefined, meet),
+      first,
+    )
+    await other
+    const [row] = await load<{ row: object }>(
+      database,
+      `select to_jsonb(t) as row from ${table} t where id = $1`,
+      [target],
+    )
+    const kept = Object.entries({ ...first, ...second }).map(([field, value]) => [columnOf(field), value])
+    expect(row?.row).toMatchObject(Object.fromEntries(kept))
+  }
+})
+
 /** What the console changes without an operation: another body than that of ROUTES, or the reason why it is not tried. */
 const PLAIN: Record<
   string,
@@ -313,14 +362,7 @@ describe('what the console changes without an operation', async () => {
     const { path, body: usual } = ROUTES[name]?.request?.(objects) ?? { path: '' }
     const body = typeof plain === 'function' ? await plain(objects, tenant) : JSON.stringify(usual ?? {})
     const headers = { ...operator.headers, 'content-type': 'text/csv' }
-    const post = async () =>
-      (
-        await fetch(`${url}/api${path}`, {
-          method: 'POST',
-          headers,
-          body,
-        })
-      ).status
+    const post = async () => (await fetch(`${url}/api${path}`, { method: 'POST', headers, body })).status
     const before = await stored()
     await withoutActivity(async () => expect(await post()).toBe(500))
     expect(await stored()).toEqual(before)
