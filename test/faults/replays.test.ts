@@ -236,7 +236,7 @@ describe('a resend', () => {
       tenant,
       Array.from({ length: 120 }, (_, no) => lineEvent(no % 2 === 0 ? 'follow' : 'unfollow', `U${no}`)),
     )
-    const { receiver, id } = await addReceiver({ format: 'members', events: ['member.erased'] })
+    const { receiver, id } = await addReceiver({ format: 'members', events: ['member.updated'] })
     const job = await endOf(await resend(id, { relationship: 'following' }))
     expect(job).toMatchObject({ status: 'done', done: 60n, tally: { refused: 0 } })
     await becomesQuiet()
