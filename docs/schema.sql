@@ -1153,6 +1153,7 @@ end $function$;
 --   apply_unsends: flush.sql
 --   begin_sending: locks.sql
 --   condition_time: condition.sql
+--   counted_per_endpoint: backlogs.sql
 --   due_ranges: due-times.sql
 --   erase_people: erasure.sql
 --   flat_tags: condition.sql
