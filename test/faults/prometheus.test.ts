@@ -152,7 +152,9 @@ it.runIf(hasPrometheus)(
     expect(summaryOf('AccountBroken')).toBe(
       `1 official account is broken (no_channel_secret): ${SHOWN_NAME} (account 2)`,
     )
-    expect(summaryOf('EndpointFails')).toMatch(/^1 endpoint at 127.0.0.1:9 did not accept a delivery .*: Bot /)
+    expect(summaryOf('EndpointFails')).toMatch(
+      /^1 endpoint at 127.0.0.1:9 did not accept a delivery .*: Bot /,
+    )
     expect(summaryOf('EndpointPaused')).toContain('1 endpoint at tool.example.com paused')
 
     const { groups } = await api<{ groups: Array<{ rules: Rule[] }> }>('rules')
