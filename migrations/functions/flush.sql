@@ -196,7 +196,7 @@ declare
   conditional_events int[];
   conditional_endpoints bigint[];
 begin
-  with receiver as materialized (
+  with received as materialized (
     select r.*, e.owner, e.key, e.delivery, e.destination
       from receivers_of(owners, kinds, user_ids) r
       join unnest(owners, keys, deliveries, destinations) with ordinality as e (owner, key, delivery, destination, position)
@@ -208,7 +208,7 @@ begin
            case when bool_or(may_reply) and not bool_and(may_reply) then array_agg(key) filter (where may_reply) end,
            case when status = 'active' then 1 else 0 end,
            case when status = 'active' then now() + interval '30 seconds' else '-infinity' end
-      from receiver
+      from received
      group by owner, endpoint_id, status, delivery
      order by delivery
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
@@ -216,7 +216,7 @@ begin
   select leased.*, conditional.*
     into leased_ids, leased_accounts, leased_endpoints, conditional_events, conditional_endpoints
     from (select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id) from queued where attempts = 1) leased,
-         (select array_agg(event), array_agg(endpoint_id) from receiver where is_conditional) conditional;
+         (select array_agg(event), array_agg(endpoint_id) from received where is_conditional) conditional;
   if conditional_events is not null then
     update event e set queued_for = e.queued_for || c.endpoint_ids
       from (select event, array_agg(endpoint_id order by endpoint_id) as endpoint_ids
@@ -347,10 +347,9 @@ begin
            e.forwards,
            -- queue_deliveries adds the endpoints whose condition holds.
            case when e.forwards then array(
-             select p.id from endpoint p
-              where deliveries[e.position] is not null and p.channel_oa_id = e.account_id and p.format = 'line'
-                and receives_kind(p.events, e.kind) and p.condition is null
-              order by p.id) end
+             select p.id from (select * from endpoint where channel_oa_id = e.account_id offset 0) p
+              where deliveries[e.position] is not null and p.format = 'line' and receives_kind(p.events, e.kind)
+                and p.condition is null) end
       from incoming e
       left join (select position, bool_or(is_erased) as some_erased,
                         array_agg(user_id) filter (where not is_erased) as user_ids

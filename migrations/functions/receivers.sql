@@ -19,13 +19,16 @@ begin
     select e.position::int, e.account_id, e.kind, e.user_id
       from unnest(account_ids, kinds, user_ids) with ordinality as e (account_id, kind, user_id, position)
      where e.account_id is not null
-  ), receiver as materialized (
+  ), candidate as materialized (
+    select p.* from (select distinct account_id from sent) a
+     cross join lateral (select * from endpoint where channel_oa_id = a.account_id offset 0) p
+     where p.format = 'line' and (only_endpoint is null or p.id = only_endpoint)
+  ), matched as materialized (
     select s.position, s.account_id, s.user_id, p.id, p.status, p.condition, p.replies, p.priority
-      from sent s join endpoint p on p.channel_oa_id = s.account_id
-     where p.format = 'line' and receives_kind(p.events, s.kind) and (only_endpoint is null or p.id = only_endpoint)
+      from sent s join candidate p on p.channel_oa_id = s.account_id and receives_kind(p.events, s.kind)
   ), person as materialized (
     select r.account_id, r.user_id, bool_or(needs_activity(r.condition)) as needs_activity
-      from receiver r
+      from matched r
      where r.condition is not null and r.user_id is not null
      group by r.account_id, r.user_id
   ), held as materialized (
@@ -34,14 +37,13 @@ begin
       join lateral (select * from audience_member where channel_oa_id = h.account_id and user_id = h.user_id offset 0) m on true
       left join lateral (select t.event_count, t.last_seen_at from tracked_activity t
                           where h.needs_activity and t.channel_oa_id = h.account_id and t.user_id = h.user_id offset 0) tracked on true
-      join endpoint p on p.channel_oa_id = h.account_id
-     where p.id in (select r.id from receiver r where r.condition is not null)
-       and matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
+      join candidate p on p.channel_oa_id = h.account_id and p.condition is not null
+     where matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
                              m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),
                              m.event_count::numeric + coalesce(tracked.event_count, 0), p.condition, now())
   )
   select r.position, r.id, r.status, r.condition is not null,
          r.replies and row_number() over (partition by r.position, r.replies order by r.priority, r.id) = 1
-    from receiver r
+    from matched r
    where r.condition is null or r.user_id is null or (r.id, r.user_id) in (select h.id, h.user_id from held h);
 end $$;
