@@ -117,7 +117,7 @@ it('requests profiles that were postponed beyond 31 days', async () => {
 
 /** They take nothing, except weekly summaries, which would be sent early. */
 const EXEMPT =
-  /^(count-audience|count-due-profiles|expire-notifications|plan-notification-summary|select-channels-with-summary|store-profile|store-unknown-profile)$/
+  /^(count-audience|count-due-profiles|expire-notifications|plan-notification-summary|select-channels-with-summary|select-endpoints|store-profile|store-unknown-profile)$/
 
 it('is considered by every statement that takes what is due', async () => {
   const all = await loadStatements()
