@@ -64,6 +64,8 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
       await refuse(tenant, [message()], { bytes: 64 * 1024 + 1 })
       await refuse(tenant, [message()], { secret: 'forged' })
       await refuse({ ...tenant, botUserId: 'Uother' }, [message()])
+      const nested = { destination: tenant.botUserId, ...(message() as object) }
+      await refuse({ ...tenant, botUserId: '"' }, [nested])
       await changeSecret([tenant], 'wrong')
       const proven = await refuseMany(control, 1)
       await changeSecret([control, expired])
