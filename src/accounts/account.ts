@@ -242,7 +242,7 @@ export async function findNamedAccounts(
     const matching = candidates.filter(
       ({ id, secret }) => id !== null && pathSecret !== null && secretOf(id, secret) === pathSecret,
     )
-    const accountId = (matching.length === 1 ? matching[0]?.id : null) ?? first.path_id
-    return { accountId, botVersions, conditions }
+    const [only] = matching.length === 1 ? matching : []
+    return { accountId: only?.id ?? first.path_id, botVersions, conditions: only?.conditions ?? conditions }
   })
 }
