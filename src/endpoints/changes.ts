@@ -3,8 +3,8 @@
  * in the order of their ids, with a bounded number of changes each. Planner idioms: docs/planner.md.
  */
 
+import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { every, type Repetition } from '../jobs/every.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
 const CHANGES_PER_ENDPOINT = 100

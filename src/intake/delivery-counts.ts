@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
-import { every, type Repetition } from '../jobs/every.ts'
+import { every, type Repetition } from '../every.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 

@@ -3,9 +3,9 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { systemReason } from '../config/system-reason.ts'
 import { AppError, FatalError } from '../errors.ts'
+import { every } from '../every.ts'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
 import { createServer, refuseUnknownRoutes } from '../http/server.ts'
-import { every } from '../jobs/every.ts'
 import {
   countOutcomes,
   databaseGauges,

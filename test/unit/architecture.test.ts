@@ -19,13 +19,7 @@ function importsOf(file: string): string[] {
 const folderOf = (file: string) => file.split('/')[0] as string
 
 /** Files that any other may import, beside those of src/config/. */
-const LEAVES = [
-  'errors.ts',
-  'http/one-line.ts',
-  'jobs/every.ts',
-  'line-api/line-day.ts',
-  'observability/facts.ts',
-]
+const LEAVES = ['errors.ts', 'http/one-line.ts', 'every.ts', 'line-api/line-day.ts', 'observability/facts.ts']
 const isLeaf = (file: string) => LEAVES.includes(file) || dirname(file) === 'config'
 
 /** A folder may import those of its own layer and of the layers before it, unless EXCEPTIONS says less. */
@@ -92,7 +86,7 @@ describe('imports', () => {
   })
 })
 
-it('setInterval is only in the shutdown of the server: everything else that repeats is a loop of jobs/every.ts', () => {
+it('setInterval is only in the shutdown of the server: everything else that repeats is a loop of every.ts', () => {
   const others = files.filter((file) => readFileSync(join(SRC, file), 'utf8').includes('setInterval('))
   expect(others).toEqual(['http/server.ts'])
 })

@@ -5,7 +5,7 @@
  * address that holds the most loses its oldest delivery.
  */
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
-import { every, type Stop } from '../../jobs/every.ts'
+import { every, type Stop } from '../../every.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
 import type { Admission, IntakeEvent } from '../event.ts'

@@ -5,7 +5,7 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
-import { every, type Stop } from '../../jobs/every.ts'
+import { every, type Stop } from '../../every.ts'
 import { heartbeatSent } from '../../observability/facts.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'

@@ -18,7 +18,7 @@ import {
   UNREADABLE_SECRET,
 } from '../../endpoints/post.ts'
 import { retryDelayMs } from '../../endpoints/settlements.ts'
-import { every, STOP_MAX_MS, type Stop } from '../../jobs/every.ts'
+import { every, STOP_MAX_MS, type Stop } from '../../every.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
