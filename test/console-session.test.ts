@@ -5,15 +5,18 @@ import { describe, expect, it } from 'vitest'
 import { commandActor } from '../src/operators/actor.ts'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import {
+  addSignedIn,
   CONSOLE_TOKEN,
   endSessions,
   Operator,
+  PASSWORD,
   signedIn,
   signedInAs,
   startConsole,
 } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
+import { holdTransaction, waitForBlocked } from './support/locks.ts'
 import { maintain } from './support/maintenance.ts'
 import { addOperator } from './support/operations.ts'
 
@@ -70,6 +73,17 @@ describe('sign-in', () => {
     expect(limited.status).toBe(429)
     expect(Number(limited.headers.get('retry-after'))).toBeGreaterThan(0)
     expect((await operator.signIn(CONSOLE_TOKEN, from('192.0.2.2'))).status).toBe(200)
+  })
+
+  it('fails for an operator who is disabled while the password is compared', async () => {
+    const { id, email } = await addSignedIn({ url, database }, { role: 'viewer' })
+    const commit = await holdTransaction(database, `update operator set status = 'disabled' where id = $1`, [
+      id,
+    ])
+    const answer = new Operator(url).send('/sign-in', { email, password: PASSWORD })
+    await waitForBlocked(database, 1)
+    await commit()
+    expect((await answer).status).toBe(401)
   })
 })
 

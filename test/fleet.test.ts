@@ -151,6 +151,7 @@ describe('a silence', () => {
 
   it.each([
     ['at that time of each week', [20, ...weekly([20, 21, 22])]],
+    ['for less than 7 days without a rhythm', [6 * 24]],
     ['in its first week', Array.from({ length: 100 }, (_, index) => index + 6)],
   ])('is usual if the account is silent %s', async (_, hours) => {
     const tenant = await addTenant(database, usable)
@@ -169,6 +170,22 @@ describe('a silence', () => {
     await deliveredIn(tenant, [8 * 24])
     expect(await statusOf(database, tenant)).toMatchObject({ status: 'quiet', reasons: ['silent_for_days'] })
   })
+})
+
+it.each([
+  ['token_expires', 'in 6 days', `token_expires_at = now() + interval '6 days'`, true],
+  ['token_expires', 'in 8 days', `token_expires_at = now() + interval '8 days'`, false],
+  ['platform_unreachable', 'for 7 hours', `fault = 'timeout', checked_at = now() - interval '7 hours'`, true],
+  [
+    'platform_unreachable',
+    'for 5 hours',
+    `fault = 'timeout', checked_at = now() - interval '5 hours'`,
+    false,
+  ],
+])('%s: %s', async (reason, _, columns, isReported) => {
+  const tenant = await addTenant(database, usable)
+  await database.query(`update account_check set ${columns} where channel_oa_id = $1`, [tenant.accountId])
+  expect((await statusOf(database, tenant)).reasons.includes(reason)).toBe(isReported)
 })
 
 // What LINE counts at the end of the day after 5,000 followers and 400 blocks, and what was delivered on that day.

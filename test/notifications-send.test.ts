@@ -244,10 +244,12 @@ describe('a message', () => {
     const { receiver, add, id } = await addMessage({}, { attempts: 15, first_attempt_at: inHours(-25) })
     receiver.answer = { status: 500 }
     const untried = await add({ due_at: inHours(-25) })
+    const young = await add({ attempts: 14, first_attempt_at: inHours(-23.5) })
     startOutbox(database)
     expect(await ends(id)).toMatchObject({ sent_at: null, attempts: 16, status: 500 })
     expect(await ends(untried)).toMatchObject({ sent_at: null, attempts: 0, answer: 'expired' })
-    expect(receiver.received).toHaveLength(1)
+    await expect.poll(() => stored(young)).toMatchObject({ failed_at: null, attempts: 15, status: 500 })
+    expect(receiver.received).toHaveLength(2)
   })
 
   it('is sent although the clock of the database was set back by a day', async () => {

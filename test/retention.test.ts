@@ -173,24 +173,34 @@ describe('maintenance', () => {
 
   it('deletes old tracked activity of people who never became members', async () => {
     const { database, service, tenant } = await setUpService()
-    const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
+    const [member, gone, active, late] = Array.from({ length: 4 }, randomUserId) as [
+      string,
+      string,
+      string,
+      string,
+    ]
     const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
     const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
     const eventCount = async (userId: string) => (await service.member(tenant, userId))?.eventCount
     await follow(member)
-    for (const userId of [member, gone, active]) await track(userId)
+    for (const userId of [member, gone, active, late]) await track(userId)
     await load(
       database,
       `update tracked_activity set received_at = now() - interval '440 days', active_month = current_date - 440`,
     )
+    // The month that began 420 days ago ended less than 400 days ago.
+    await load(database, 'update tracked_activity set active_month = current_date - 420 where user_id = $1', [
+      late,
+    ])
     await track(active)
     await maintain(database)
     // What belongs to a member is found once in 400 days, and not by each run.
-    const due = 'select from tracked_activity where active_month < current_date - 400'
+    const due = 'select from tracked_activity where active_month < current_date - 431'
     expect(await load(database, due)).toEqual([])
-    for (const userId of [gone, active]) await follow(userId)
+    for (const userId of [gone, active, late]) await follow(userId)
     expect(await eventCount(member)).toBe(2)
     expect(await eventCount(gone)).toBe(1)
     expect(await eventCount(active)).toBe(3)
+    expect(await eventCount(late)).toBe(2)
   })
 })

@@ -125,6 +125,24 @@ describe('the webhook test', () => {
     })
   })
 
+  it('answers 503 and asks for an hour at most if LINE asks for a day', async () => {
+    const tenant = await addVerifiable()
+    platform.misbehave((_, response) => void response.writeHead(429, { 'retry-after': '86400' }).end('{}'))
+    const refused = await verify(tenant)
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '3600'])
+  })
+
+  it('answers 503 to a response of LINE of one mebibyte', async () => {
+    const tenant = await addVerifiable()
+    const respond = (spaces: number) => {
+      const info = JSON.stringify({ ...platform.account, userId: platform.account.botUserId })
+      platform.misbehave((_, response) => void response.end(`${' '.repeat(spaces)}${info}`), /bot\/info/)
+      return verify(tenant)
+    }
+    expect((await respond(100 * 1024)).status).toBe(200)
+    expect((await respond(1024 * 1024)).status).toBe(503)
+  })
+
   it('answers 503 if LINE limits its tests, of which it allows 60 an hour', async () => {
     const tenant = await addVerifiable()
     platform.misbehave(MISBEHAVIOURS.limit ?? null, /webhook\/test/)

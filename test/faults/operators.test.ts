@@ -89,7 +89,7 @@ describe('an invitation', () => {
     expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
   })
 
-  it.each(['short', 'password1234', 'aaaaaaaaaaaa', 'qwertyqwerty', '123qweasdzxc'])(
+  it.each(['short', 'eleven-char', 'password1234', 'aaaaaaaaaaaa', 'qwertyqwerty', '123qweasdzxc'])(
     'does not accept the password %s',
     async (password) => {
       const { invitation } = await invite()
