@@ -1,11 +1,12 @@
 /** Receivers that answer in ways that cost much: the attempt ends, and the event loop is free for others. */
 import { expect, it } from 'vitest'
-import { post } from '../src/endpoints/post.ts'
+import { sendNow } from '../src/endpoints/post.ts'
+import { HostResolver } from '../src/endpoints/resolver.ts'
 import { OK, type RawConnection, startRawReceiver } from './support/raw-receiver.ts'
 
-const lookup = () => expect.fail('an address needs no lookup')
-const message = { headers: {}, body: '{}' }
-const open = async () => ({ message, release: () => undefined, whenLost: () => undefined })
+const checks = { isOwnUrl: () => false, resolver: new HostResolver() }
+const post = ({ url }: { url: string }) =>
+  sendNow('test', { url, allow_private_network: true }, { headers: {}, body: '{}' }, checks)
 
 /** Writes pieces of 64 KiB until the connection is closed. */
 function flood({ socket }: RawConnection, unit: string): void {
@@ -33,8 +34,8 @@ it.each([
     flood(connection, unit)
   })
   const startedAtMs = performance.now()
-  const answer = await post({ url: new URL(receiver.url), allowPrivateNetwork: true, lookup }, open)
-  expect(answer?.status).toBe(status)
+  const answer = await post(receiver)
+  expect(answer.status).toBe(status)
   expect(performance.now() - startedAtMs).toBeLessThan(5_000)
 })
 
@@ -43,10 +44,9 @@ it('closes an idle connection on which a receiver sends something, and counts no
     socket.write(OK)
     setTimeout(() => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'), 50)
   })
-  const target = { url: new URL(receiver.url), allowPrivateNetwork: true, lookup }
-  expect(await post(target, open)).toMatchObject({ status: 200 })
+  expect(await post(receiver)).toMatchObject({ status: 200 })
   await new Promise((resolve) => receiver.connections[0]?.socket.once('close', resolve))
-  expect(await post(target, open)).toMatchObject({ status: 200 })
+  expect(await post(receiver)).toMatchObject({ status: 200 })
   expect(receiver.connections).toHaveLength(2)
 })
 
@@ -54,8 +54,7 @@ it('takes an answer to a request that the receiver does not read, and reuses the
   const receiver = await startRawReceiver(({ socket }) =>
     socket.write(`HTTP/1.1 103 Early Hints\r\n\r\n${OK}`),
   )
-  const target = { url: new URL(receiver.url), allowPrivateNetwork: true, lookup }
-  for (let no = 0; no < 3; no += 1) expect(await post(target, open)).toMatchObject({ status: 200 })
+  for (let no = 0; no < 3; no += 1) expect(await post(receiver)).toMatchObject({ status: 200 })
   expect(receiver.connections).toHaveLength(1)
 })
 
@@ -68,6 +67,6 @@ it.each([
   const receiver = await startRawReceiver(({ socket }) =>
     socket.write(`HTTP/1.1 503 No\r\nretry-after: ${value}\r\ncontent-length: 0\r\n\r\n`),
   )
-  const answer = await post({ url: new URL(receiver.url), allowPrivateNetwork: true, lookup }, open)
+  const answer = await post(receiver)
   expect(answer).toMatchObject({ status: 503, retryAfterMs: ms })
 })

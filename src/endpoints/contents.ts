@@ -20,8 +20,6 @@ import type { Content } from './messages.ts'
 const LOCK_RETRY_MS = 10
 /** Releases share a batch. */
 const RELEASE_MS = 10
-/** The time limit of a request, after which its attempt has ended. */
-const READ_MAX_MS = 10_000
 /** One in the pipeline, one in the database, and one whose rows this process handles. */
 const BATCHES_IN_FLIGHT_MAX = 3
 /** The size of contents is unknown until they are read: 3 batches × 16 × 1 MiB at worst, in addition to CONTENT_MAX_BYTES. */
@@ -130,12 +128,17 @@ export class Contents {
   }
 
   /**
-   * Returns undefined if the delivery no longer exists.
+   * Returns undefined if the delivery no longer exists. Rejects after the deadline.
    * @param isProven the endpoint responds quickly, so its contents do not wait for those of slow endpoints
+   * @param deadlineMs of performance.now()
    * @param stop is called if erasures no longer wait
    */
-  read(delivery: LeasedDelivery, isProven: boolean, stop: () => void): Promise<HeldContent | undefined> {
-    const deadlineMs = performance.now() + READ_MAX_MS
+  read(
+    delivery: LeasedDelivery,
+    isProven: boolean,
+    deadlineMs: number,
+    stop: () => void,
+  ): Promise<HeldContent | undefined> {
     return new Promise((resolve, reject) => {
       this.#enqueue({ delivery, isProven, stop, deadlineMs, resolve, reject })
     })

@@ -1,12 +1,11 @@
 /**
  * One request to an endpoint:
  *
- * 1. Take an idle connection, or open a new one.
- * 2. Once it is connected, `open` reads the content and builds the message. Until then there is no body in memory.
- * 3. Write the body within WRITE_MAX_MS. Then, or when the connection is closed, release the content.
- * 4. Read the response. Only its status and Retry-After count.
+ * 1. `connect` takes an idle connection, or opens a new one. Until it is open, nobody needs the body.
+ * 2. `send` writes the body within WRITE_MAX_MS, and says when the kernel has it, or when the connection is closed.
+ * 3. It reads the response. Only its status and Retry-After count.
  *
- * If an idle connection turns out to be closed, all steps are repeated, and the content is read again.
+ * If an idle connection turns out to be closed, the result is STALE, and the caller repeats all steps.
  */
 import { constants } from 'node:crypto'
 import {
@@ -26,10 +25,10 @@ import {
   type Target,
 } from './address.ts'
 import { type Share, UnresolvedName } from './resolver.ts'
-import { limitResponse } from './response.ts'
+import { limitResponse, type SeenResponse } from './response.ts'
 
 /** Includes connecting. */
-const REQUEST_TIMEOUT_MS = 10_000
+export const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
 /** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
@@ -48,12 +47,6 @@ export interface Message {
   body: string
 }
 
-/** A message, and the function to call when its body is written or will not be written. */
-export interface OpenMessage {
-  message: Message
-  release: () => void
-}
-
 export interface EndpointResponse {
   /** Null: there was no complete response. */
   status: number | null
@@ -61,6 +54,10 @@ export interface EndpointResponse {
   reason: string
   retryAfterMs: number | null
 }
+
+/** The server closed an idle connection when it was used again. */
+export const STALE = 'stale'
+export type Ending = EndpointResponse | typeof STALE
 
 /** The reason of an attempt whose signing secret or target could not be decrypted. */
 export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a stored secret'
@@ -79,36 +76,8 @@ export const outcomeOf = (response: EndpointResponse) =>
 
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
-/** Returns null if nothing is left to send. @param stop is called if the message may no longer be written */
-type Open = (stop: () => void) => Promise<OpenMessage | null>
-
-/** Sees the response before it is read. */
-type Watch = (response: IncomingMessage) => void
-
-/** Returns null if there was nothing to send. Rejects only if the message cannot be read or built. */
-export async function post(target: Target, open: Open, watch?: Watch): Promise<EndpointResponse | null> {
-  const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
-  for (;;) {
-    try {
-      return await send(target, open, deadlineMs, watch)
-    } catch (error) {
-      if (error instanceof NotOpened) throw error.cause
-      // The server closed an idle connection when it was used again. Its other connections may be closed, too, so this is a loop.
-      if (!(error instanceof StaleConnection)) return failure(error as Error)
-    }
-  }
-}
-
-class StaleConnection extends Error {}
-
-/** This process ended the attempt. */
-class Ended extends Error {}
-
-/** A fault of this process or its database, not of the endpoint. */
-class NotOpened extends Error {}
-
 /** Errors whose messages contain no text of the receiver. */
-const OURS = [RefusedUrl, UnresolvedName, Ended]
+const OURS = [RefusedUrl, UnresolvedName]
 
 function failure(error: Error & { code?: string }): EndpointResponse {
   const { code = '', cause } = error
@@ -118,116 +87,144 @@ function failure(error: Error & { code?: string }): EndpointResponse {
   return notSent(ours ? (ours as Error).message : `no response: ${known}`)
 }
 
-function send(
-  { url, allowPrivateNetwork, lookup }: Target,
-  open: Open,
+/**
+ * Returns why there is no connection in place of one.
+ * @param deadlineMs of performance.now(). It holds for connecting and sending, not for what the caller does between them.
+ * @param seen keeps the beginning of the response
+ */
+export const connect = (
+  target: Target | RefusedUrl,
   deadlineMs: number,
-  watch?: Watch,
-): Promise<EndpointResponse | null> {
-  return new Promise((resolve, reject) => {
+  seen?: SeenResponse,
+): Promise<Connection | Ending> =>
+  new Promise((resolve) => {
+    if (target instanceof RefusedUrl) resolve(notSent(target.message))
+    else new Connection(target, deadlineMs, seen, resolve)
+  })
+
+/** An open connection, for one request. */
+export class Connection {
+  readonly #request: ClientRequest
+  readonly #deadlineMs: number
+  readonly #seen: SeenResponse | undefined
+  /** of the promise of the current step */
+  #resolve: (result: Connection | Ending) => void
+  #timer: NodeJS.Timeout
+  #response: IncomingMessage | null = null
+  #isTooLong = false
+  #ending: Ending | null = null
+
+  constructor(
+    { url, allowPrivateNetwork, lookup }: Target,
+    deadlineMs: number,
+    seen: SeenResponse | undefined,
+    resolve: (result: Connection | Ending) => void,
+  ) {
+    this.#deadlineMs = deadlineMs
+    this.#seen = seen
+    this.#resolve = resolve
     const isHttp = url.protocol === 'http:'
     const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
-    const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
-    // An AbortSignal would take 8 µs of the 170 µs per request.
-    let isOpening = false
-    const fail = (error: Error) => {
-      reject(error)
-      request.destroy()
-    }
-    const end = () => {
-      const late = new Ended(`no response within ${REQUEST_TIMEOUT_MS / 1000} s`)
-      fail(isOpening ? new NotOpened('the message was not read', { cause: late }) : late)
-    }
-    const timer = setTimeout(end, deadlineMs - performance.now())
-    request.once('close', () => clearTimeout(timer))
-    if (watch) request.on('response', watch)
-    readResponse(request, resolve, fail)
-    const start = async (socket: Socket) => {
-      if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? ''))
-        return fail(new RefusedUrl('the connection leads to an address that is not public'))
-      try {
-        isOpening = true
-        const opened = await open(() =>
-          fail(new Ended('the database was lost while the request was written')),
-        )
-        isOpening = false
-        if (opened !== null) write(request, opened, fail)
-        else {
-          resolve(null)
-          request.destroy()
-        }
-      } catch (cause) {
-        fail(new NotOpened('the message could not be built', { cause }))
+    this.#request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
+    this.#timer = this.#startTimer()
+    this.#request.on('error', (error) => this.#fail(error))
+    this.#request.once('close', () => {
+      // Most responses are complete by now.
+      if (this.#response?.complete !== true) this.#end(notSent('no response: the connection was closed'))
+    })
+    this.#request.on('response', (response) => this.#receive(response))
+    this.#request.once('socket', (socket: Socket & { encrypted?: boolean }) => {
+      this.#limit(socket)
+      const open = () => {
+        if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? ''))
+          return this.abort('the connection leads to an address that is not public')
+        clearTimeout(this.#timer)
+        this.#resolve(this)
       }
+      if (!socket.connecting) open()
+      else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', open)
+    })
+  }
+
+  /** Never rejects. @param written is called when the kernel has the last byte, or when no byte follows */
+  send({ headers, body }: Message, written: () => void = () => undefined): Promise<Ending> {
+    if (this.#ending !== null) {
+      written()
+      return Promise.resolve(this.#ending)
     }
-    request.on('socket', (socket: Socket & { encrypted?: boolean }) => {
-      if (!socket.connecting) void start(socket)
-      else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', () => start(socket))
+    this.#timer = this.#startTimer()
+    const reason = `the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`
+    const timer = setTimeout(() => this.abort(reason), WRITE_MAX_MS)
+    const end = () => {
+      clearTimeout(timer)
+      written()
+    }
+    this.#request.once('finish', end)
+    this.#request.once('close', end)
+    for (const [name, value] of Object.entries(headers)) this.#request.setHeader(name, value)
+    this.#request.end(body)
+    return new Promise((resolve) => {
+      this.#resolve = resolve as (result: Connection | Ending) => void
     })
-  })
-}
-
-/** Only the first call of `resolve` or `fail` counts. */
-function readResponse(
-  request: ClientRequest,
-  resolve: (response: EndpointResponse) => void,
-  fail: (error: Error) => void,
-): void {
-  let response: IncomingMessage | null = null
-  let isTooLong = false
-  const end = (error: Error & { code?: string }) => {
-    const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-    // The status of a response that is too long still counts.
-    if (isTooLong && response !== null) resolve(endpointResponseOf(response))
-    if (isTooLong) fail(new Ended('the response is too long'))
-    else fail(isStale && response === null ? new StaleConnection() : error)
   }
-  request.on('error', end)
-  request.once('close', () => {
-    // Most responses are complete by now. Creating an error for them would take 20 µs.
-    if (response?.complete !== true) end(new Ended('no response: the connection was closed'))
-  })
-  request.once('socket', (socket: Socket) => {
+
+  /** Closes the connection if nothing was sent. */
+  end(): void {
+    if (!this.#request.writableEnded) this.abort('nothing was sent')
+  }
+
+  /** Closes the connection. @param reason why there is no response */
+  abort(reason: string): void {
+    this.#end(notSent(reason))
+    this.#request.destroy()
+  }
+
+  /** An AbortSignal would take 8 µs of the 170 µs per request. */
+  #startTimer(): NodeJS.Timeout {
+    const reason = `no response within ${REQUEST_TIMEOUT_MS / 1000} s`
+    return setTimeout(() => this.abort(reason), this.#deadlineMs - performance.now())
+  }
+
+  #limit(socket: Socket): void {
     const endBudget = limitResponse(socket, () => {
-      isTooLong = true
+      this.#isTooLong = true
       // The parser may not have seen the beginning of the response yet.
-      setImmediate(end, new Ended('the response is too long'))
+      setImmediate(() => this.#fail(new Error()))
     })
-    request.once('close', endBudget)
-  })
-  request.on('response', (received) => {
-    if (!request.writableEnded) return fail(new Ended('the receiver responded before it was sent anything'))
-    response = received
-    received.on('error', end)
-    received.once('end', () => {
-      resolve(endpointResponseOf(received))
-      // The receiver responded before it received the whole body.
-      if (!request.writableFinished) request.destroy()
-    })
-    received.resume()
-  })
-}
+    this.#request.once('close', endBudget)
+  }
 
-function write(
-  request: ClientRequest,
-  { message, release }: OpenMessage,
-  fail: (error: Error) => void,
-): void {
-  if (request.destroyed) {
-    release()
-    return
+  #receive(response: IncomingMessage): void {
+    if (!this.#request.writableEnded) this.abort('the receiver responded before it was sent anything')
+    this.#response = response
+    this.#seen?.watch(response)
+    response.on('error', (error) => this.#fail(error))
+    response.once('end', () => {
+      this.#end(endpointResponseOf(response))
+      // The receiver responded before it received the whole body.
+      if (!this.#request.writableFinished) this.#request.destroy()
+    })
+    response.resume()
   }
-  const late = () => new Ended(`the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`)
-  const timer = setTimeout(() => fail(late()), WRITE_MAX_MS)
-  const end = () => {
-    clearTimeout(timer)
-    release()
+
+  #fail(error: Error & { code?: string }): void {
+    const isReset = error.code === 'ECONNRESET' || error.code === 'EPIPE'
+    const isStale = this.#request.reusedSocket && isReset && this.#response === null
+    this.#end(isStale && !this.#isTooLong ? STALE : failure(error))
+    this.#request.destroy()
   }
-  // On `finish`, the kernel has the last byte. On `close`, no byte follows.
-  request.once('finish', end)
-  request.once('close', end)
-  for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
-  request.end(message.body)
+
+  /** Only the first call counts. */
+  #end(ending: Ending): void {
+    this.#ending ??= this.#isTooLong ? this.#endingOfTooLong() : ending
+    clearTimeout(this.#timer)
+    this.#resolve(this.#ending)
+  }
+
+  /** The status of a response that is too long still counts. */
+  #endingOfTooLong(): Ending {
+    return this.#response === null ? notSent('the response is too long') : endpointResponseOf(this.#response)
+  }
 }
 
 function endpointResponseOf({ statusCode, headers }: IncomingMessage): EndpointResponse {
@@ -243,15 +240,20 @@ function retryAfterMs(value: string | undefined): number | null {
   return Number.isFinite(ms) ? Math.max(0, ms) : null
 }
 
+/** Sends a message that is ready. */
 export async function sendNow(
   share: Share,
   receiver: Receiver,
   message: Message,
   checks: ReceiverChecks,
-  watch?: Watch,
+  seen?: SeenResponse,
 ): Promise<EndpointResponse> {
   const target = readTarget(share, receiver, checks)
-  if (target instanceof RefusedUrl) return notSent(target.message)
-  const response = await post(target, async () => ({ message, release: () => undefined }), watch)
-  return response ?? notSent('nothing was sent')
+  const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
+  for (;;) {
+    const connection = await connect(target, deadlineMs, seen)
+    const ending = connection instanceof Connection ? await connection.send(message) : connection
+    // Other idle connections may be closed, too, so this is a loop.
+    if (ending !== STALE) return ending
+  }
 }

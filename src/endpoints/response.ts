@@ -82,17 +82,24 @@ const HEADER_MAX_LENGTH = 300
 const MASKED_HEADERS = ['set-cookie', 'set-cookie2']
 
 export class SeenResponse {
+  readonly #isOfRefusals: boolean
   readonly #maxBytes: number
   #headers: Array<[string, string]> = []
   #chunks: Buffer[] = []
   #bytes = 0
 
-  /** @param maxBytes of the body. A receiver chooses its size. */
-  constructor(maxBytes: number) {
+  /**
+   * @param maxBytes of the body. A receiver chooses its size.
+   * @param isOfRefusals whether a response with status 2xx is of no interest
+   */
+  constructor(maxBytes: number, isOfRefusals = false) {
     this.#maxBytes = maxBytes
+    this.#isOfRefusals = isOfRefusals
   }
 
   watch(response: IncomingMessage): void {
+    const { statusCode = 0 } = response
+    if (this.#isOfRefusals && statusCode >= 200 && statusCode < 300) return
     this.#headers = Object.entries(response.headers)
       .slice(0, HEADERS_MAX)
       .map(([name, value = '']) => {

@@ -8,13 +8,13 @@
  *    of the endpoint, leases are returned, and one delivery at a time is tried (`queue.ts`).
  * 3. Connected: `address.ts` checks the endpoint's URL, `post.ts` takes or opens a connection.
  * 4. Read: `contents.ts` reads the current content. Erasures of the account wait from now on.
- * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it within a second. Erasures no longer wait.
- * 6. Responded: `#noteResponse` decides by the status alone.
- * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
+ * 5. Sent: `messages.ts` builds and signs the body, `post.ts` writes it within a second. Erasures no longer wait. Then it reads the
+ *    response.
+ * 6. Settled: the status alone decides. `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
-import { UnreadableSecret } from '../config/secret-keys.ts'
+import { type SecretKeys, UnreadableSecret } from '../config/secret-keys.ts'
 import { every, type Repetition } from '../every.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { endpointResponded } from '../observability/facts.ts'
@@ -25,24 +25,26 @@ import { type Row, statement } from '../postgres/statement.ts'
 import { type Receiver, type ReceiverChecks, RefusedUrl, readTarget } from './address.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
-import { Contents } from './contents.ts'
+import { type ContentRow, Contents } from './contents.ts'
 import { pauseGone } from './manage.ts'
 import { MissingSecret, writeMessage } from './messages.ts'
 import {
+  Connection,
+  connect,
+  type Ending,
   type EndpointResponse,
-  isAccepted,
   isDown,
   type Message,
   notSent,
-  type OpenMessage,
   outcomeOf,
-  post,
+  REQUEST_TIMEOUT_MS,
+  STALE,
   UNREADABLE_SECRET,
 } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { RESPONSE_TEXT_MAX_BYTES, SeenResponse, storedText } from './response.ts'
-import { Settlements } from './settlements.ts'
+import { type AttemptEnd, Settlements, type Tried } from './settlements.ts'
 
 /** An attempt must begin early enough to end within the lease. */
 const LATEST_START_MS = LEASE_MS - 12_000
@@ -75,19 +77,13 @@ const elect = statement('elect-instance')`
     select pg_try_advisory_lock($1) as "isElected", set_config('tcp_keepalives_idle', '15', false) as idle,
            set_config('tcp_keepalives_interval', '5', false) as interval, set_config('tcp_keepalives_count', '3', false) as count`
 
-interface Attempt {
-  started: Started<Item>
-  endpoint: Endpoint
-  startedAtMs: number
-  /** The change number that was read last. Null: the delivery has none. */
-  change: bigint | null
-  /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
-  isCurrent: boolean
-  /** Events of the delivery, 1 for a change of a member. Null: the content was not read. */
-  events: number | null
-  /** Time spent on reads from the database. */
+/** What was read, and the response to it. */
+interface Sent extends Pick<Tried, 'events' | 'change'> {
+  response: Promise<Ending> | Ending
   readMs: number
 }
+
+const RELEASED: AttemptEnd = { kind: 'released' }
 
 export class Sender {
   readonly #database: Database
@@ -124,7 +120,7 @@ export class Sender {
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poller?.stop(), this.#feeds?.stop(), this.#polling])
-    for (const item of this.#queue.clear()) this.#settlements.release(item)
+    for (const item of this.#queue.clear()) this.#settlements.add(item, RELEASED)
     const deadlineMs = performance.now() + STOP_MAX_MS
     while (this.#queue.inFlight > 0 && performance.now() < deadlineMs) await sleep(20)
     await this.#settlements.settle()
@@ -172,7 +168,7 @@ export class Sender {
     const nowMs = performance.now()
     for (const item of items) {
       if (!this.#isStopped && this.#queue.add(item, nowMs)) continue
-      this.#settlements.release(item)
+      this.#settlements.add(item, RELEASED)
       this.#claims.expect(item.endpointId)
     }
     this.#startSoon()
@@ -185,29 +181,80 @@ export class Sender {
       for (let count = 0; count < STARTS_PER_TURN; count += 1) {
         const next = this.#queue.start()
         if (next === null) return
-        void this.#attempt(next)
+        void this.#run(next)
       }
       this.#startSoon()
     })
   }
 
-  async #attempt(started: Started<Item>): Promise<void> {
+  async #run(started: Started<Item>): Promise<void> {
     const { item } = started
-    try {
-      const endpoint = await this.#endpointOf(item.endpointId)
-      const isLate = performance.now() - item.leasedAtMs > LATEST_START_MS
-      // A flush that began before the endpoint was removed has written the delivery.
-      if (endpoint === undefined) this.#settlements.complete(item, null)
-      else if (endpoint.status === 'active' && !isLate) await this.#send(started, endpoint)
-      else this.#settlements.release(item)
-    } catch {
-      // A fault of the database does not count as a failure of the endpoint.
-      this.#settlements.release(item)
-    } finally {
-      this.#queue.end(started)
-      this.#startSoon()
-      if (this.#claims.isRunningOut(item.endpointId)) this.#poll()
+    // A fault of the database does not count as a failure of the endpoint.
+    const end = await this.#attempt(started).catch(() => RELEASED)
+    if (end.kind === 'tried') this.#settle(started, end)
+    else this.#settlements.add(item, end)
+    this.#queue.end(started)
+    this.#startSoon()
+    if (this.#claims.isRunningOut(item.endpointId)) this.#poll()
+  }
+
+  async #attempt(started: Started<Item>): Promise<AttemptEnd> {
+    const { item } = started
+    const endpoint = await this.#endpointOf(item.endpointId)
+    // A flush that began before the endpoint was removed has written the delivery.
+    if (endpoint === undefined) return { kind: 'completed', change: null }
+    const startedAtMs = performance.now()
+    if (endpoint.status !== 'active' || startedAtMs - item.leasedAtMs > LATEST_START_MS) return RELEASED
+    const deadlineMs = startedAtMs + REQUEST_TIMEOUT_MS
+    const target = readTarget(item.accountId, endpoint, this.#checks)
+    if (target instanceof RefusedUrl) this.#endpoints.delete(item.endpointId)
+    for (let readMs = 0; ; ) {
+      const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES, true)
+      const connection = await connect(target, deadlineMs, seen)
+      const sent =
+        connection instanceof Connection
+          ? await this.#send(connection, deadlineMs, started, endpoint).finally(() => connection.end())
+          : { response: connection, events: null, change: null, readMs: 0 }
+      if ('kind' in sent) return sent
+      const { events, change } = sent
+      const response = await sent.response
+      readMs += sent.readMs
+      // Other idle connections may be closed, too, so this is a loop.
+      if (response === STALE) continue
+      const durationMs = performance.now() - startedAtMs - readMs
+      const text = target instanceof RefusedUrl ? null : storedText(seen.body, target.url)
+      return { kind: 'tried', response, text, startedAtMs, durationMs, events, change }
     }
+  }
+
+  /** Reads the content and begins to send it. Nothing refers to the content while its response is awaited. */
+  async #send(
+    connection: Connection,
+    deadlineMs: number,
+    { item, isProven }: Started<Item>,
+    endpoint: Endpoint,
+  ): Promise<AttemptEnd | Sent> {
+    const startedAtMs = performance.now()
+    const stop = () => connection.abort('the database was lost while the request was written')
+    const content = await this.#contents.read(item, isProven, deadlineMs, stop)
+    const readMs = performance.now() - startedAtMs
+    const isLate = performance.now() > deadlineMs
+    if (content === undefined || isLate || !isAsRead(endpoint, content.row)) {
+      content?.release()
+      this.#endpoints.delete(item.endpointId)
+      return RELEASED
+    }
+    const { row, release } = content
+    let message: Message | EndpointResponse | null = null
+    try {
+      message = messageOf(this.#database.secretKeys, row)
+    } finally {
+      // Otherwise, erasures would wait until the session ends.
+      if (message === null || 'status' in message) release()
+    }
+    if (message === null) return { kind: 'completed', change: row.change }
+    const response = 'status' in message ? message : connection.send(message, release)
+    return { response, events: row.event_count ?? 1, change: row.change, readMs }
   }
 
   async #endpointOf(id: bigint): Promise<Endpoint | undefined> {
@@ -219,80 +266,38 @@ export class Sender {
     return endpoint
   }
 
-  async #send(started: Started<Item>, endpoint: Endpoint): Promise<void> {
-    const { item } = started
-    const startedAtMs = performance.now()
-    const attempt: Attempt = {
-      ...{ started, endpoint, startedAtMs },
-      ...{ change: null, isCurrent: false, events: null, readMs: 0 },
-    }
-    const target = readTarget(item.accountId, endpoint, this.#checks)
-    if (target instanceof RefusedUrl) {
-      this.#endpoints.delete(item.endpointId)
-      return this.#noteResponse(attempt, notSent(target.message), null)
-    }
-    const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES)
-    const open = (stop: () => void) => this.#open(attempt, stop)
-    const response = await post(target, open, (received) => {
-      if (!isAccepted({ status: received.statusCode ?? null })) seen.watch(received)
-    }).catch(responseOfOurs)
-    if (response !== null) {
-      const text = isAccepted(response) ? null : storedText(seen.body, target.url)
-      this.#noteResponse(attempt, response, text)
-    } else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
-    else {
-      this.#endpoints.delete(item.endpointId)
-      this.#settlements.release(item)
-    }
-  }
-
-  /** Reads the content of an attempt and builds the message. Null: there is nothing to send. */
-  async #open(attempt: Attempt, stop: () => void): Promise<OpenMessage | null> {
-    const { started, endpoint } = attempt
-    const startedAtMs = performance.now()
-    const content = await this.#contents.read(started.item, started.isProven, stop)
-    attempt.readMs += performance.now() - startedAtMs
-    attempt.isCurrent =
-      content?.row.status === 'active' &&
-      content.row.url === endpoint.url &&
-      content.row.allow_private_network === endpoint.allow_private_network
-    attempt.change = content?.row.change ?? null
-    if (content === undefined) return null
-    const { row, release } = content
-    attempt.events = row.event_count ?? 1
-    let message: Message | null = null
-    try {
-      if (attempt.isCurrent) message = writeMessage(this.#database.secretKeys, row, Date.now())
-    } finally {
-      // Also if the message cannot be built: erasures would wait until the session ends.
-      if (message === null) release()
-    }
-    return message && { message, release }
-  }
-
-  #noteResponse(attempt: Attempt, response: EndpointResponse, text: string | null): void {
-    const { started, startedAtMs, events, change, readMs } = attempt
-    const { state, item: delivery } = started
+  #settle({ state, item }: Started<Item>, end: Tried): void {
+    const { response, durationMs } = end
     const nowMs = performance.now()
-    const durationMs = nowMs - startedAtMs - readMs
     const hasRecovered = state.note(!isDown(response), durationMs, nowMs)
     // They are tried by other processes or later.
-    if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
-    endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - delivery.committedAtMs })
-    const result = { delivery, response, text, startedAtMs, durationMs, events, hasRecovered }
-    this.#settlements.note(result, change)
-    if (hasRecovered) this.#claims.expect(delivery.endpointId)
-    if (response.status === 410) {
+    if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.add(waiting, RELEASED)
+    endpointResponded.publish({ outcome: outcomeOf(response), sinceCommitMs: nowMs - item.committedAtMs })
+    this.#settlements.add(item, end, hasRecovered)
+    if (hasRecovered) this.#claims.expect(item.endpointId)
+    if (response.status === 410)
       this.#connection
-        .pipelineIdempotent([{ statement: pauseGone, values: [delivery.endpointId] }])
+        .pipelineIdempotent([{ statement: pauseGone, values: [item.endpointId] }])
         .catch(() => undefined)
-    }
   }
 }
 
-/** The delivery is tried again later, because an operator can add the secret or its key. Until then, each attempt fails. */
-function responseOfOurs(error: unknown): EndpointResponse {
-  if (error instanceof UnreadableSecret) return notSent(UNREADABLE_SECRET)
-  if (error instanceof MissingSecret) return notSent(error.message)
-  throw error
+/** Whether the endpoint is still the one to which the connection was opened. */
+const isAsRead = (endpoint: Endpoint, row: ContentRow): boolean =>
+  row.status === 'active' &&
+  row.url === endpoint.url &&
+  row.allow_private_network === endpoint.allow_private_network
+
+/**
+ * Returns null if there is nothing to send, and a result without a status if it cannot be signed. It is tried again later, because an
+ * operator can add the secret or its key.
+ */
+function messageOf(keys: SecretKeys, row: ContentRow): Message | EndpointResponse | null {
+  try {
+    return writeMessage(keys, row, Date.now())
+  } catch (error) {
+    if (error instanceof UnreadableSecret) return notSent(UNREADABLE_SECRET)
+    if (error instanceof MissingSecret) return notSent(error.message)
+    throw error
+  }
 }

@@ -26,18 +26,22 @@ export function retryDelayMs(attempts: number, response: EndpointResponse, rando
 /** Refused attempts per endpoint. An operator needs the last few. An accepted delivery needs no history, and it would cost a tenth. */
 const ATTEMPTS_KEPT = 25
 
-interface AttemptResult {
-  delivery: LeasedDelivery
+export interface Tried {
+  kind: 'tried'
   response: EndpointResponse
   /** the beginning of a response that was not 2xx; null: none */
   text: string | null
   startedAtMs: number
+  /** without reads from the database */
   durationMs: number
-  /** null: the content was not read, because there was no connection */
+  /** Events of the delivery, 1 for a change of a member. Null: the content was not read, because there was no connection. */
   events: number | null
-  /** after an outage */
-  hasRecovered: boolean
+  /** the change number that was sent; null: the delivery has none */
+  change: bigint | null
 }
+
+/** How an attempt ends: with a response or the reason why there is none, with nothing left to send, or without a try. */
+export type AttemptEnd = Tried | { kind: 'completed'; change: bigint | null } | { kind: 'released' }
 
 /**
  * Stores the latest response of each endpoint, and refused attempts in the order of their ends, each in place of the oldest one of its
@@ -122,10 +126,7 @@ const renewRetries = statement('renew-retries-of-endpoint')`
     update endpoint_delivery d set due_at = now()
       from postponed p where d.channel_oa_id = p.channel_oa_id and d.id = p.id`
 
-type Settled =
-  | { kind: 'completed'; delivery: LeasedDelivery; change: bigint | null }
-  | { kind: 'released'; delivery: LeasedDelivery }
-  | { kind: 'tried'; delivery: LeasedDelivery; result: AttemptResult }
+type Settled<End = AttemptEnd> = End & { delivery: LeasedDelivery; hasRecovered: boolean }
 
 export class Settlements {
   readonly #connection: PinnedConnection
@@ -136,21 +137,13 @@ export class Settlements {
     this.#connection = connection
   }
 
-  /** @param change the change number that was sent; null: the delivery has none */
-  complete(delivery: LeasedDelivery, change: bigint | null): void {
-    this.#settleSoon(SETTLE_MS, { kind: 'completed', delivery, change })
-  }
-
-  /** The delivery was not tried. */
-  release(delivery: LeasedDelivery): void {
-    this.#settleSoon(SETTLE_MS, { kind: 'released', delivery })
-  }
-
-  /** Completes the delivery, or postpones it, and stores the result for operators. @param change as above */
-  note(result: AttemptResult, change: bigint | null): void {
-    const { delivery, response } = result
-    this.#settleSoon(SETTLE_MS, { kind: 'tried', delivery, result })
-    if (isAccepted(response)) this.complete(delivery, change)
+  /**
+   * Completes the delivery, postpones it or returns its lease, and stores the response for operators.
+   * @param hasRecovered whether the endpoint is up again after an outage
+   */
+  add(delivery: LeasedDelivery, end: AttemptEnd, hasRecovered = false): void {
+    this.#ended.push({ ...end, delivery, hasRecovered })
+    this.#settleIn(SETTLE_MS)
   }
 
   async settle(): Promise<void> {
@@ -162,12 +155,11 @@ export class Settlements {
     } catch {
       // The database is down. Deliveries that are not settled when their leases end are sent again.
       this.#ended = [...ended, ...this.#ended]
-      this.#settleSoon(RETRY_MS)
+      this.#settleIn(RETRY_MS)
     }
   }
 
-  #settleSoon(ms: number, ...ended: Settled[]): void {
-    this.#ended.push(...ended)
+  #settleIn(ms: number): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null
       void this.settle()
@@ -178,30 +170,34 @@ export class Settlements {
 /** Results are first, because the removal of an endpoint locks them before its deliveries. */
 function statementsFor(ended: Settled[]): BoundStatement[] {
   const tried = ended.filter((one) => one.kind === 'tried')
-  const completed = ended.filter((one) => one.kind === 'completed')
-  const postponed = tried.filter(({ result }) => !isAccepted(result.response))
+  const postponed = tried.filter(({ response }) => !isAccepted(response))
+  const completed = ended.filter(
+    (one) => one.kind === 'completed' || (one.kind === 'tried' && isAccepted(one.response)),
+  )
   const released = ended.filter((one) => one.kind === 'released')
   const statements: BoundStatement[] = []
-  if (tried.length > 0) statements.push(bindResults(tried.map(({ result }) => result)))
+  if (tried.length > 0) statements.push(bindResults(tried))
   if (completed.length > 0) {
-    const values = [...keysOf(completed), int8Array(completed.map(({ change }) => change))]
+    const values = [
+      ...keysOf(completed),
+      int8Array(completed.map((one) => ('change' in one ? one.change : null))),
+    ]
     statements.push({ statement: completeDeliveries, values })
   }
   if (postponed.length > 0) {
     const values = [
       ...keysOf(postponed),
-      int4Array(postponed.map(({ result }) => result.response.status)),
-      textArray(postponed.map(({ result }) => toStorableText(result.response.reason))),
-      int4Array(postponed.map(({ result }) => retryDelayMs(result.delivery.attempts, result.response))),
-      int4Array(postponed.map(({ result }) => Math.ceil(performance.now() - result.startedAtMs))),
+      int4Array(postponed.map(({ response }) => response.status)),
+      textArray(postponed.map(({ response }) => toStorableText(response.reason))),
+      int4Array(postponed.map(({ delivery, response }) => retryDelayMs(delivery.attempts, response))),
+      int4Array(postponed.map(({ startedAtMs }) => Math.ceil(performance.now() - startedAtMs))),
       RETRY_HOURS,
     ]
     statements.push({ statement: postponeDeliveries, values })
   }
   if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
-  for (const { delivery, result } of tried)
-    if (result.hasRecovered)
-      statements.push({ statement: renewRetries, values: [delivery.endpointId, RENEWED_MAX] })
+  for (const { delivery, hasRecovered } of tried)
+    if (hasRecovered) statements.push({ statement: renewRetries, values: [delivery.endpointId, RENEWED_MAX] })
   return statements
 }
 
@@ -211,7 +207,7 @@ const keysOf = (ended: Settled[]) => [
 ]
 
 /** @param results in the order of their ends: the last one of an endpoint is its latest response */
-function bindResults(results: AttemptResult[]): BoundStatement {
+function bindResults(results: Array<Settled<Tried>>): BoundStatement {
   const nowMs = performance.now()
   const responses = new Map(results.map(({ delivery, response }) => [delivery.endpointId, response]))
   const last = [...responses.values()]

@@ -64,9 +64,7 @@ export class EndpointTester {
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
     const startedAtMs = performance.now()
     const seen = new SeenResponse(BODY_MAX_BYTES)
-    const { status, reason } = await sendNow(row.channel_oa_id, row, message, this.#checks, (received) =>
-      seen.watch(received),
-    )
+    const { status, reason } = await sendNow(row.channel_oa_id, row, message, this.#checks, seen)
     const durationMs = Math.ceil(performance.now() - startedAtMs)
     return {
       request: { url: printableUrl(row.url), ...message },

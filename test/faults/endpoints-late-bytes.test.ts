@@ -1,7 +1,7 @@
 /** No byte of a person or of a message is written to a receiver after its erasure or unsend was acknowledged. */
 import { expect, it } from 'vitest'
 import { Contents } from '../../src/endpoints/contents.ts'
-import { post } from '../../src/endpoints/post.ts'
+import { Connection, connect } from '../../src/endpoints/post.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
@@ -67,7 +67,7 @@ async function startOther() {
   const unsend = { ...lineEvent('unsend', 'Ugone'), unsend: { messageId: message.message.id } }
   const takeBack = () => service.deliver(tenant, [unsend]).then(({ status }) => status)
   const contents = new Contents(connection)
-  const read = (stop = () => undefined) => contents.read(delivery, true, stop)
+  const read = (stop = () => undefined) => contents.read(delivery, true, performance.now() + 10_000, stop)
   return { ...sending, connection, read, erase, takeBack }
 }
 
@@ -170,12 +170,12 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
   let releasedAfterMs = 0
   const startedAtMs = performance.now()
   const lookup = () => expect.fail('an address needs no lookup')
-  const answer = post({ url: new URL(silent.url), allowPrivateNetwork: true, lookup }, async () => ({
-    message,
-    release: () => {
-      releasedAfterMs ||= performance.now() - startedAtMs
-    },
-  }))
+  const target = { url: new URL(silent.url), allowPrivateNetwork: true, lookup }
+  const connection = await connect(target, startedAtMs + 10_000)
+  if (!(connection instanceof Connection)) throw new Error('there is no connection')
+  const answer = connection.send(message, () => {
+    releasedAfterMs ||= performance.now() - startedAtMs
+  })
   await expect.poll(() => silent.connections[0]).toSatisfy((connection) => connection !== undefined)
   silent.connections[0]?.socket.pause()
   expect(await answer).toMatchObject({
