@@ -26,16 +26,11 @@ const slow = {
 
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
-  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'condition'],
-  ...['convergence', 'endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export'],
-  ...[
-    'fuzz',
-    'tenants',
-    'notifications-histories',
-    'unit/ledger-line',
-    'unit/line-payload',
-    'unit/secret-keys',
-  ],
+  ...['audience/condition', 'audience/convergence', 'audience/delta', 'audience/events-export'],
+  ...['audience/filters', 'audience/import', 'audience/rare-filters'],
+  ...['endpoints/erasure', 'endpoints/replay-erasure', 'http/fuzz', 'intake/event-keys'],
+  ...['accounts/tenants', 'watch/notifications-histories'],
+  ...['unit/ledger-line', 'unit/line-payload', 'unit/secret-keys'],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */

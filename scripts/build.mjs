@@ -39,6 +39,7 @@ if (!(process.argv.includes('--if-newer') && isCurrent)) {
   removeRemains()
   run('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', next)
   run('scripts/bundle.mjs', next)
+  run('scripts/generate-console-openapi.mjs', next)
   chmodSync(pathOf(`${next}/${PROGRAM}`), 0o755)
   // A source that changes during the build is newer than this.
   utimesSync(pathOf(`${next}/${PROGRAM}`), startedAt, startedAt)
@@ -55,7 +56,7 @@ function removeRemains() {
     if (Date.now() - statSync(pathOf(name)).mtimeMs > BUILD_MAX_MS) rmSync(pathOf(name), { recursive: true })
 }
 
-/** @param part `src`, `tools`, or `web`, which is built only if it has changed */
+/** @param part `src`, `tools`, `docs`, or `web`, which is built only if it has changed */
 function replace(part) {
   const built = filesBelow(`${next}/${part}`)
   for (const file of built) {

@@ -1,9 +1,12 @@
-/** Writes docs/console-openapi.json from the operations of the built service: `npm run generate`. */
-import { writeFileSync } from 'node:fs'
-import { serviceVersion } from '../dist/src/config/package.js'
-import { ErrorEnvelopeSchema } from '../dist/src/http/error-envelope.js'
-import { OPERATIONS } from '../dist/src/operations/all.js'
-import { routeOf } from '../dist/src/operations/operation.js'
+/** Writes docs/console-openapi.json into the directory of a build, from the operations that it has. */
+import { mkdirSync, writeFileSync } from 'node:fs'
+
+const build = new URL(`../${process.argv[2]}/`, import.meta.url)
+const load = (path) => import(new URL(`src/${path}`, build).href)
+const { serviceVersion } = await load('config/package.js')
+const { ErrorEnvelopeSchema } = await load('http/error-envelope.js')
+const { OPERATIONS } = await load('operations/all.js')
+const { routeOf } = await load('operations/operation.js')
 
 const DESCRIPTION = `What the pages of the console call under \`/api\` of CONSOLE_PORT, one path per operation. It is for reading, and for
 scripts of one's own installation: it may change with every version, unlike the API for clients.
@@ -83,7 +86,5 @@ const document = {
     securitySchemes: { session: { type: 'apiKey', in: 'cookie', name: 'oa-audience-console' } },
   },
 }
-writeFileSync(
-  new URL('../docs/console-openapi.json', import.meta.url),
-  `${JSON.stringify(document, null, 2)}\n`,
-)
+mkdirSync(new URL('docs', build), { recursive: true })
+writeFileSync(new URL('docs/console-openapi.json', build), `${JSON.stringify(document, null, 2)}\n`)

@@ -1,6 +1,6 @@
 /**
  * Writes a file of test/fixtures for the present version: what a database holds after the demo and some commands, and the migrations that
- * made its tables. `node scripts/upgrade-fixture.mjs` runs once per release. test/upgrade.test.ts upgrades each of these files.
+ * made its tables. `node scripts/upgrade-fixture.mjs` runs once per release. test/postgres/upgrade.test.ts upgrades each of these files.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
--- What an erasure deletes of people, and what remains. test/erasure-columns.test.ts compares it with every column of the schema. A
+-- What an erasure deletes of people, and what remains. test/audience/erasure-columns.test.ts compares it with every column of the schema. A
 -- repeatable file: see CONTRIBUTING.md.
 
 -- Removes the content of people's stored events, up to `last_event_id`. Later events belong to people who have come back. An event

@@ -1,4 +1,4 @@
-/** Complete backups and restores. test/backup.test.ts has their refusals. */
+/** Complete backups and restores. test/upkeep/backup.test.ts has their refusals. */
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'

@@ -27,7 +27,7 @@ const documents = files.filter(
 /** The files and folders of code in a text that do not exist. */
 function missingIn(text: string): string[] {
   const named =
-    text.match(/(?<![\w/.:*@-])(?:[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b|src\/[\w/-]+\b(?!\.))/g) ?? []
+    text.match(/(?<![\w/.:*@-])(?:[\w.][\w./-]*\.(?:ts|tsx|mjs|sql)\b|src\/[\w/-]+(?![\w./-]))/g) ?? []
   return named.filter((name) => {
     const path = name.replace(/^(\.\.?\/)+/, '').replace(/\/$/, '')
     return !files.some((file) => `/${file}`.endsWith(`/${path}`) || file.startsWith(`${path}/`))
@@ -55,6 +55,31 @@ it('comments name files and folders of code that exist', () => {
     })
   expect(missing).toEqual([])
 })
+
+const contributing = readFileSync(`${ROOT}/CONTRIBUTING.md`, 'utf8')
+/** The first sentence of each recipe, by its example. */
+const recipes = [...contributing.matchAll(/^\*\*An? [^*]+\*\*.*?, such as `(\S+)`(.*?)\.\s(?=[A-Z`]|$)/gms)]
+
+it.each(recipes.map(([, example = '', text = '']) => [example, text] as const))(
+  'the recipe of CONTRIBUTING.md for %s names the files that mention it, and no other',
+  (example, text) => {
+    const named = [...text.matchAll(/`(\S+\/\S+\.\w+)`/g)].flatMap(([, file = '']) =>
+      file.endsWith('en.json')
+        ? ['en', 'ja', 'th', 'zh'].map((language) => file.replace('en.json', `${language}.json`))
+        : [file],
+    )
+    const column = example.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+    const mentioning = files.filter((file) => {
+      if (!/^(src|web|test|tools)\/|^docs\/(?!decisions).*\.md$/.test(file)) return false
+      const content = readFileSync(`${ROOT}/${file}`, 'utf8')
+      return content.includes(example) || content.includes(column)
+    })
+    expect(mentioning).toEqual(expect.arrayContaining(named))
+    // A recipe may leave out tests, tools, and with "at least" what only some such members need.
+    const needed = mentioning.filter((file) => /^(src|web|docs)\//.test(file))
+    if (!text.includes('at least')) expect(named).toEqual(expect.arrayContaining(needed))
+  },
+)
 
 it('docs/attacks.md names a test that exists for each attack', () => {
   const table = readFileSync(`${ROOT}/docs/attacks.md`, 'utf8').match(/^\|(?! attack |-).*$/gm) ?? []
