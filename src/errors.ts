@@ -119,6 +119,20 @@ export function requireVisible<T>(item: T | null | undefined, noun: string, id: 
   return item
 }
 
+/** What `doctor` found about a part of the installation. */
+export interface Finding {
+  check: string
+  severity: 'ok' | 'warning' | 'error'
+  message: string
+  code?: string
+}
+
+const findingOf =
+  (severity: Finding['severity']) =>
+  (check: string, message: string): Finding => ({ check, severity, message })
+
+export const finding = { ok: findingOf('ok'), warning: findingOf('warning'), error: findingOf('error') }
+
 /** Ends the start or the command. Its message is printed without a stack, and says what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'

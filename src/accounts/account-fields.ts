@@ -10,26 +10,7 @@ import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import type { AccountId, OrganizationId } from './account.ts'
-import type { AccountColumns } from './provisioning.ts'
-
-/** Field → column */
-export const COLUMNS = {
-  name: 'name',
-  channelId: 'channel_id',
-  channelSecret: 'channel_secret',
-  channelAccessToken: 'channel_access_token',
-  botUserId: 'bot_user_id',
-  basicId: 'basic_id',
-  chatSecret: 'chat_secret',
-  chatInboxId: 'chat_inbox_id',
-  oaHash: 'oa_hash',
-  trackingKey: 'tracking_key',
-  loginChannelIds: 'login_channel_ids',
-} as const satisfies { [column in keyof AccountColumns as Camel<column>]: column }
-
-type Camel<name extends string> = name extends `${infer head}_${infer tail}`
-  ? `${head}${Capitalize<Camel<tail>>}`
-  : name
+import { type AccountColumns, COLUMNS } from './provisioning.ts'
 
 export type Field = keyof typeof COLUMNS
 /** A field that is left out keeps its value. An empty text or null removes an optional value. */

@@ -1,8 +1,5 @@
 import { Secret, secretOrNull } from '../config/secret.ts'
-import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
-
-type Lookups = Pick<Database, 'lookup' | 'secretKeys'>
 
 export type AccountId = bigint
 export type OrganizationId = bigint
@@ -122,25 +119,19 @@ export async function flagRedelivery(database: Queryable, id: AccountId): Promis
   await database.query(noteRedelivery, [id])
 }
 
-export function findAccount(database: Lookups, id: AccountId): Promise<Account | null> {
+export function findAccount(database: Queryable, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])
 }
 
-/** For work that has no connection of its own for lookups. */
-export function findAccountOn(database: Queryable, id: AccountId): Promise<Account | null> {
-  const lookup: Lookups['lookup'] = (_kind, statement, values) => database.query(statement, values)
-  return findAccount({ lookup, secretKeys: database.secretKeys }, id)
-}
-
 /** Returns null for a blank hash, which anybody could guess. */
-export async function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
+export async function findAccountByOaHash(database: Queryable, oaHash: string): Promise<Account | null> {
   if (oaHash.trim() === '') return null
   return findOne(database, selectByOaHash, [oaHash])
 }
 
 /** Returns null for a blank key, so that a program without a key does not write into an account. */
 export async function findAccountByTrackingKey(
-  database: Lookups,
+  database: Queryable,
   trackingKey: string,
 ): Promise<Account | null> {
   if (trackingKey.trim() === '') return null
@@ -148,7 +139,7 @@ export async function findAccountByTrackingKey(
 }
 
 export function findAccountInOrganization(
-  database: Lookups,
+  database: Queryable,
   id: AccountId,
   organizationId: OrganizationId,
 ): Promise<Account | null> {
@@ -164,8 +155,12 @@ export async function flagForeignDestination(
   await database.query(updateForeignDestination, [id, destination])
 }
 
-async function findOne(database: Lookups, statement: Statement, values: unknown[]): Promise<Account | null> {
-  const [row] = await database.lookup<AccountRow>('account', statement, values)
+async function findOne(
+  database: Queryable,
+  statement: Statement,
+  values: unknown[],
+): Promise<Account | null> {
+  const [row] = await database.query<AccountRow & Row>(statement, values)
   if (row === undefined) return null
   const textOf = (column: 'channel_secret' | 'channel_access_token' | 'chat_secret', stored: string | null) =>
     database.secretKeys.decrypt(`official_account.${column}`, row.id, stored)

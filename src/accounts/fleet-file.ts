@@ -3,8 +3,9 @@ import { readCsv, type TextSource } from '../audience/import/text-file.ts'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import type { LineApi } from '../line-api/client.ts'
-import { askLine, COLUMNS, FIELDS, type Field, faultOf, REFUSED } from './account-fields.ts'
+import { askLine, FIELDS, type Field, faultOf, REFUSED } from './account-fields.ts'
 import { type FileFault, type Plan, throwFaults, type WantedAccount } from './apply-accounts.ts'
+import { COLUMNS } from './provisioning.ts'
 
 /** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
 const ACCOUNTS_MAX = 10_000

@@ -19,6 +19,27 @@ export interface AccountColumns {
   login_channel_ids: string[] | null
 }
 
+/** Field → column */
+export const COLUMNS = {
+  name: 'name',
+  channelId: 'channel_id',
+  channelSecret: 'channel_secret',
+  channelAccessToken: 'channel_access_token',
+  botUserId: 'bot_user_id',
+  basicId: 'basic_id',
+  chatSecret: 'chat_secret',
+  chatInboxId: 'chat_inbox_id',
+  oaHash: 'oa_hash',
+  trackingKey: 'tracking_key',
+  loginChannelIds: 'login_channel_ids',
+} as const satisfies { [column in keyof AccountColumns as Camel<column>]: column }
+
+type Camel<name extends string> = name extends `${infer head}_${infer tail}`
+  ? `${head}${Capitalize<Camel<tail>>}`
+  : name
+
+const NAMES = Object.values(COLUMNS).join(', ')
+
 export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
 
 const insertOrganization = statement('insert-organization')`
@@ -26,24 +47,17 @@ const insertOrganization = statement('insert-organization')`
 
 /** $1 organization id bigint, $2 values jsonb: an object whose keys are column names, $3 id bigint */
 const insertAccount = statement('insert-account')`
-    insert into official_account (id, organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
-                                  basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
-                                  login_channel_ids)
-    select $3, $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
-           given.basic_id, given.chat_secret, given.chat_inbox_id,
-           coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_ids
-      from jsonb_populate_record(null::official_account, $2::jsonb) as given
+    insert into official_account (id, organization_id, ${NAMES})
+    select $3, $1, ${NAMES}
+      from jsonb_populate_record(null::official_account,
+                                 jsonb_build_object('oa_hash', random_token(), 'tracking_key', random_token())
+                                 || jsonb_strip_nulls($2::jsonb))
     returning id, oa_hash as "oaHash", tracking_key as "trackingKey"`
 
 /** $1 account id bigint, $2 values jsonb: a column that it does not contain keeps its value */
 const updateAccountColumns = statement('update-account-columns')`
     update official_account as account
-       set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
-            basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key, login_channel_ids) =
-           (select changed.name, changed.channel_id, changed.channel_secret, changed.channel_access_token,
-                   changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
-                   changed.oa_hash, changed.tracking_key, changed.login_channel_ids
-              from jsonb_populate_record(account, $2::jsonb) as changed)
+       set (${NAMES}) = (select ${NAMES} from jsonb_populate_record(account, $2::jsonb))
      where id = $1`
 
 /** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null */

@@ -108,11 +108,8 @@ async function findCaller(
   apiKey: string,
 ): Promise<Caller | null> {
   try {
-    const [row] = await database.lookup<CallerRow>('caller', selectActiveCaller, [
-      clientId,
-      clientSecret,
-      apiKey,
-    ])
+    const values = [clientId, clientSecret, apiKey]
+    const [row] = await database.callers.query<CallerRow>(selectActiveCaller, values)
     if (row === undefined) return null
     const { apiClientId, isUseDue, ...scope } = row
     if (isUseDue) noteUse(apiClientId, scope.keyId)

@@ -242,7 +242,7 @@ export function verifyRoute(
   app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
     const scope = scopeOf(request)
     if (scope === null) throw new AppError('no_account_in_scope')
-    const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)
+    const account = await findAccountInOrganization(database.accounts, scope.accountId, scope.organizationId)
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))

@@ -5,14 +5,13 @@
  */
 
 import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
-import { AppError } from '../errors.ts'
+import { AppError, type Finding } from '../errors.ts'
 import { oneLine } from '../http/one-line.ts'
 import { type TSchema, Type } from '../http/typebox.ts'
 import { checkerOf, Default, type Fields, Id, type InputOf, objectOf } from '../operations/fields.ts'
 import type { NewActivity } from '../operators/activity.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { Finding } from '../watch/system-health.ts'
 
 export interface ToolContext {
   database: Queryable

@@ -62,7 +62,7 @@ export class ProfileFiller {
 
   async #request(member: DueMember, signal: AbortSignal): Promise<void> {
     if (signal.aborted || this.#isPaused(member.channel_oa_id)) return
-    const account = await findAccount(this.#database, member.channel_oa_id).catch((error) => {
+    const account = await findAccount(this.#database.accounts, member.channel_oa_id).catch((error) => {
       // Otherwise each pass would lease the next members of the account.
       if (error instanceof UnreadableSecret) this.#pause(member.channel_oa_id, { type: 'no_credentials' })
       throw error

@@ -76,7 +76,7 @@ export class SegmentSync {
   }
 
   async #workFor({ id, isSuspended }: AccountToSync, signal: AbortSignal): Promise<void> {
-    const account = await findAccount(this.#database, id).catch((error) => {
+    const account = await findAccount(this.#database.accounts, id).catch((error) => {
       if (error instanceof UnreadableSecret) return null
       throw error
     })

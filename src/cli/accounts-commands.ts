@@ -1,7 +1,8 @@
 /** `oa-audience accounts` and `fleet`. */
-import { COLUMNS, type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
+import { type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
 import { verifyAccount } from '../accounts/manage-accounts.ts'
+import { COLUMNS } from '../accounts/provisioning.ts'
 import type { Claims, Verification } from '../accounts/verification.ts'
 import type { ImportProgress } from '../audience/import/import-followers.ts'
 import { type Config, readConfig } from '../config/config.ts'

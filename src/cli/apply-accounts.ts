@@ -1,5 +1,5 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
-import { COLUMNS, type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
+import { type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import {
   type AppliedAccount,
   type ApplyOptions,
@@ -12,6 +12,7 @@ import {
 } from '../accounts/apply-accounts.ts'
 import { provePlans, readFleet } from '../accounts/fleet-file.ts'
 import { publicUrlFault } from '../accounts/onboard.ts'
+import { COLUMNS } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
 import { type OnboardingTally, startOnboarding } from '../jobs/onboard-accounts.ts'
 import type { Platform } from '../jobs/step.ts'

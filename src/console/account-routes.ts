@@ -1,6 +1,6 @@
 /** Accounts: the fleet, one of them, and what the service does with LINE for it. The search for everything. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { findAccountOn } from '../accounts/account.ts'
+import { findAccount } from '../accounts/account.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
 import { verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/onboard.ts'
@@ -77,7 +77,7 @@ function platformRoutes(api: FastifyInstance, { database, verifier, config }: Co
   const line = { lineApi: verifier.lineApi, publicUrl: config.publicUrl }
   const accountOf = async (request: FastifyRequest<OfId>) => {
     const { id } = await ACCOUNT.find(database, operatorOf(request), requireId(request.params.id))
-    return found(await findAccountOn(database, id))
+    return found(await findAccount(database, id))
   }
   const webhookOf = async (request: FastifyRequest<OfId>) => {
     const account = await accountOf(request)

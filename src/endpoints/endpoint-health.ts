@@ -1,4 +1,5 @@
 /** The health and backlog of endpoints, for `doctor` and metrics. */
+import { type Finding, finding } from '../errors.ts'
 import { age } from '../http/format.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
@@ -6,35 +7,35 @@ import { type EndpointSummary, listEndpoints } from './endpoints.ts'
 
 const RESPONSE_LINE_MAX = 120
 
-export type Severity = 'ok' | 'warning' | 'error'
-
-type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
-
-export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
+export async function examineEndpoints(database: Queryable): Promise<Finding[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
-  return endpoints.flatMap((endpoint) =>
-    findingsOf(endpoint).map(([severity, message]) => ({
-      ...{ endpointId: endpoint.id, severity },
-      message: `${nameOf(endpoint)}: ${message}`,
-    })),
-  )
+  return endpoints.flatMap(findingsOf)
 }
-
-type Finding = [Severity, string]
 
 function findingsOf(endpoint: EndpointSummary): Finding[] {
-  const { id, failed, unknownEvents: unknown } = endpoint
-  const failures = `deliveries that failed for 24 hours: ${countText(failed, endpoint)}; when the receiver works, run oa-audience endpoints retry ${id}`
-  const events = `event types that do not exist: ${unknown.join(', ')}; run oa-audience endpoints update ${id} --events LIST`
-  const findings = [
-    stateOf(endpoint),
-    ...(failed === 0 ? [] : [['warning', failures] as Finding]),
-    ...(unknown.length === 0 ? [] : [['warning', events] as Finding]),
-  ]
-  return findings.filter(([severity]) => severity !== 'ok' || findings.length === 1)
+  const { id, accountId, name, failed, unknownEvents: unknown } = endpoint
+  const found = [stateOf(endpoint)]
+  if (failed > 0)
+    found.push([
+      'warning',
+      `deliveries that failed for 24 hours: ${countText(failed, endpoint)}; when the receiver works, run oa-audience endpoints retry ${id}`,
+    ])
+  if (unknown.length > 0)
+    found.push([
+      'warning',
+      `event types that do not exist: ${unknown.join(', ')}; run oa-audience endpoints update ${id} --events LIST`,
+    ])
+  return found
+    .filter(([severity]) => severity !== 'ok' || found.length === 1)
+    .map(([severity, message]) =>
+      finding[severity](
+        `endpoint ${id}`,
+        `${name === '' ? 'no name' : name} (account ${accountId}): ${message}`,
+      ),
+    )
 }
 
-function stateOf(endpoint: EndpointSummary): Finding {
+function stateOf(endpoint: EndpointSummary): [Finding['severity'], string] {
   const { id, status, state, pending, lastAnswer, oldestPendingSeconds } = endpoint
   if (pending === 0) return ['ok', status === 'active' ? 'nothing waits' : `${status}, nothing waits`]
   const backlog = `pending deliveries: ${countText(pending, endpoint)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
@@ -58,9 +59,6 @@ export function responseLine(status: number | null, text: string): string {
 
 export const countText = (count: number, { countedMax }: Pick<EndpointSummary, 'countedMax'>): string =>
   count < countedMax ? String(count) : `${count}+`
-
-const nameOf = ({ name, accountId }: EndpointSummary): string =>
-  `${name === '' ? 'no name' : name} (account ${accountId})`
 
 export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {
   const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)

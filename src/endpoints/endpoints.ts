@@ -1,6 +1,5 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Condition } from '../audience/condition.ts'
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
@@ -11,31 +10,22 @@ import { type ContentRow, loadContents } from './contents.ts'
 import { type EndpointFormat, unknownTypes } from './event-types.ts'
 import { MissingSecret, writeMessage } from './messages.ts'
 import type { Message } from './post.ts'
+import { type EndpointSettings, SETTINGS } from './settings.ts'
 
 /** Examining more deliveries takes long and does not help the operator. counted_per_endpoint() counts as many, or fewer. */
 export const COUNTED_MAX = 10_000
 
-export type EndpointSummary = {
+/** The URL is without a query string, which may be a token: see printableUrl. */
+export type EndpointSummary = EndpointSettings & {
   id: bigint
   accountId: AccountId
   accountName: string
-  name: string
-  /** without a query string, which may be a token: see printableUrl */
-  url: string
   format: EndpointFormat
-  /** null: all */
-  events: string[] | null
   /** of `events`, stored by other programs: the endpoint never receives them */
   unknownEvents: string[]
-  /** null: all people */
-  condition: Condition | null
-  replies: boolean
-  /** of the endpoints that receive an event and have `replies`, the first by (priority, id) has its reply token */
-  priority: number
   status: string
   /** failing: the last response was not 2xx, or none, and something waits or has failed; slow: deliveries are late; else the status */
   state: string
-  allowPrivateNetwork: boolean
   isRotating: boolean
   createdAt: string
   pending: number
@@ -55,10 +45,8 @@ export type EndpointSummary = {
  */
 const selectEndpoints = statement('select-endpoints')`
     with counted as materialized (select counted_per_endpoint() as max)
-    select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.condition, p.replies,
-           p.priority, p.status,
-           p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
-           iso(p.created_at) as "createdAt",
+    select p.id, p.channel_oa_id as "accountId", a.name as "accountName", ${SETTINGS}, p.format, p.status,
+           p.previous_secret is not null as "isRotating", iso(p.created_at) as "createdAt",
            pending.count as pending, failed.count as failed, (select max from counted) as "countedMax",
            -- Whether it is down, or refuses a delivery. A refused delivery is not late before its retry is due.
            case when p.status <> 'active' then p.status

@@ -15,16 +15,37 @@ import { renewBacklog } from './manage.ts'
 import { newSecret } from './messages.ts'
 
 export type EndpointSettings = {
-  url: string
   name: string
+  url: string
   /** null: all */
   events: string[] | null
   /** null: all people */
   condition: Condition | null
   replies: boolean
+  /** of the endpoints that receive an event and have `replies`, the first by (priority, id) has its reply token */
   priority: number
   allowPrivateNetwork: boolean
 }
+
+/** Field → column */
+const COLUMNS = {
+  name: 'name',
+  url: 'url',
+  events: 'events',
+  condition: 'condition',
+  replies: 'replies',
+  priority: 'priority',
+  allowPrivateNetwork: 'allow_private_network',
+} as const satisfies Record<keyof EndpointSettings, string>
+
+const FIELDS = Object.keys(COLUMNS) as Array<keyof EndpointSettings>
+const NAMES = Object.values(COLUMNS).join(', ')
+
+/** SQL: the settings of the endpoint p by the names of their fields */
+export const SETTINGS = FIELDS.map((field) => `p.${COLUMNS[field]} as "${field}"`).join(', ')
+
+const columnsOf = (settings: EndpointSettings): string =>
+  toJson(Object.fromEntries(FIELDS.map((field) => [COLUMNS[field], settings[field]])))
 
 export interface NewEndpoint extends EndpointSettings {
   accountId: AccountId
@@ -34,10 +55,11 @@ export interface NewEndpoint extends EndpointSettings {
 /** The secret is null for `line`: deliveries are signed with the channel secret. */
 type AddedEndpoint = { id: bigint; secret: string | null }
 
-/** Returns no row if the account does not exist. $1 account id bigint; $11 id bigint; the others in the order of the columns */
+/** Returns no row if the account does not exist. $1 id bigint; $2 account id bigint; $3 format text; $4 secret text; $5 columns jsonb */
 const insertEndpoint = statement('insert-endpoint')`
-    insert into endpoint (id, channel_oa_id, name, url, format, events, replies, allow_private_network, condition, priority, secret)
-    select $11, id, $2, $3, $4, $5, $6, $7, $8, $9, $10 from official_account where id = $1
+    insert into endpoint (id, channel_oa_id, format, secret, ${NAMES})
+    select $1, $2, $3, $4, ${NAMES} from jsonb_populate_record(null::endpoint, $5::jsonb)
+     where exists (select from official_account where id = $2)
     returning id`
 
 /** @param own the base URLs of this service, where an endpoint would be a loop */
@@ -46,14 +68,14 @@ export async function addEndpoint(
   endpoint: NewEndpoint,
   own: URL[],
 ): Promise<AddedEndpoint> {
-  const { accountId, name, format, events, replies, allowPrivateNetwork, priority } = endpoint
-  const { url, condition } = checkEndpoint(endpoint, own)
+  const { accountId, format } = endpoint
+  const columns = columnsOf({ ...endpoint, ...checkEndpoint(endpoint, own) })
   const secret = format === 'line' ? null : newSecret()
-  const values = [accountId, name, url, format, events, replies, allowPrivateNetwork]
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, (id) => [
-    ...values,
-    ...[jsonOf(condition), priority, database.secretKeys.encrypt('endpoint.secret', id, secret), id],
-  ])
+  const valuesOf = (id: bigint) => {
+    const stored = database.secretKeys.encrypt('endpoint.secret', id, secret)
+    return [id, accountId, format, stored, columns]
+  }
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, valuesOf)
   if (added === undefined) throw new NotVisible('account', accountId)
   return { id: added.id, secret }
 }
@@ -102,18 +124,13 @@ export function checkEndpoint(
   return { url, condition: endpoint.condition && checkCondition(endpoint.condition) }
 }
 
-const jsonOf = (condition: Condition | null) => condition && toJson(condition)
-
 /** Another change of the endpoint waits until the transaction ends. */
 const lockEndpoint = statement('lock-endpoint')`
-    select format, url, name, events, condition, replies, priority,
-           allow_private_network as "allowPrivateNetwork"
-      from endpoint where id = $1 for no key update`
+    select p.format, ${SETTINGS} from endpoint p where id = $1 for no key update`
 
+/** $1 id bigint; $2 columns jsonb */
 const updateSettings = statement('update-endpoint')`
-    update endpoint
-       set name = $2, url = $3, events = $4, replies = $5, allow_private_network = $6, condition = $7, priority = $8
-     where id = $1`
+    update endpoint p set (${NAMES}) = (select ${NAMES} from jsonb_populate_record(p, $2::jsonb)) where id = $1`
 
 /**
  * Deliveries that are not sent yet go to the new URL, and requests in flight finish at the old one. Changed events, conditions and
@@ -134,8 +151,7 @@ export async function updateEndpoint(
   const { events = null, condition = null, replies = false } = changes
   checkChoice({ format, events, condition, replies })
   if (condition) after.condition = checkCondition(condition)
-  const values = [id, after.name, after.url, after.events, after.replies, after.allowPrivateNetwork]
-  await transaction.query(updateSettings, [...values, jsonOf(after.condition), after.priority])
+  await transaction.query(updateSettings, [id, columnsOf(after)])
   const hasMoved = after.url !== before.url || after.allowPrivateNetwork !== before.allowPrivateNetwork
   if (hasMoved) await renewBacklog(transaction, id)
   return { before, after }

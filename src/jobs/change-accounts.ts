@@ -3,7 +3,7 @@
  * counted in one transaction, by the functions that change a single one. A verification, which calls LINE, is made before its
  * transaction, so a killed process may repeat the last ones.
  */
-import { type AccountId, findAccountOn } from '../accounts/account.ts'
+import { type AccountId, findAccount } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
 import { findVisibleAccount, type VisibleAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
@@ -144,7 +144,7 @@ function sentenceOf(error: unknown): string | null {
 async function verify(step: Step, actor: Actor, id: AccountId): Promise<Result> {
   const { database } = step
   requireVisible(await findVisibleAccount(database, actor, id), 'account', id)
-  const account = requireVisible(await findAccountOn(database, id), 'account', id)
+  const account = requireVisible(await findAccount(database, id), 'account', id)
   const { verified, checks } = await verifyAccount({ ...platformOf(step), database }, actor, account, {})
   if (verified) return { outcome: 'changed' }
   return { outcome: 'refused', message: checks.find(({ ok }) => ok === false)?.message ?? '' }

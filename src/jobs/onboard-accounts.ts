@@ -6,7 +6,7 @@
  *
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
-import { type Account, type AccountId, findAccountOn, type OrganizationId } from '../accounts/account.ts'
+import { type Account, type AccountId, findAccount, type OrganizationId } from '../accounts/account.ts'
 import { findWebhook, importPage, type Onboarding, onboard, pointWebhookHere } from '../accounts/onboard.ts'
 import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
@@ -64,7 +64,7 @@ export const onboardAccounts: RunStep = async (job, step) => {
   if (id === undefined) return advance(job, step, position, {})
   const isDone = position.phase !== 'webhook'
   try {
-    const account = await findAccountOn(step.database, BigInt(id))
+    const account = await findAccount(step.database, BigInt(id))
     const isHidden = account !== null && step.organizationIds?.includes(account.organizationId) === false
     // It was removed meanwhile, or the operator has lost its organization.
     if (account === null || isHidden) return await advance(job, step, next(position), { isDone })
@@ -179,7 +179,7 @@ export function startFollowersImport(
 
 export const importFollowersOf: RunStep = async (job, step) => {
   const { accountId } = job
-  const account = accountId === null ? null : await findAccountOn(step.database, accountId)
+  const account = accountId === null ? null : await findAccount(step.database, accountId)
   // The next commit finds that the account is gone.
   if (account === null) return step.commit(async () => ({ position: {}, done: job.done, tally: job.tally }))
   try {

@@ -5,16 +5,13 @@ import { PinnedConnection } from './pool/pinned-connection.ts'
 import type { Claimant } from './pool/turns.ts'
 import type { Reads } from './replication/reads.ts'
 import type { ReplicationState } from './replication/replication.ts'
-import type { Queryable, Row, Statement, Transactions } from './statement.ts'
+import type { Queryable, Transactions } from './statement.ts'
 
 /**
  * `read-only`: it responds, but refuses writes. `failing`: it responds, but the last delivery could not be stored, for example because
  * its disk is full. `down`: it does not respond in time. `none`: started without a database.
  */
 export type DatabaseState = 'up' | 'read-only' | 'failing' | 'down' | 'none'
-
-/** Each kind has a connection, so that a lock on one table does not delay the others. */
-export type LookupKind = 'caller' | 'account'
 
 /** The methods of Transactions are for the service's own work and commands, which share the pool of clients. */
 export interface Database extends Transactions {
@@ -31,8 +28,12 @@ export interface Database extends Transactions {
   readonly intake: Transactions
   /** Pins a connection for frequent pipelines of incoming or outgoing deliveries. */
   pin(): PinnedConnection
-  /** Pipelines a read on a connection that all requests share. For queries that take microseconds. */
-  lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
+  /**
+   * For reads that take microseconds, pipelined on a connection that all requests share: one for API clients and one for accounts, so
+   * that a lock on one table does not delay the other.
+   */
+  readonly callers: Queryable
+  readonly accounts: Queryable
   /** Runs `work` on a separate connection without time limits, for migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /** Reads that replicas may serve. Without replicas, the primary serves them. */
@@ -50,11 +51,12 @@ export class NoDatabase implements Database {
   readonly requireConfigured = fail
   readonly noteDelivery = (): void => undefined
   readonly query = refuse
-  readonly lookup = refuse
   readonly transaction = refuse
   readonly pipeline = refuse
   readonly session = refuse
   readonly reads: Reads = { forTenant: () => this, streams: () => this, console: () => this }
+  readonly callers: Queryable = this
+  readonly accounts: Queryable = this
   readonly intake: Transactions = this
   readonly console: Transactions = this
 

@@ -29,7 +29,7 @@ export class SendersBarrier {
    * occupies one connection of the account.
    */
   async pass(accountId: bigint): Promise<void> {
-    const [row] = await this.#database.lookup<{ is_quiet: boolean }>('account', areSendersQuiet, [accountId])
+    const [row] = await this.#database.accounts.query<{ is_quiet: boolean }>(areSendersQuiet, [accountId])
     if (row?.is_quiet === true) return
     const running = this.#running.get(accountId)?.catch(() => undefined) ?? Promise.resolve()
     const next = this.#next.get(accountId) ?? running.then(() => this.#wait(accountId))

@@ -1,6 +1,5 @@
 /** Encrypts the stored secrets under the first key of SECRETS_KEYS, or reports how they are encrypted. */
-import type { Severity } from '../endpoints/endpoint-health.ts'
-import { FatalError } from '../errors.ts'
+import { FatalError, type Finding, finding } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
@@ -33,30 +32,30 @@ export async function rotateSecrets(
 }
 
 /** For `doctor`. */
-export async function examineEncryption(database: Queryable) {
+export async function examineEncryption(database: Queryable): Promise<Finding[]> {
   const { firstKeyId, counts, unreadable } = await examineSecrets(database)
   const check = 'secrets'
-  const findings: Array<{ check: string; severity: Severity; message: string }> = []
+  const findings: Finding[] = []
   const countOf = (isCounted: (keyId: string | null) => boolean) =>
     counts.reduce((sum, { keyId, values }) => sum + (isCounted(keyId) ? values : 0), 0)
   const plain = countOf((keyId) => keyId === null)
   const old = countOf((keyId) => keyId !== null && keyId !== firstKeyId)
   if (unreadable.length > 0) {
     const message = `${explainUnreadable(unreadable.length, firstKeyId !== null)} The service does not start until then.`
-    findings.push({ check, severity: 'error', message })
+    findings.push(finding.error(check, message))
   }
   if (firstKeyId === null) {
     const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operate/secrets.md`
-    findings.push({ check, severity: 'ok', message })
+    findings.push(finding.ok(check, message))
   } else if (plain > 0) {
     const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`
-    findings.push({ check, severity: 'warning', message })
+    findings.push(finding.warning(check, message))
   }
-  if (firstKeyId !== null && old > unreadable.length) {
-    const message = 'some secrets are not encrypted under the first key; run oa-audience secrets rotate'
-    findings.push({ check, severity: 'ok', message })
-  }
+  if (firstKeyId !== null && old > unreadable.length)
+    findings.push(
+      finding.ok(check, 'some secrets are not encrypted under the first key; run oa-audience secrets rotate'),
+    )
   if (findings.length === 0)
-    findings.push({ check, severity: 'ok', message: `all secrets are encrypted under the key ${firstKeyId}` })
+    findings.push(finding.ok(check, `all secrets are encrypted under the key ${firstKeyId}`))
   return findings
 }

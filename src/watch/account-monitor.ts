@@ -47,7 +47,7 @@ async function checkAccount(
   signal: AbortSignal,
 ): Promise<CheckResult | null> {
   try {
-    const account = await findAccount(verifier.database, id)
+    const account = await findAccount(verifier.database.accounts, id)
     if (account === null) return null
     await verifyAccount(verifier, account, {}, false)
     return await readFigures(verifier, account, signal)

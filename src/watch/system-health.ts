@@ -4,8 +4,8 @@ import { Redis } from 'ioredis'
 import { listEnding } from '../accounts/clients.ts'
 import { examineLedger } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
-import { examineEndpoints, type Severity } from '../endpoints/endpoint-health.ts'
-import { FatalError } from '../errors.ts'
+import { examineEndpoints } from '../endpoints/endpoint-health.ts'
+import { FatalError, type Finding, finding } from '../errors.ts'
 import { age } from '../http/format.ts'
 import { redisRefusal } from '../http/rate-limit.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -25,14 +25,7 @@ const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
 const PLATFORM_SKEW_MAX_SECONDS = 60
 
-export type Finding = { check: string; severity: Severity; message: string; code?: string }
-
-const finding =
-  (severity: Severity) =>
-  (check: string, message: string): Finding => ({ check, severity, message })
-const ok = finding('ok')
-const warning = finding('warning')
-const failure = finding('error')
+const { ok, warning, error: failure } = finding
 
 /** Problems are findings, never exceptions. */
 export async function examineSystem(config: Config): Promise<Finding[]> {
@@ -77,9 +70,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         ...(await database.replicaLags()).map(examineReplica),
         ok('migrations', 'the schema is up to date'),
         ...(await listFleet(database, ALL_ORGANIZATIONS)).flatMap(examineAccount),
-        ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) =>
-          finding(severity)(`endpoint ${endpointId}`, message),
-        ),
+        ...(await database.session(examineEndpoints)),
         ...(await database.session(examineEncryption)),
         ...(await examineChannels(database, config)),
         ...(config.erasureLedger === null ? [] : await examineLedger(database, config.erasureLedger)),

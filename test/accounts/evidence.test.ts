@@ -1,6 +1,6 @@
 /** What the status of an account and a verification take as proof that deliveries of LINE arrive. */
 import { describe, expect, it } from 'vitest'
-import { findAccountOn } from '../../src/accounts/account.ts'
+import { findAccount } from '../../src/accounts/account.ts'
 import { verifyAccount } from '../../src/accounts/verify.ts'
 import { hashKey } from '../../src/intake/event-fields.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -25,7 +25,7 @@ async function deliver(tenant: Tenant, channelSecret = tenant.channelSecret) {
 
 /** As every hour, without a test. */
 async function verifyUnasked({ accountId }: Tenant) {
-  const account = await findAccountOn(database, accountId)
+  const account = await findAccount(database, accountId)
   if (account === null) throw new Error('no account')
   await verifyAccount({ database, ...verifierOn(platform) }, account, {}, false)
 }

@@ -219,7 +219,7 @@ describe('deliveries', () => {
 describe('the examination of an endpoint', () => {
   async function findingOf(id: string) {
     const findings = await examineEndpoints(database)
-    return findings.filter(({ endpointId }) => String(endpointId) === id)
+    return findings.filter(({ check }) => check === `endpoint ${id}`)
   }
 
   it('states the last status of an endpoint that fails', async () => {
@@ -271,7 +271,7 @@ it('is not behind with a delivery that it refused, and whose retry is not due', 
   await addAnswer(id, 200)
   const message = expect.stringMatching(/pending deliveries: 1, the oldest for 3 h$/)
   const findings = await examineEndpoints(database)
-  expect(findings.filter(({ endpointId }) => endpointId === BigInt(id))).toMatchObject([
+  expect(findings.filter(({ check }) => check === `endpoint ${id}`)).toMatchObject([
     { severity: 'ok', message },
   ])
   expect((await findEndpoint(database, null, BigInt(id))).state).toBe('active')

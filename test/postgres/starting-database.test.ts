@@ -27,7 +27,7 @@ async function startingServer() {
 const selectOne = statement('test-one')`select 1 as one`
 
 it.each([
-  ['lookup', (database: TextDatabase) => database.lookup('caller', selectOne, [])],
+  ['lookup', (database: TextDatabase) => database.callers.query(selectOne)],
   [
     'flush',
     (database: TextDatabase) => database.pin().pipelineIdempotent([{ statement: selectOne, values: [] }]),

@@ -172,8 +172,7 @@ it('a notification channel with an unreadable target is retried later with a rea
   const receiver = await startReceiver()
   const add = (target: string) => addChannel(plain, { target })
   const [lost, other] = [await add('enc:v1:lost:AAAA'), await add(receiver.url)]
-  for (const id of [lost, other])
-    await addNotification(plain, id, [], { kind: 'platform_down', reason: null })
+  for (const id of [lost, other]) await addNotification(plain, id, [], { kind: 'test', reason: null })
   startOutbox(database)
   const stateOf = (id: bigint) =>
     load<{ answer: string | null; isSent: boolean; isLater: boolean }>(

@@ -1,6 +1,5 @@
 /** Compares the erasure ledger with the database. A restored backup lacks the erasures since the backup. */
-import type { Severity } from '../../endpoints/endpoint-health.ts'
-import { FatalError } from '../../errors.ts'
+import { FatalError, type Finding, finding } from '../../errors.ts'
 import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'
 import type { Database } from '../../postgres/database.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
@@ -138,37 +137,33 @@ export function readLedgerStatus(database: Database, directory: string, damage =
   })
 }
 
-type LedgerFinding = { check: string; severity: Severity; message: string }
-
-export async function examineLedger(database: Database, directory: string): Promise<LedgerFinding[]> {
+export async function examineLedger(database: Database, directory: string): Promise<Finding[]> {
   const check = 'erasure ledger'
-  const findings: LedgerFinding[] = []
-  const add = (severity: Severity, message: string) => findings.push({ check, severity, message })
+  const findings: Finding[] = []
+  const error = (message: string) => findings.push(finding.error(check, message))
+  const warn = (message: string) => findings.push(finding.warning(check, message))
   try {
     await requireLedger(directory)
     const damage = new LedgerDamage()
     const { lost, unknown, notRecorded, mustReapply } = await readLedgerStatus(database, directory, damage)
     const lacks = unknown > 0 ? `the database lacks ${unknown} erasures of ERASURE_LEDGER` : RESTORED
-    if (mustReapply) add('error', `${lacks}. Run "oa-audience erasures reapply".`)
+    if (mustReapply) error(`${lacks}. Run "oa-audience erasures reapply".`)
     if (damage.unreadable > 0)
-      add('error', `${describeDamage(damage)} Restore the file from a copy. ${RECORD_AGAIN} Then delete it.`)
+      error(`${describeDamage(damage)} Restore the file from a copy. ${RECORD_AGAIN} Then delete it.`)
     if (lost > 0)
-      add(
-        'warning',
+      warn(
         `ERASURE_LEDGER ${directory} lacks ${lost} erasures that were recorded. Check the path and the volume, and whether another ` +
           `machine has them in a directory of its own. Otherwise, restore the files from a copy. ${RECORD_AGAIN}`,
       )
     if (notRecorded > 0)
-      add(
-        'warning',
+      warn(
         `${notRecorded} erasures are not in ERASURE_LEDGER yet. A running service records them within a minute.`,
       )
-  } catch (error) {
-    if (!(error instanceof FatalError)) throw error
-    add('error', error.message)
+  } catch (failure) {
+    if (!(failure instanceof FatalError)) throw failure
+    error(failure.message)
   }
-  if (findings.length === 0) add('ok', 'ERASURE_LEDGER has every erasure')
-  return findings
+  return findings.length > 0 ? findings : [finding.ok(check, 'ERASURE_LEDGER has every erasure')]
 }
 
 const RESTORED = 'the database was restored, or "erasures reapply" was interrupted'

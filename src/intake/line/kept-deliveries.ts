@@ -150,7 +150,7 @@ export class KeptDeliveries {
 
   async #takeInOf(id: AccountId, waiting: Kept[], signal: AbortSignal): Promise<void> {
     const { database, source } = this.#parts
-    const account = await findAccount(database, id)
+    const account = await findAccount(database.accounts, id)
     // What is kept for a removed account expires.
     if (account === null) return
     const { credentialsVersion, conditions } = account

@@ -52,8 +52,8 @@ type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   const line: LineParts = {
     ...parts,
-    findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database, id)),
-    admit: admitRecipients(parts.database),
+    findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database.accounts, id)),
+    admit: admitRecipients(parts.database.accounts),
     kept: new KeptDeliveries(parts),
     addressOf: createClientKey(),
   }
@@ -208,11 +208,7 @@ function lineDeliverySchema(path: string): FastifySchema {
 const DESTINATIONS_MAX = 1_000
 
 /** The destination's account must have the same organization and secret as the account in the path. */
-function admitRecipients(database: Database) {
-  const lookups: Queryable = {
-    secretKeys: database.secretKeys,
-    query: (statement, values = []) => database.lookup('account', statement, values),
-  }
+function admitRecipients(accounts: Queryable) {
   // After a stale admission the account is read again, so its cached destinations are no longer used.
   const cachedOf = new WeakMap<Account, LRUCache<string, Admission>>()
   return async ({ account, admission }: Found, destination: string | null): Promise<Admission> => {
@@ -221,7 +217,7 @@ function admitRecipients(database: Database) {
     cachedOf.set(account, cached)
     const seen = cached.get(destination)
     if (seen !== undefined) return seen
-    const [named] = await findNamedAccounts(lookups, [{ pathAccountId: account.id, destination }])
+    const [named] = await findNamedAccounts(accounts, [{ pathAccountId: account.id, destination }])
     const { botVersions, ...receiving } = named ?? { ...admission, botVersions: 0n }
     const foreign = { pathAccountId: account.id, botUserId: destination, botVersions }
     const admitted = { ...admission, ...receiving, foreign }

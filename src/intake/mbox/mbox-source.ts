@@ -46,7 +46,7 @@ type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
   const findAccount = cacheAccounts(
     parts.source,
-    (oaHash: string) => findAccountByOaHash(parts.database, oaHash),
+    (oaHash: string) => findAccountByOaHash(parts.database.accounts, oaHash),
     (oaHash) => createHash('sha256').update(oaHash).digest('base64'),
   )
   const options = { schema: chatCallbackSchema, config: { bodies: parts.bodies } }

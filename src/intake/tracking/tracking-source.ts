@@ -56,7 +56,7 @@ function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
   const tracking: TrackingParts = {
     ...parts,
     findAccount: cacheAccounts(parts.source, (name: string) =>
-      findAccountByTrackingKey(parts.database, name),
+      findAccountByTrackingKey(parts.database.accounts, name),
     ),
     addresses: new Budgets(address, 'address'),
     claimed: new Budgets(key, 'tracking key'),

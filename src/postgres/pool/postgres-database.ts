@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SecretKeys } from '../../config/secret-keys.ts'
-import type { Database, DatabaseState, LookupKind } from '../database.ts'
+import type { Database, DatabaseState } from '../database.ts'
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable, preventsStoring } from '../faults.ts'
-import { type QueryPrimary, type Reads, ReplicaReads, type ReplicaServers } from '../replication/reads.ts'
+import { type Reads, ReplicaReads, type ReplicaServers } from '../replication/reads.ts'
 import { type Replication, type ReplicationState, readReplication } from '../replication/replication.ts'
 import {
   type Queryable,
@@ -44,8 +44,9 @@ export class PostgresDatabase implements Database {
   readonly #createPool: (name: string, connections: number, isDivided?: boolean) => ConnectionPool
   readonly #pinnedPools: ConnectionPool[] = []
   readonly #pinned: PinnedConnection[] = []
-  readonly #lookups: Record<LookupKind, PinnedConnection>
   readonly #ownWork: Transactions
+  readonly callers: Queryable
+  readonly accounts: Queryable
   readonly intake: Transactions
   readonly console: Transactions
   readonly reads: Reads
@@ -75,7 +76,8 @@ export class PostgresDatabase implements Database {
       this.#createPool(name, connections, name === 'clients'),
     ])
     this.#pools = Object.fromEntries(pools) as Record<keyof typeof CONNECTIONS, ConnectionPool>
-    this.#lookups = { caller: this.#pinOn(this.#pools.lookups), account: this.#pinOn(this.#pools.lookups) }
+    this.callers = this.#lookups()
+    this.accounts = this.#lookups()
     this.#ownWork = transactionsOn(() => this.#lease(this.#pools.clients), secretKeys)
     this.intake = transactionsOn(() => this.#lease(this.#pools.intake), secretKeys)
     this.console = transactionsOn(() => this.#lease(this.#pools.console), secretKeys)
@@ -85,7 +87,7 @@ export class PostgresDatabase implements Database {
       streams: () => streams,
       console: () => this.console,
     }
-    this.#replicaReads = replicas && new ReplicaReads(replicas, primary, this.#queryPrimary, onConnectionLost)
+    this.#replicaReads = replicas && new ReplicaReads(replicas, primary, this.callers, onConnectionLost)
     this.reads = this.#replicaReads ?? primary
   }
 
@@ -133,11 +135,6 @@ export class PostgresDatabase implements Database {
     return this.#replication
   }
 
-  async lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]> {
-    const [rows] = await this.#lookups[kind].pipelineIdempotent([{ statement, values }])
-    return rows as R[]
-  }
-
   forTenant(tenant: Claimant): Transactions {
     return transactionsOn(() => this.#lease(this.#pools.clients, tenant), this.secretKeys)
   }
@@ -183,8 +180,6 @@ export class PostgresDatabase implements Database {
     this.#connector.close()
   }
 
-  readonly #queryPrimary: QueryPrimary = (statement) => this.lookup('caller', statement, [])
-
   #requireReady(): void {
     if (!this.#isReady) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
   }
@@ -199,6 +194,15 @@ export class PostgresDatabase implements Database {
     const pinned = new PinnedConnection(() => this.#lease(pool))
     this.#pinned.push(pinned)
     return pinned
+  }
+
+  #lookups(): Queryable {
+    const pinned = this.#pinOn(this.#pools.lookups)
+    const query = async <R extends Row>(statement: Statement, values: unknown[] = []) => {
+      const [rows] = await pinned.pipelineIdempotent([{ statement, values }])
+      return rows as R[]
+    }
+    return { secretKeys: this.secretKeys, query }
   }
 
   async #probeState(): Promise<'up' | 'read-only'> {

@@ -24,8 +24,6 @@ export interface ReplicaServers {
   maxLagMs: number
 }
 
-export type QueryPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
-
 /** Between two reads of the primary's position for pages: a quarter of the smallest age that a client can accept. */
 const POSITION_INTERVAL_MS = 250
 
@@ -48,7 +46,8 @@ export class ReplicaReads implements Reads {
   readonly #replicas: Replica[]
   readonly #maxLagMs: number
   readonly #primary: Reads
-  readonly #queryPrimary: QueryPrimary
+  /** for its position */
+  readonly #lookups: Queryable
   /** Positions of the primary in the last maxLagMs, oldest first. */
   #positions: LogPosition[] = []
   #turn = 0
@@ -56,13 +55,13 @@ export class ReplicaReads implements Reads {
   constructor(
     { servers, maxLagMs }: ReplicaServers,
     primary: Reads,
-    queryPrimary: QueryPrimary,
+    lookups: Queryable,
     onConnectionLost: (error: Error) => void,
   ) {
     this.#replicas = servers.map((server) => new Replica(server, onConnectionLost))
     this.#maxLagMs = maxLagMs
     this.#primary = primary
-    this.#queryPrimary = queryPrimary
+    this.#lookups = lookups
   }
 
   forTenant(tenant: Claimant, sinceMs: number): Queryable {
@@ -135,7 +134,7 @@ export class ReplicaReads implements Reads {
   async #readPosition(): Promise<LogPosition> {
     // Taken before the query is sent, because the position includes every commit until then.
     const takenAtMs = performance.now()
-    const [row] = await this.#queryPrimary<Row & Omit<LogPosition, 'takenAtMs'>>(selectPrimaryPosition)
+    const [row] = await this.#lookups.query<Row & Omit<LogPosition, 'takenAtMs'>>(selectPrimaryPosition)
     if (row === undefined) throw new Error('the primary returned no position')
     const present = { ...row, takenAtMs }
     const sinceMs = takenAtMs - this.#maxLagMs

@@ -3,8 +3,8 @@ import type { OrganizationId } from '../../accounts/account.ts'
 import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
-import { responseLine, type Severity } from '../../endpoints/endpoint-health.ts'
-import { requireVisible } from '../../errors.ts'
+import { responseLine } from '../../endpoints/endpoint-health.ts'
+import { type Finding, finding, requireVisible } from '../../errors.ts'
 import { age } from '../../http/format.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
@@ -106,29 +106,33 @@ export const recordedTarget = (format: ChannelFormat, target: string): string =>
 /** A pass begins every 15 s, and takes seconds for 30,000 accounts. */
 const WATCH_LATE_MINUTES = 5
 
-type ChannelFinding = { check: string; severity: Severity; message: string }
-
 export async function examineChannels(
   database: Queryable,
   { smtpUrl, heartbeatUrl }: Pick<Config, 'smtpUrl' | 'heartbeatUrl'>,
-): Promise<ChannelFinding[]> {
+): Promise<Finding[]> {
   const channels = await listChannels(database, ALL_ORGANIZATIONS)
-  const findings = channels.map((channel) => ({ check: `notifications ${channel.id}`, ...stateOf(channel) }))
-  if (channels.length === 0) {
-    const message = 'nobody is notified when an account breaks; run oa-audience notifications add'
-    findings.push({ check: 'notifications', severity: 'ok', message })
-  }
-  const mailboxes = channels.filter(({ format, status }) => format === 'email' && status === 'active').length
-  if (smtpUrl === null && mailboxes > 0) {
-    const message = `unset, so ${mailboxes} active notification channels of the format email receive nothing; set it to your mail server`
-    findings.push({ check: 'SMTP_URL', severity: 'error', message })
-  }
-  const isWatched = channels.some(({ status }) => status === 'active')
-  findings.push(...(await examineWatch(database, isWatched)))
-  if (heartbeatUrl === null) {
-    const message = 'unset, so no watchdog notices when this service cannot notify anybody'
-    findings.push({ check: 'HEARTBEAT_URL', severity: 'ok', message })
-  }
+  const active = channels.filter(({ status }) => status === 'active')
+  const findings = channels.map(examineChannel)
+  if (channels.length === 0)
+    findings.push(
+      finding.ok(
+        'notifications',
+        'nobody is notified when an account breaks; run oa-audience notifications add',
+      ),
+    )
+  const mailboxes = active.filter(({ format }) => format === 'email').length
+  if (smtpUrl === null && mailboxes > 0)
+    findings.push(
+      finding.error(
+        'SMTP_URL',
+        `unset, so ${mailboxes} active notification channels of the format email receive nothing; set it to your mail server`,
+      ),
+    )
+  findings.push(...(await examineWatch(database, active.length > 0)))
+  if (heartbeatUrl === null)
+    findings.push(
+      finding.ok('HEARTBEAT_URL', 'unset, so no watchdog notices when this service cannot notify anybody'),
+    )
   return findings
 }
 
@@ -138,7 +142,7 @@ const selectWatchAge = statement('select-notification-watch-age')`
       from notification_watch
      where completed_at < now() - $1 * interval '1 minute' and ($2 or completed_at > '-infinity')`
 
-async function examineWatch(database: Queryable, isWatched: boolean): Promise<ChannelFinding[]> {
+async function examineWatch(database: Queryable, isWatched: boolean): Promise<Finding[]> {
   const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, [
     WATCH_LATE_MINUTES,
     isWatched,
@@ -146,26 +150,24 @@ async function examineWatch(database: Queryable, isWatched: boolean): Promise<Ch
   if (late === undefined) return []
   const since = late.seconds === null ? 'were never compared' : `were last compared ${age(late.seconds)} ago`
   const message = `the statuses of accounts ${since}, so nobody is notified when an account breaks, and the console shows old ones; start the service, or read its log for "a pass over the statuses of accounts failed"`
-  return [{ check: 'notifications', severity: 'warning', message }]
+  return [finding.warning('notifications', message)]
 }
 
-function stateOf(channel: ChannelSummary): Omit<ChannelFinding, 'check'> {
+function examineChannel(channel: ChannelSummary): Finding {
   const { id, status, pending, failed, lastResponse } = channel
+  const check = `notifications ${id}`
   const name = `${channel.name === '' ? 'no name' : channel.name} (${channel.format})`
   if (status !== 'active') {
     const gone = lastResponse?.status === 410 ? ' after a response with 410' : ''
     const message = `${name}: ${status}${gone}, so it receives nothing; run oa-audience notifications resume ${id}, or remove it`
-    return { severity: 'warning', message }
+    return finding.warning(check, message)
   }
   if (lastResponse !== null && !lastResponse.wasAccepted) {
     const response = responseLine(lastResponse.status, lastResponse.reason)
     const message = `${name}: fails with "${response}"; messages waiting: ${pending}, failed: ${failed}; fix the target, then run oa-audience notifications test ${id}`
-    return { severity: 'warning', message }
+    return finding.warning(check, message)
   }
-  return {
-    severity: 'ok',
-    message: `${name}: ${lastResponse === null ? 'nothing was sent yet' : 'accepts messages'}`,
-  }
+  return finding.ok(check, `${name}: ${lastResponse === null ? 'nothing was sent yet' : 'accepts messages'}`)
 }
 
 const pauseActive = statement('pause-gone-notification-channel')`
