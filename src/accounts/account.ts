@@ -1,8 +1,6 @@
 import { Secret, secretOrNull } from '../config/secret.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 
-export type AccountId = bigint
-export type OrganizationId = bigint
 
 export interface Account {
   id: AccountId

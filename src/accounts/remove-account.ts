@@ -9,9 +9,9 @@
  */
 
 import type { OrganizationIds } from '../operators/actor.ts'
-import { finishErasure, lockOutSendersAndFlushes, type PendingErasure } from '../postgres/erasure-lock.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
+import { finishErasure, lockOutSendersAndFlushes, type PendingErasure } from './erasure-lock.ts'
 
 /** Members cost the most, with their tombstones, tags and edits: about 50 ms. */
 const ROWS_PER_STATEMENT = 2_000

@@ -1,7 +1,5 @@
 /** All tools of the assistant, each of which only reads. Here: those of deliveries, events, activity and the installation. */
 import { findAccountDetails } from '../accounts/accounts.ts'
-import { listFailureReasons } from '../audience/events.ts'
-import { listAllEvents } from '../audience/list-events.ts'
 import {
   type EndpointSummary,
   findEndpoint,
@@ -12,6 +10,8 @@ import {
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { timeOrNull } from '../http/read-time.ts'
 import { Type } from '../http/typebox.ts'
+import { listFailureReasons } from '../intake/events.ts'
+import { listAllEvents } from '../intake/list-events.ts'
 import { Default, Id } from '../operations/fields.ts'
 import { type Activity, listActivity } from '../operators/list-activity.ts'
 import { explainAccount, listAccounts, showPerson, showTrends } from './account-tools.ts'

@@ -1,5 +1,7 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
 import { type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
+import { COLUMNS } from '../accounts/provisioning.ts'
+import { FatalError } from '../errors.ts'
 import {
   type AppliedAccount,
   type ApplyOptions,
@@ -9,11 +11,9 @@ import {
   planAccounts,
   RefusedLine,
   type WantedAccount,
-} from '../accounts/apply-accounts.ts'
-import { provePlans, readFleet } from '../accounts/fleet-file.ts'
-import { publicUrlFault } from '../accounts/onboard.ts'
-import { COLUMNS } from '../accounts/provisioning.ts'
-import { FatalError } from '../errors.ts'
+} from '../jobs/apply-accounts.ts'
+import { provePlans, readFleet } from '../jobs/fleet-file.ts'
+import { publicUrlFault } from '../jobs/onboard.ts'
 import { type OnboardingTally, startOnboarding } from '../jobs/onboard-accounts.ts'
 import type { Platform } from '../jobs/step.ts'
 import { constraintSentence } from '../operations/constraint-sentences.ts'

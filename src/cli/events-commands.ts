@@ -1,4 +1,3 @@
-import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../audience/events.ts'
 import {
   eventLines,
   findExportEnd,
@@ -6,8 +5,9 @@ import {
   readRange,
   recordEventExport,
 } from '../audience/export/export-events.ts'
-import type { EventPage, ListedEvent } from '../audience/list-events.ts'
 import { FatalError } from '../errors.ts'
+import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../intake/events.ts'
+import type { EventPage, ListedEvent } from '../intake/list-events.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import { EVENTS } from '../operations/events.ts'
 import { commandActor } from '../operators/actor.ts'

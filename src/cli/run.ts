@@ -88,7 +88,7 @@ function serveCommand(program: CliCommand): void {
       const config = readConfig(io.env)
       const secretsKeys = removeSecretsKeys(io.env)
       if (config.workers > 1 && cluster.isPrimary)
-        await (await import('../workers.ts')).serveWithWorkers(config, secretsKeys)
+        await (await import('./workers.ts')).serveWithWorkers(config, secretsKeys)
       else await (await import('../main.ts')).serve(config)
     })
 }

@@ -5,6 +5,9 @@
 import type { FastifyInstance } from 'fastify'
 import type { AccountId } from '../accounts/account.ts'
 import { secretWarning } from '../accounts/account-fields.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { bodyBytes } from '../http/body.ts'
+import { Type } from '../http/typebox.ts'
 import {
   type AppliedAccount,
   applyAccounts,
@@ -13,13 +16,10 @@ import {
   planAccounts,
   RefusedFile,
   RefusedLine,
-} from '../accounts/apply-accounts.ts'
-import { provePlans, readFleet } from '../accounts/fleet-file.ts'
-import { publicUrlFault } from '../accounts/onboard.ts'
-import { AppError, FatalError } from '../errors.ts'
-import { bodyBytes } from '../http/body.ts'
-import { Type } from '../http/typebox.ts'
+} from '../jobs/apply-accounts.ts'
+import { provePlans, readFleet } from '../jobs/fleet-file.ts'
 import { findJob } from '../jobs/job.ts'
+import { publicUrlFault } from '../jobs/onboard.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
 import { toInputError } from '../operations/constraint-sentences.ts'
 import { includesRole, type Operator } from '../operators/actor.ts'

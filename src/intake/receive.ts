@@ -7,10 +7,10 @@
  */
 
 import type { AccountId } from '../accounts/account.ts'
+import { SendersBarrier } from '../accounts/erasure-lock.ts'
 import { AppError } from '../errors.ts'
 import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
-import { SendersBarrier } from '../postgres/erasure-lock.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'

@@ -1,5 +1,5 @@
 /** `oa-audience events retry`: applies events that were stored without effect. */
-import { lockOutErasures, waitForSenders } from '../postgres/erasure-lock.ts'
+import { lockOutErasures, waitForSenders } from '../accounts/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { InvalidEvent } from './event.ts'

@@ -7,13 +7,13 @@
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
 import { type Account, type AccountId, findAccount, type OrganizationId } from '../accounts/account.ts'
-import { findWebhook, importPage, type Onboarding, onboard, pointWebhookHere } from '../accounts/onboard.ts'
 import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, FatalError } from '../errors.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import { findWebhook, importPage, type Onboarding, onboard, pointWebhookHere } from './onboard.ts'
 import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 
 /** Problems in the row of the job. The fleet shows those of all accounts. */

@@ -5,7 +5,7 @@ import {
   retryEvents,
   setEventsAside,
   type UnappliedFilter,
-} from '../audience/events.ts'
+} from '../intake/events.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'

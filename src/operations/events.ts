@@ -1,6 +1,10 @@
 /** All stored events, and what becomes of those that could not be applied to members: they are retried or set aside. */
 import type { AccountId } from '../accounts/account.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
+import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
+import { NotVisible } from '../errors.ts'
+import { Type } from '../http/typebox.ts'
+import { StorableText } from '../http/validate.ts'
 import {
   countUnapplied,
   type EventDetails,
@@ -11,12 +15,8 @@ import {
   recordRetry,
   retryEvents,
   setEventsAside,
-} from '../audience/events.ts'
-import { EVENT_STATUSES, listAllEvents } from '../audience/list-events.ts'
-import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
-import { NotVisible } from '../errors.ts'
-import { Type } from '../http/typebox.ts'
-import { StorableText } from '../http/validate.ts'
+} from '../intake/events.ts'
+import { EVENT_STATUSES, listAllEvents } from '../intake/list-events.ts'
 import { startEventsJob } from '../jobs/retry-events.ts'
 import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'

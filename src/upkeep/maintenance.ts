@@ -8,9 +8,9 @@ import { type Notices, type OpenDatabase, openForService } from '../postgres/poo
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
 import { migrate, refuseUnfinishedRestore } from '../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { requireReadableSecrets } from '../secrets/stored-secrets.ts'
 import { createKeyPartitions, createPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
+import { requireReadableSecrets } from './stored-secrets.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
 

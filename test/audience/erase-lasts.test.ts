@@ -1,7 +1,7 @@
 /** DELETE /api/audience/:id: an erasure lasts, whatever arrives before, during and after it. */
 import { describe, expect, it } from 'vitest'
+import { finishErasures } from '../../src/accounts/erasure-lock.ts'
 import type { Member } from '../../src/audience/member.ts'
-import { finishErasures } from '../../src/postgres/erasure-lock.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { load, readEverything } from '../support/load.ts'

@@ -1,6 +1,6 @@
 /** The list of all stored events, the way of an event, and failed events that are set aside. */
 import { describe, expect, it } from 'vitest'
-import { listAllEvents } from '../../src/audience/list-events.ts'
+import { listAllEvents } from '../../src/intake/list-events.ts'
 import { findFleetAccount } from '../../src/watch/fleet-facts.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'

@@ -1,9 +1,9 @@
 /** `oa-audience accounts apply`: a fleet of accounts from a CSV file into service, on the simulated platform. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { applyAccounts } from '../../src/accounts/apply-accounts.ts'
-import { readFleet } from '../../src/accounts/fleet-file.ts'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { fileSource } from '../../src/cli/io.ts'
+import { applyAccounts } from '../../src/jobs/apply-accounts.ts'
+import { readFleet } from '../../src/jobs/fleet-file.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'

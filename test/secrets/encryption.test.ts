@@ -1,10 +1,10 @@
 /** Secrets that are encrypted at rest: plain text of other programs, key rotation, and the check at the start. */
 import { describe, expect, it } from 'vitest'
-import { encryptPlainSecrets } from '../../src/background.ts'
 import { newSecret } from '../../src/endpoints/messages.ts'
+import { encryptPlainSecrets } from '../../src/jobs/background.ts'
 import { commandActor } from '../../src/operators/actor.ts'
-import { requireReadableSecrets } from '../../src/secrets/stored-secrets.ts'
-import { rotateSecrets } from '../../src/upkeep/secrets.ts'
+import { rotateSecrets } from '../../src/upkeep/change-secrets.ts'
+import { requireReadableSecrets } from '../../src/upkeep/stored-secrets.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'

@@ -3,22 +3,16 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findAccount } from '../../src/accounts/account.ts'
+import { finishErasures, storePending } from '../../src/accounts/erasure-lock.ts'
 import { findAccountContents } from '../../src/accounts/remove-account.ts'
 import { readLedgerStatus, requireLedgerErasures } from '../../src/audience/erasure/compare-ledger.ts'
 import { eraseUser } from '../../src/audience/erasure/erase.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { reapplyLedger } from '../../src/audience/erasure/reapply-erasures.ts'
-import {
-  countUnapplied,
-  listFailureReasons,
-  nextFailedEvents,
-  setEventsAside,
-} from '../../src/audience/events.ts'
 import { eventLines } from '../../src/audience/export/export-events.ts'
 import { findPerson, personJson } from '../../src/audience/export/export-person.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
 import { memberLines } from '../../src/audience/list.ts'
-import { type EventFilter, type EventPage, listAllEvents } from '../../src/audience/list-events.ts'
 import { findMember, type Membership, memberTimeline, selectMemberships } from '../../src/audience/members.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { countMatching, readIds } from '../../src/audience/select-list.ts'
@@ -27,6 +21,13 @@ import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
 import { countReplay, findReplayable, planReplay } from '../../src/endpoints/replays.ts'
 import { rehearse } from '../../src/endpoints/repliers.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
+import {
+  countUnapplied,
+  listFailureReasons,
+  nextFailedEvents,
+  setEventsAside,
+} from '../../src/intake/events.ts'
+import { type EventFilter, type EventPage, listAllEvents } from '../../src/intake/list-events.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import { startReplay, startResend } from '../../src/jobs/send-again.ts'
 import { startTagging } from '../../src/jobs/tag-members.ts'
@@ -34,7 +35,6 @@ import { takeTurn } from '../../src/jobs/turn.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { searchPeople } from '../../src/operations/search.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operators/actor.ts'
-import { finishErasures, storePending } from '../../src/postgres/erasure-lock.ts'
 import { skipTakenMemberIds } from '../../src/postgres/schema/taken-ids.ts'
 import { refreshDueFigures } from '../../src/watch/account-figures.ts'
 import { takeDueAccounts } from '../../src/watch/account-monitor.ts'

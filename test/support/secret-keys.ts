@@ -1,7 +1,7 @@
 /** Databases whose secrets are encrypted. */
 import { randomBytes } from 'node:crypto'
 import { SecretKeys } from '../../src/config/secret-keys.ts'
-import { examineSecrets, type SecretsStatus } from '../../src/secrets/stored-secrets.ts'
+import { examineSecrets, type SecretsStatus } from '../../src/upkeep/stored-secrets.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { createTestDatabase, openDatabase } from './database.ts'
 

@@ -1,7 +1,7 @@
 /** The CSV file of `oa-audience accounts apply`. */
 import { describe, expect, it } from 'vitest'
-import { readFleet } from '../../src/accounts/fleet-file.ts'
 import { fileSource } from '../../src/cli/io.ts'
+import { readFleet } from '../../src/jobs/fleet-file.ts'
 import { writeTemporaryFile } from '../support/process.ts'
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'

@@ -1,6 +1,6 @@
 /** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
 import { useState } from 'preact/hooks'
-import type { CurrentWebhook } from '../../src/accounts/onboard.ts'
+import type { CurrentWebhook } from '../../src/jobs/onboard.ts'
 import type { Verification } from '../../src/accounts/verification.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'

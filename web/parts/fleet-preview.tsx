@@ -1,6 +1,6 @@
 /** What a fleet file changes, or what is wrong with it. No cell of a secret column is ever shown. */
 import { useState } from 'preact/hooks'
-import type { FileFault } from '../../src/accounts/apply-accounts.ts'
+import type { FileFault } from '../../src/jobs/apply-accounts.ts'
 import type { OnboardingTally } from '../../src/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
 import { describeFieldMessage } from '../texts/service.ts'

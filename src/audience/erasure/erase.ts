@@ -1,5 +1,13 @@
 /** DELETE /api/audience/:id: erases a person. Older events do not bring the person back. */
 import type { FastifyInstance, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
+import {
+  EVENTS_PER_STATEMENT,
+  finishErasure,
+  lockOutSendersAndFlushes,
+  type PendingErasure,
+  selectPending,
+  storePending,
+} from '../../accounts/erasure-lock.ts'
 import { type Scope, scopeOf } from '../../accounts/scope.ts'
 import { AppError } from '../../errors.ts'
 import { parsePathId } from '../../http/path-id.ts'
@@ -13,14 +21,6 @@ import {
 } from '../../http/schema-parts.ts'
 import { readIfMatch } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
-import {
-  EVENTS_PER_STATEMENT,
-  finishErasure,
-  lockOutSendersAndFlushes,
-  type PendingErasure,
-  selectPending,
-  storePending,
-} from '../../postgres/erasure-lock.ts'
 import { DatabaseBusy } from '../../postgres/faults.ts'
 import { waitForStandby } from '../../postgres/replication/replication.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'

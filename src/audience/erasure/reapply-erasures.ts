@@ -7,12 +7,12 @@
  * the remaining accounts are still visible. Planner idioms: docs/planner.md.
  */
 import type { AccountId } from '../../accounts/account.ts'
+import { lockOutSendersAndFlushes } from '../../accounts/erasure-lock.ts'
 import { FatalError } from '../../errors.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'
 import type { Database } from '../../postgres/database.ts'
-import { lockOutSendersAndFlushes } from '../../postgres/erasure-lock.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { begin, commit, type Queryable, statement } from '../../postgres/statement.ts'
 import { compareLedger, describeDamage } from './compare-ledger.ts'

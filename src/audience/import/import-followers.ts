@@ -1,12 +1,12 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
 import type { Account, AccountId } from '../../accounts/account.ts'
 import { explainRefusal } from '../../accounts/checks.ts'
+import { lockOutErasures } from '../../accounts/erasure-lock.ts'
 import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import type { PlatformResult } from '../../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../../line-api/client.ts'
 import type { FollowersPage } from '../../line-api/line-responses.ts'
-import { lockOutErasures } from '../../postgres/erasure-lock.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'

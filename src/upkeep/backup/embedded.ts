@@ -22,7 +22,7 @@ import { exitOnInterrupt, requireUsable, withOpened } from '../../postgres/pool/
 import { PostgresDatabase } from '../../postgres/pool/postgres-database.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import { countPlainRows } from '../../secrets/stored-secrets.ts'
+import { countPlainRows } from '../stored-secrets.ts'
 import {
   type BackupFile,
   copyToDisk,

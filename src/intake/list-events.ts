@@ -7,9 +7,9 @@ import { findAccountDetails } from '../accounts/accounts.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
-import { ulidKey } from '../intake/event-fields.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
+import { ulidKey } from './event-fields.ts'
 import type { EventSummary } from './events.ts'
 
 /** Events or accounts that one statement examines, for which other pages wait: 2,000 × 5 µs = 10 ms. */

@@ -1,4 +1,11 @@
 /** Brings a stored account into service at LINE: webhook URL, test, verification, followers. */
+
+import type { Account, AccountId } from '../accounts/account.ts'
+import { findVerification } from '../accounts/accounts.ts'
+import { identityCheck, isSameAddress, refusedCheck } from '../accounts/checks.ts'
+import { verifyAccount } from '../accounts/manage-accounts.ts'
+import type { Verification } from '../accounts/verification.ts'
+import type { Verifier } from '../accounts/verify.ts'
 import { importNextFollowers } from '../audience/import/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
 import type { PlatformFault } from '../line-api/call.ts'
@@ -7,12 +14,6 @@ import { deliveryPaths } from '../line-api/line-signature.ts'
 import { recordAccount } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Transactions } from '../postgres/statement.ts'
-import type { Account, AccountId } from './account.ts'
-import { findVerification } from './accounts.ts'
-import { identityCheck, isSameAddress, refusedCheck } from './checks.ts'
-import { verifyAccount } from './manage-accounts.ts'
-import type { Verification } from './verification.ts'
-import type { Verifier } from './verify.ts'
 
 export interface Onboarding extends Verifier {
   database: Transactions

@@ -1,6 +1,6 @@
 /** Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. See functions/locks.sql. */
-import type { Database } from './database.ts'
-import { type Queryable, type Row, statement } from './statement.ts'
+import type { Database } from '../postgres/database.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 /** $1 bigint: the account. Waits for bodies that are being written, then for flushes. None begins until this transaction ends. */
 export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes')`

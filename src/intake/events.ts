@@ -2,10 +2,10 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { retryEvent } from '../intake/retry-events.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { retryEvent } from './retry-events.ts'
 
 export type EventSummary = {
   id: bigint

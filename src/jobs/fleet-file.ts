@@ -1,11 +1,12 @@
 /** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
+
+import { askLine, FIELDS, type Field, faultOf, REFUSED } from '../accounts/account-fields.ts'
+import { COLUMNS } from '../accounts/provisioning.ts'
 import { readCsv, type TextSource } from '../audience/import/text-file.ts'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import type { LineApi } from '../line-api/client.ts'
-import { askLine, FIELDS, type Field, faultOf, REFUSED } from './account-fields.ts'
 import { type FileFault, type Plan, throwFaults, type WantedAccount } from './apply-accounts.ts'
-import { COLUMNS } from './provisioning.ts'
 
 /** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
 const ACCOUNTS_MAX = 10_000

@@ -3,7 +3,7 @@ import { FatalError, type Finding, finding } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
-import { changeSecrets, examineSecrets, explainUnreadable } from '../secrets/stored-secrets.ts'
+import { changeSecrets, examineSecrets, explainUnreadable } from './stored-secrets.ts'
 
 /** Returns the number of values that were encrypted, and of those that no key reads. */
 export async function rotateSecrets(
