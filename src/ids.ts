@@ -2,5 +2,5 @@
 export type AccountId = bigint
 export type OrganizationId = bigint
 
-/** A person's id at LINE. */
+/** LINE gives one person the same id at all accounts of one provider. Other programs and pages may use ids of another form. */
 export const LINE_USER_ID = /^U[0-9a-f]{32}$/

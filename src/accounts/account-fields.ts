@@ -1,15 +1,15 @@
 /** The fields of an official account that operators set: in the console, with commands and in fleet files. */
-import { LINE_USER_ID } from '../audience/member.ts'
+
 import { Secret } from '../config/secret.ts'
 import { looksEncrypted } from '../config/secret-keys.ts'
 import { AppError, type ErrorDetail } from '../errors.ts'
+import { type AccountId, LINE_USER_ID, type OrganizationId } from '../ids.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { isSendable } from '../line-api/tokens.ts'
 import type { Changes } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import type { AccountId, OrganizationId } from './account.ts'
 import { type AccountColumns, COLUMNS } from './provisioning.ts'
 
 export type Field = keyof typeof COLUMNS

@@ -1,6 +1,6 @@
 import { Secret, secretOrNull } from '../config/secret.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
-
 
 export interface Account {
   id: AccountId

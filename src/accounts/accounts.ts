@@ -1,8 +1,9 @@
 /** Official accounts for operators, without secrets. */
+
 import { requireVisible } from '../errors.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { AccountId, OrganizationId } from './account.ts'
 import type { Verification } from './verification.ts'
 
 type AccountSummary = {

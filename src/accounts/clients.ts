@@ -1,10 +1,11 @@
 /** API clients and their keys for operators, without secrets. */
+
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { type Changes, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { AccountId, OrganizationId } from './account.ts'
 import { findAccountDetails } from './accounts.ts'
 import { type AddedKey, addKey } from './provisioning.ts'
 

@@ -1,6 +1,7 @@
 /** What deliveries prove about an account. The platform cannot answer these questions: only what arrived here can. */
+import type { AccountId } from '../ids.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { type AccountId, FOREIGN_DESTINATION_AT, IS_PROOF_ARMED, REDELIVERY_OFF_AT } from './account.ts'
+import { FOREIGN_DESTINATION_AT, IS_PROOF_ARMED, REDELIVERY_OFF_AT } from './account.ts'
 import type { Check, FailureReason } from './verification.ts'
 
 /** More often than this, LINE waits too long for a response. */

@@ -1,10 +1,12 @@
 /** Adds, updates and verifies official accounts. An account that the actor does not see does not exist for it. */
+
 import { requireVisible } from '../errors.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { type Changes, recordAccount } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import type { Account, AccountId, OrganizationId } from './account.ts'
+import type { Account } from './account.ts'
 import {
   accountChanges,
   changedColumns,

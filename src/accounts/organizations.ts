@@ -1,9 +1,10 @@
 /** Organizations for operators: the first one with its account, and the removal of an empty one. */
+
 import { FatalError, requireVisible } from '../errors.ts'
+import type { OrganizationId } from '../ids.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { OrganizationId } from './account.ts'
 import { describeOwner, findOwners, type Proof, proveChannel } from './account-fields.ts'
 import { addFirstKey } from './clients.ts'
 import { type AccountParts, addAccountIn } from './manage-accounts.ts'

@@ -1,9 +1,10 @@
 /** Writes organizations, official accounts, API clients and API keys. Other programs may write the same tables. */
+
 import { randomBytes } from 'node:crypto'
 import { SECRET_COLUMNS, type SecretKeys } from '../config/secret-keys.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { AccountId, OrganizationId } from './account.ts'
 
 export interface AccountColumns {
   name: string

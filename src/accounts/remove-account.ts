@@ -8,9 +8,9 @@
  * 3. One transaction locks out flushes again, and deletes the last rows and the account.
  */
 
+import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
-import type { AccountId } from './account.ts'
 import { finishErasure, lockOutSendersAndFlushes, type PendingErasure } from './erasure-lock.ts'
 
 /** Members cost the most, with their tombstones, tags and edits: about 50 ms. */

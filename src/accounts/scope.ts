@@ -2,12 +2,13 @@
  * Authenticates the API client of a protected route by three headers, and finds the scope of its key. Every request queries the
  * database, so a revoked client or key is refused on its next request.
  */
+
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Database } from '../postgres/database.ts'
 import { statement } from '../postgres/statement.ts'
-import type { AccountId, OrganizationId } from './account.ts'
 
 /** What a request may read and change. */
 export interface Scope {

@@ -1,9 +1,8 @@
 /** The member as clients see it. The table FIELDS yields its schema, its JSON text and its CSV row. */
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
+import { LINE_USER_ID } from '../ids.ts'
 
-/** LINE gives one person the same id at all accounts of one provider. Other programs and pages may use ids of another form. */
-export const LINE_USER_ID = /^U[0-9a-f]{32}$/
 /** SQL: the user id of the member m. Null: it is of another form. */
 export const LINE_ID = `case when m.user_id ~ '${LINE_USER_ID.source}' then m.user_id end`
 // Characters.

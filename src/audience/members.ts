@@ -1,13 +1,14 @@
 /** The members of an account, as operators see, change and erase them, and the accounts of one person. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { refuseInput } from '../http/validate.ts'
+import { type AccountId, LINE_USER_ID, type OrganizationId } from '../ids.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { erasePerson, eraseUser, type OnErased } from './erasure/erase.ts'
 import type { ErasureLedger } from './erasure/erasure-ledger.ts'
-import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from './member.ts'
+import { type Member, memberJson, withTrackedActivity } from './member.ts'
 import { type MemberUpdate, updateMember as updateMemberOf } from './update.ts'
 
 /** Read it with the actor's organizations, so that it is one of them. */

@@ -1,8 +1,10 @@
 /** Requests names, pictures and languages of members from LINE. The time at which a profile is due is stored, so instances share the work. */
-import { type AccountId, findAccount } from '../accounts/account.ts'
+
+import { findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId } from '../ids.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { profileRequested, profilesBackedOff } from '../observability/facts.ts'

@@ -1,7 +1,8 @@
 /** Segments: named conditions of an account. */
-import type { AccountId } from '../accounts/account.ts'
+
 import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
+import type { AccountId } from '../ids.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Condition, checkCondition } from './condition.ts'

@@ -9,12 +9,14 @@
  *
  * Every row has the time of its next call, so instances share the work, and the next one continues what a killed one has begun.
  */
+
 import { randomBytes } from 'node:crypto'
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { type Account, findAccount } from '../accounts/account.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId } from '../ids.ts'
 import { AUDIENCE_MAX_IDS } from '../line-api/audience-groups.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'

@@ -1,5 +1,5 @@
 /** What is stored of the audiences at LINE: see sync-segments.ts. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 import type { Condition } from './condition.ts'

@@ -1,8 +1,9 @@
 /** `oa-audience mcp`: read-only tools for an assistant, over standard input and output. */
+
 import type { Readable, Writable } from 'node:stream'
-import type { OrganizationId } from '../accounts/account.ts'
 import { listOrganizations } from '../accounts/organizations.ts'
 import { readConfig } from '../config/config.ts'
+import type { OrganizationId } from '../ids.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { examineSystem } from '../watch/system-health.ts'

@@ -1,4 +1,5 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
+
 import type { Account } from '../accounts/account.ts'
 import { ErasureLedger, LedgerUnwritable } from '../audience/erasure/erasure-ledger.ts'
 import {
@@ -9,7 +10,6 @@ import {
   recordPersonExport,
 } from '../audience/export/export-person.ts'
 import { readLines } from '../audience/import/text-file.ts'
-import { LINE_USER_ID } from '../audience/member.ts'
 import {
   accountsOf,
   eraseByUserId,
@@ -23,6 +23,7 @@ import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { systemReason } from '../config/system-reason.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
+import { LINE_USER_ID } from '../ids.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'

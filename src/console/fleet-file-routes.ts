@@ -2,12 +2,13 @@
  * Adds and updates accounts from a fleet file. The file has secrets, so it is read from the body of the request and kept nowhere: a dry
  * run and its application are two uploads.
  */
+
 import type { FastifyInstance } from 'fastify'
-import type { AccountId } from '../accounts/account.ts'
 import { secretWarning } from '../accounts/account-fields.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { bodyBytes } from '../http/body.ts'
 import { Type } from '../http/typebox.ts'
+import type { AccountId } from '../ids.ts'
 import {
   type AppliedAccount,
   applyAccounts,

@@ -1,8 +1,9 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
-import type { AccountId } from '../accounts/account.ts'
+
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'

@@ -1,5 +1,5 @@
 /** What the endpoints of an account made of one event, as far as the tables say it. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
 import { COUNTED_MAX, type DeliveryStatus } from './endpoints.ts'

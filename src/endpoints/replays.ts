@@ -3,11 +3,12 @@
  * others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
  * Planner idioms: docs/planner.md.
  */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
 import { checkEventTypes, type EndpointFormat } from './event-types.ts'

@@ -1,10 +1,11 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
-import type { AccountId } from '../accounts/account.ts'
+
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, checkCondition, recordable } from '../audience/condition.ts'
 import { AppError, NotVisible, requireVisible } from '../errors.ts'
 import { toJson } from '../http/format.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { AccountId } from '../ids.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'

@@ -2,9 +2,10 @@
  * Counts deliveries per account and source, for operators. Counts are kept in memory and written in batches, so no delivery costs
  * an additional disk write. Planner idioms: docs/planner.md.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { AccountId } from '../accounts/account.ts'
 import { every, type Repetition } from '../every.ts'
+import type { AccountId } from '../ids.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 

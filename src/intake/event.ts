@@ -1,5 +1,5 @@
 /** The common form of events. Each source translates its vendor's format into it in a folder of its own. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 
 export interface Source {
   /** Stored with each event, and the label of metrics. */

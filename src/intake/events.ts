@@ -1,7 +1,8 @@
 /** Stored events: show them, and retry those that could not be applied or set them aside. Planner idioms: docs/planner.md. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'

@@ -1,5 +1,5 @@
 /** A bounded queue of the deliveries of one source that wait for a flush. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import type { Admission, AdmittedEvent, ForwardedDelivery, IntakeEvent, Outcome } from './event.ts'
 
 /** Work of one flush: see QueuedDelivery. Larger flushes gain nothing and hold row locks longer. */

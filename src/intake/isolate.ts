@@ -7,7 +7,7 @@
  *    rejected together with the later ones of its account, each of which would take as long.
  * 4. A delivery that fails for another reason is flushed event by event. An event that cannot be applied is stored without effect.
  */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import { eventUnapplied } from '../observability/facts.ts'
 import {
   DatabaseBusy,

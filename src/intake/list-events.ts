@@ -2,11 +2,12 @@
  * All stored events that an operator may see, the newest first. A statement follows an index, examines a bounded number of events, and
  * then applies the filter, so a page may be empty although another one follows.
  */
-import type { AccountId } from '../accounts/account.ts'
+
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 import { ulidKey } from './event-fields.ts'

@@ -6,9 +6,9 @@
  * apart for some seconds, and all others wait for its lock once.
  */
 
-import type { AccountId } from '../accounts/account.ts'
 import { SendersBarrier } from '../accounts/erasure-lock.ts'
 import { AppError } from '../errors.ts'
+import type { AccountId } from '../ids.ts'
 import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'

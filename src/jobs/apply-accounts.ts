@@ -1,11 +1,11 @@
 /** Adds and updates accounts from a list. Organization and channel id identify an account. */
 
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { accountChanges, describeOwner, findOwners } from '../accounts/account-fields.ts'
 import { addAccountIn, updateAccountIn } from '../accounts/manage-accounts.ts'
 import { addOrganizationOf } from '../accounts/organizations.ts'
 import { type AccountColumns, decryptAccount, type NewAccount } from '../accounts/provisioning.ts'
 import { AppError, FatalError } from '../errors.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Changes } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'

@@ -3,12 +3,14 @@
  * counted in one transaction, by the functions that change a single one. A verification, which calls LINE, is made before its
  * transaction, so a killed process may repeat the last ones.
  */
-import { type AccountId, findAccount } from '../accounts/account.ts'
+
+import { findAccount } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
 import { findVisibleAccount, type VisibleAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { addEndpointOf, type NewEndpoint } from '../endpoints/settings.ts'
 import { AppError, NotVisible, requireVisible, toFatalError } from '../errors.ts'
+import type { AccountId } from '../ids.ts'
 import { type Action, recordAccount, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'

@@ -1,7 +1,8 @@
 /** The accounts of a job that changes many of them: which ones it has, and what became of each. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountStatus } from '../watch/account-status.ts'

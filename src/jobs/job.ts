@@ -1,8 +1,9 @@
 /** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. See docs/planner.md. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
 import { toJson } from '../http/format.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

@@ -6,10 +6,12 @@
  *
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
-import { type Account, type AccountId, findAccount, type OrganizationId } from '../accounts/account.ts'
+
+import { type Account, findAccount } from '../accounts/account.ts'
 import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, FatalError } from '../errors.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { actorOf, type Job, soleOrganization, startJob } from './job.ts'

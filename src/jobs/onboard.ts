@@ -1,6 +1,6 @@
 /** Brings a stored account into service at LINE: webhook URL, test, verification, followers. */
 
-import type { Account, AccountId } from '../accounts/account.ts'
+import type { Account } from '../accounts/account.ts'
 import { findVerification } from '../accounts/accounts.ts'
 import { identityCheck, isSameAddress, refusedCheck } from '../accounts/checks.ts'
 import { verifyAccount } from '../accounts/manage-accounts.ts'
@@ -8,6 +8,7 @@ import type { Verification } from '../accounts/verification.ts'
 import type { Verifier } from '../accounts/verify.ts'
 import { importNextFollowers } from '../audience/import/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
+import type { AccountId } from '../ids.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'

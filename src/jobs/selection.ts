@@ -2,12 +2,13 @@
  * The members of a job that match a filter: those that existed when the job started and match when their page is read. The walk is by
  * id, so each is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
  */
-import type { AccountId } from '../accounts/account.ts'
+
 import { type Scope, scopeOfAccount } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
 import { type IdPosition, readIds } from '../audience/select-list.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Job } from './job.ts'
 

@@ -1,5 +1,5 @@
 /** Notification channels: where messages about broken accounts are sent. The activity log contains only the hosts of their targets. */
-import type { OrganizationId } from '../accounts/account.ts'
+
 import { isEmailAddress } from '../config/parsers.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../endpoints/address.ts'
 import { newSecret } from '../endpoints/messages.ts'
@@ -8,6 +8,7 @@ import { NotVisible } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { OrganizationId } from '../ids.ts'
 import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { statement } from '../postgres/statement.ts'

@@ -1,5 +1,5 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { checkCondition } from '../audience/condition.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'
@@ -33,6 +33,7 @@ import { age } from '../http/format.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { startEndpointJob } from '../jobs/send-again.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'

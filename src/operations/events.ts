@@ -1,10 +1,11 @@
 /** All stored events, and what becomes of those that could not be applied to members: they are retried or set aside. */
-import type { AccountId } from '../accounts/account.ts'
+
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
 import { NotVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
+import type { AccountId } from '../ids.ts'
 import {
   countUnapplied,
   type EventDetails,

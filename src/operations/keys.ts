@@ -1,9 +1,10 @@
 /** API keys, each of which gives a client access to one official account. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { addKeyOf, findClient, listKeys } from '../accounts/clients.ts'
 import { revokeKey } from '../accounts/provisioning.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { statement } from '../postgres/statement.ts'
 import { Id } from './fields.ts'
 import { type Noun, operationsOf } from './operation.ts'

@@ -2,8 +2,9 @@
  * What an operation is: who may run it, what it takes, and what it does. One definition serves the console (console/operation-routes.ts),
  * the command line (cli/operation-commands.ts), docs/roles.md and the tests that try each operation as each role.
  */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { type Action, type Changes, type ObjectKind, recordActivity } from '../operators/activity.ts'
 import type { Actor, Role } from '../operators/actor.ts'

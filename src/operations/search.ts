@@ -4,9 +4,10 @@
  * statements, the console's connection serves other operators. A walk that takes too long ends early, and the result is marked as
  * incomplete. list-events.ts finds the event of a webhook event id.
  */
-import type { AccountId } from '../accounts/account.ts'
-import { LINE_USER_ID, type Member, memberJson, withTrackedActivity } from '../audience/member.ts'
+
+import { type Member, memberJson, withTrackedActivity } from '../audience/member.ts'
 import { INT64_MIN, parsePathId } from '../http/path-id.ts'
+import { type AccountId, LINE_USER_ID } from '../ids.ts'
 import { ulidKey } from '../intake/event-fields.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Activity, listActivityOfRequest } from '../operators/list-activity.ts'

@@ -1,5 +1,5 @@
 /** Segments: named conditions on the members of an account. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, normalizeCondition, recordable } from '../audience/condition.ts'
 import {
@@ -14,6 +14,7 @@ import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import { ConditionField, Id, partial } from './fields.ts'

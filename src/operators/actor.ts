@@ -1,6 +1,7 @@
 /** Who operates the service: what they may do, and which organizations they see. */
+
 import { hostname, userInfo } from 'node:os'
-import type { OrganizationId } from '../accounts/account.ts'
+import type { OrganizationId } from '../ids.ts'
 
 /** Each role includes the ones before it. */
 export const ROLES = ['viewer', 'manager', 'owner'] as const

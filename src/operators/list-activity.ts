@@ -1,6 +1,7 @@
 /** Reads the log of who changed what: for its page and export, for one object, and for one request. Planner idioms: docs/planner.md. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import { INT64_MAX } from '../http/path-id.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Action, Changes, ObjectKind } from './activity.ts'
 import type { Actor, OrganizationIds } from './actor.ts'

@@ -1,5 +1,5 @@
 /** Figures that are too slow for a page of all accounts: silences, the comparison with LINE's statistics, members. See docs/planner.md. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 

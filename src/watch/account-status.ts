@@ -1,6 +1,7 @@
 /** The status of an account, and the facts of its problems. */
-import type { AccountId, OrganizationId } from '../accounts/account.ts'
+
 import type { Check } from '../accounts/verification.ts'
+import type { AccountId, OrganizationId } from '../ids.ts'
 
 /** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
 export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const

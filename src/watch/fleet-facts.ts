@@ -1,11 +1,8 @@
 /** One row of facts for each official account. Planner idioms: docs/planner.md. */
-import {
-  type AccountId,
-  FOREIGN_DESTINATION_AT,
-  findNamedAccounts,
-  REDELIVERY_OFF_AT,
-} from '../accounts/account.ts'
+
+import { FOREIGN_DESTINATION_AT, findNamedAccounts, REDELIVERY_OFF_AT } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
+import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import type { FleetAccount } from './account-status.ts'

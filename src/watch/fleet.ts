@@ -1,5 +1,5 @@
 /** The fleet, worst accounts first, and the charts of accounts. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

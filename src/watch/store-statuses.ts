@@ -7,12 +7,13 @@
  *
  * Everything else selects what is stored. The page of an account, `fleet` and `doctor` store what they show first.
  */
+
 import type { FastifyBaseLogger } from 'fastify'
-import type { AccountId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import { every, type Stop } from '../every.ts'
 import { readTime } from '../http/read-time.ts'
 import { refuseInput } from '../http/validate.ts'
+import type { AccountId } from '../ids.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'

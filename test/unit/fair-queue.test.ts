@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { AccountId } from '../../src/accounts/account.ts'
+import type { AccountId } from '../../src/ids.ts'
 import type { QueuedDelivery } from '../../src/intake/fair-queue.ts'
 import { FairQueue, sliceDelivery } from '../../src/intake/fair-queue.ts'
 

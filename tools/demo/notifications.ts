@@ -2,7 +2,7 @@
  * Notification channels of the demo and what they sent in two weeks. Nothing leaves the machine: the simulated platform plays the chat,
  * and the mailbox is paused.
  */
-import type { OrganizationId } from '../../src/accounts/account.ts'
+import type { OrganizationId } from '../../src/ids.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
 import type { NotificationKind } from '../../src/watch/notifications/content.ts'

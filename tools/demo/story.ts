@@ -1,5 +1,5 @@
 /** Two weeks of fictitious operators in the activity log of the demo. The log itself is written with each change, so it has no past. */
-import type { OrganizationId } from '../../src/accounts/account.ts'
+import type { OrganizationId } from '../../src/ids.ts'
 import type { Action, Changes, ObjectKind } from '../../src/operators/activity.ts'
 import type { Role } from '../../src/operators/actor.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'

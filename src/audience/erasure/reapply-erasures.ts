@@ -6,9 +6,10 @@
  * The next run continues an interrupted one. Until a run is complete, a row of pending_reapply refuses every start: erased people of
  * the remaining accounts are still visible. Planner idioms: docs/planner.md.
  */
-import type { AccountId } from '../../accounts/account.ts'
+
 import { lockOutSendersAndFlushes } from '../../accounts/erasure-lock.ts'
 import { FatalError } from '../../errors.ts'
+import type { AccountId } from '../../ids.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'

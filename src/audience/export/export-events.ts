@@ -4,10 +4,11 @@
  * The time of receipt is the beginning of the transaction that stores the event. So an event may become visible after events with
  * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd).
  */
-import type { AccountId } from '../../accounts/account.ts'
+
 import { INT64_MIN } from '../../http/path-id.ts'
 import { readTime } from '../../http/read-time.ts'
 import { refuseInput } from '../../http/validate.ts'
+import type { AccountId } from '../../ids.ts'
 import { recordAccount } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'

@@ -1,5 +1,5 @@
 /** Removes other people from the events of a person. */
-import { LINE_USER_ID } from '../member.ts'
+import { LINE_USER_ID } from '../../ids.ts'
 
 type Fields = Record<string, unknown>
 

@@ -1,9 +1,11 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
-import type { Account, AccountId } from '../../accounts/account.ts'
+
+import type { Account } from '../../accounts/account.ts'
 import { explainRefusal } from '../../accounts/checks.ts'
 import { lockOutErasures } from '../../accounts/erasure-lock.ts'
 import { USER_ID_MAX_LENGTH } from '../../config/limits.ts'
 import { AppError, FatalError } from '../../errors.ts'
+import type { AccountId } from '../../ids.ts'
 import type { PlatformResult } from '../../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../../line-api/client.ts'
 import type { FollowersPage } from '../../line-api/line-responses.ts'

@@ -4,8 +4,10 @@
  * account change, the intake receives those that the new secret signs. Anybody can send forgeries, so beyond a limit the account or
  * address that holds the most loses its oldest delivery.
  */
-import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
+
+import { type Account, findAccount } from '../../accounts/account.ts'
 import { every, type Stop } from '../../every.ts'
+import type { AccountId } from '../../ids.ts'
 import { hasValidLineSignature } from '../../line-api/line-signature.ts'
 import { type Row, statement } from '../../postgres/statement.ts'
 import type { Admission, IntakeEvent } from '../event.ts'

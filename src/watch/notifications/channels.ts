@@ -1,11 +1,12 @@
 /** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. See docs/planner.md. */
-import type { OrganizationId } from '../../accounts/account.ts'
+
 import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import { responseLine } from '../../endpoints/endpoint-health.ts'
 import { type Finding, finding, requireVisible } from '../../errors.ts'
 import { age } from '../../http/format.ts'
+import type { OrganizationId } from '../../ids.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'

@@ -2,7 +2,7 @@
  * What a notification says, read at the time of sending. Accounts that were removed, or moved to an organization that the channel is not
  * about, are left out.
  */
-import type { OrganizationId } from '../../accounts/account.ts'
+import type { OrganizationId } from '../../ids.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../account-status.ts'
 import type { Language } from '../problem-commands.ts'
