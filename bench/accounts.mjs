@@ -7,7 +7,7 @@
 import { performance } from 'node:perf_hooks'
 import { gzipSync } from 'node:zlib'
 import { listBacklogs } from '../dist/src/endpoints/endpoint-health.js'
-import { toJson } from '../dist/src/http/format.js'
+import { toJson } from '../dist/src/ids.js'
 import { Metrics } from '../dist/src/observability/metrics.js'
 import { runMaintenance } from '../dist/src/upkeep/maintenance.js'
 import { refreshDueFigures } from '../dist/src/watch/account-figures.js'

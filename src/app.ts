@@ -2,21 +2,26 @@
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './accounts/scope.ts'
+import { verificationSchemas } from './accounts/verification.ts'
 import { verifyRoute } from './accounts/verify.ts'
 import { eraseRoute } from './audience/erasure/erase.ts'
 import type { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'
+import { memberSchemas } from './audience/member-schemas.ts'
 import { updateRoute } from './audience/update.ts'
 import type { Config } from './config/config.ts'
 import { TRACKING_BUDGETS, type TrackingBudgets } from './config/limits.ts'
 import { serviceName as name, serviceVersion as version } from './config/package.ts'
+import { endpointWebhooks } from './endpoints/message-schemas.ts'
 import { BodyBudget } from './http/body-budget.ts'
+import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas, documentRoutes } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { createServer, refuseUnknownRoutes, requireWellFormed } from './http/server.ts'
 import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { HandOver } from './intake/flush.ts'
+import { Receipt, TrackingReceipt } from './intake/receipts.ts'
 import { Intake } from './intake/receive.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
@@ -24,8 +29,15 @@ import { IdTokens } from './line-api/id-tokens.ts'
 import { deliveryPaths, LINE } from './line-api/line-signature.ts'
 import { logFacts, logRequests } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
-import { componentSchemas, webhooks } from './openapi-schemas.ts'
 import type { Database } from './postgres/database.ts'
+import { NotifiedAccountSchema, notificationWebhooks } from './watch/notifications/notification-schemas.ts'
+
+/** Of the OpenAPI document. Route schemas refer to them by name. */
+const SCHEMAS = {
+  ...memberSchemas,
+  ...verificationSchemas,
+  ...{ Receipt, TrackingReceipt, NotifiedAccount: NotifiedAccountSchema, Error: ErrorEnvelopeSchema },
+}
 
 type AppConfig = Pick<
   Config,
@@ -67,7 +79,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   decorateWithCaller(app)
   const spareSigned = await limitRate(app, config.rateLimit, config.redisUrl)
   requireWellFormed(app)
-  await collectRouteSchemas(app, { title: name, version }, componentSchemas, webhooks)
+  await collectRouteSchemas(app, { title: name, version }, SCHEMAS, {
+    ...endpointWebhooks,
+    ...notificationWebhooks,
+  })
 
   const counts = new DeliveryCounts(database)
   const guard = requireApiClient(database)

@@ -114,3 +114,41 @@ export const VerificationSchema = Type.Object({
 export type Check = Static<typeof CheckSchema>
 export type Webhook = Static<typeof WebhookSchema>
 export type Verification = Static<typeof VerificationSchema>
+
+/** Of the OpenAPI document, with examples. */
+export const verificationSchemas = {
+  Claims: {
+    ...ClaimsSchema,
+    description: 'What the caller expects of the account. The ids are compared with those that LINE reports.',
+    examples: [{ testWebhook: false }],
+  },
+  Verification: {
+    ...VerificationSchema,
+    examples: [
+      {
+        verified: false,
+        account: {
+          userId: 'U8e742f61d673b39c7fff3cecb7536ef0',
+          basicId: '@abc1234',
+          premiumId: null,
+          displayName: 'Corner Coffee',
+          pictureUrl: null,
+          chatMode: 'bot',
+          markAsReadMode: 'auto',
+        },
+        accountType: 'verified_or_premium',
+        webhook: { endpoint: 'https://oa.example.com/api/line/1', active: false, matches: true },
+        checks: [
+          { name: 'access_token', ok: true, message: 'The platform accepts the access token' },
+          {
+            name: 'webhook_active',
+            ok: false,
+            message: 'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+            reason: 'webhook_off',
+          },
+        ],
+        checkedAt: '2026-11-21T09:00:00.000Z',
+      },
+    ],
+  },
+}

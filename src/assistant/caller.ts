@@ -7,7 +7,7 @@
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
 import { AppError, NotVisible } from '../errors.ts'
-import { toJson } from '../http/format.ts'
+import { toJson } from '../ids.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'

@@ -6,8 +6,8 @@
 
 import { type AccountDetails, findAccountDetails } from '../accounts/accounts.ts'
 import { AppError, type Finding } from '../errors.ts'
-import { oneLine } from '../http/one-line.ts'
 import { type TSchema, Type } from '../http/typebox.ts'
+import { oneLine } from '../observability/one-line.ts'
 import { checkerOf, Default, type Fields, Id, type InputOf, objectOf } from '../operations/fields.ts'
 import type { NewActivity } from '../operators/activity.ts'
 import type { OrganizationIds } from '../operators/actor.ts'

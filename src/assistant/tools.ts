@@ -8,7 +8,7 @@ import {
   listDeliveries as readDeliveries,
 } from '../endpoints/endpoints.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { timeOrNull } from '../http/read-time.ts'
+import { timeOrNull } from '../http/times.ts'
 import { Type } from '../http/typebox.ts'
 import { listFailureReasons } from '../intake/events.ts'
 import { listAllEvents } from '../intake/list-events.ts'

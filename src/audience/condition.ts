@@ -1,5 +1,5 @@
 /** A condition on a member: all of its fields must hold. matches_condition of migrations/functions/condition.sql evaluates it. */
-import { isoMs } from '../http/read-time.ts'
+import { isoMs } from '../http/times.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
 import { isStorableText } from '../postgres/storable.ts'

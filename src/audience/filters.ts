@@ -1,5 +1,5 @@
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
-import { readTime } from '../http/read-time.ts'
+import { readTime } from '../http/times.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
 import type { TextSource } from '../audience/import/text-file.ts'
-import { toJson } from '../http/format.ts'
+import { toJson } from '../ids.ts'
 
 export interface Io {
   env: Record<string, string | undefined>

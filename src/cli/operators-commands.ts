@@ -2,7 +2,7 @@
 import { readConfig } from '../config/config.ts'
 import { localUrl } from '../http/listen.ts'
 import { INT64_MAX } from '../http/path-id.ts'
-import { timeOrNull } from '../http/read-time.ts'
+import { timeOrNull } from '../http/times.ts'
 import { OPERATORS } from '../operations/operators.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import {

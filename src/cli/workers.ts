@@ -7,7 +7,7 @@ import pino, { type Logger } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Secret } from '../config/secret.ts'
-import { serveMetrics } from '../observability/metrics.ts'
+import { serveMetrics } from '../http/metrics-page.ts'
 import { SETTINGS } from '../postgres/embedded/postmaster.ts'
 import { type Connection, connectionUrl, EmbeddedServer } from '../postgres/embedded/server.ts'
 

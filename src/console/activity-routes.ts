@@ -2,11 +2,11 @@
 import type { FastifyInstance } from 'fastify'
 import { FILE_FORMATS } from '../audience/list.ts'
 import { AppError } from '../errors.ts'
-import { toJson } from '../http/format.ts'
 import { INT64_MAX } from '../http/path-id.ts'
-import { timeOrNull } from '../http/read-time.ts'
 import type { TextParts } from '../http/streamer.ts'
+import { timeOrNull } from '../http/times.ts'
 import { Type } from '../http/typebox.ts'
+import { toJson } from '../ids.ts'
 import { includesRole } from '../operators/actor.ts'
 import { ALL_ACTIVITY, exportActivity, listActivity, listActivityOf } from '../operators/list-activity.ts'
 import {

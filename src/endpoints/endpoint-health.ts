@@ -1,6 +1,6 @@
 /** The health and backlog of endpoints, for `doctor` and metrics. */
 import { type Finding, finding } from '../errors.ts'
-import { age } from '../http/format.ts'
+import { age } from '../http/times.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { type EndpointSummary, listEndpoints } from './endpoints.ts'

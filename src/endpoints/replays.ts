@@ -6,7 +6,7 @@
 
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { readTime } from '../http/read-time.ts'
+import { readTime } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'

@@ -3,9 +3,9 @@
 import { type Condition, holdsFor } from '../audience/condition.ts'
 import { SCAN_MAX } from '../audience/list-statements.ts'
 import { AppError } from '../errors.ts'
-import { toJson } from '../http/format.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'
+import { toJson } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { EndpointSettings } from './settings.ts'
 

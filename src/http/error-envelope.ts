@@ -1,24 +1,39 @@
 /** The shape of every error response. */
+
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, ERRORS } from '../errors.ts'
-import { publishFinishedRequest, recordAbort, SAFE_HEADERS, UNKNOWN_ROUTE } from './responses.ts'
+import { UNKNOWN_ROUTE } from '../observability/facts.ts'
+import { publishFinishedRequest, recordAbort, SAFE_HEADERS } from './responses.ts'
 import { type Static, Type } from './typebox.ts'
 
 /** Whether the error is the fault of the request, and not that of the service or its database. */
 export const isRefusal = (error: unknown): error is AppError =>
   error instanceof AppError && error.status < 500
 
-export const ErrorEnvelopeSchema = Type.Object({
-  statusCode: Type.Integer(),
-  error: Type.String(),
-  message: Type.String(),
-  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
-  requestId: Type.String(),
-})
+export const ErrorEnvelopeSchema = Type.Object(
+  {
+    statusCode: Type.Integer(),
+    error: Type.String(),
+    message: Type.String(),
+    details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
+    requestId: Type.String(),
+  },
+  {
+    examples: [
+      {
+        statusCode: 400,
+        error: 'Bad Request',
+        message: 'The input is invalid',
+        details: [{ path: 'limit', message: 'must be a whole number from 1 to 200' }],
+        requestId: '0b7f8a0e-4a7e-4a4b-8f57-3f0f0c6f5a11',
+      },
+    ],
+  },
+)
 
 type ErrorEnvelope = Static<typeof ErrorEnvelopeSchema>
 

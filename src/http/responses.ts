@@ -1,32 +1,17 @@
 /** Headers of every response, and what is published of every finished request, with or without one, to the log and the metrics. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
+import { type FinishedRequest, type RequestObserver, UNKNOWN_ROUTE } from '../observability/facts.ts'
 
 /** nginx's status for a client that disconnected before the end of the response. No client receives it. */
 const CLIENT_DISCONNECTED = 499
-
-interface FinishedRequest {
-  /** null if the request was too malformed to reach Fastify */
-  request: FastifyRequest | null
-  requestId: string
-  /** the pattern, because a path may contain an oaHash and a query string a tracking key */
-  route: string
-  status: number
-  /** from the end of the headers to the end of the response; null if not measured */
-  seconds: number | null
-  ip: string | undefined
-}
-
-export type RequestObserver = (finished: FinishedRequest) => void
 
 declare module 'fastify' {
   interface FastifyInstance {
     requestObservers: RequestObserver[]
   }
 }
-
-export const UNKNOWN_ROUTE = 'unknown'
 
 /** On every response, unless a route replaces them: a shared cache does not know the headers by which clients differ. */
 export const SAFE_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }

@@ -106,3 +106,30 @@ export const SIGNED_FAILURES = {
   403: 'The signature is missing or does not match.',
   404: 'There is no such official account.',
 }
+
+/** Receivers need none of the headers with which clients authenticate. */
+export const outgoing = (operationId: string, summary: string, schema: TSchema) => ({
+  post: {
+    operationId,
+    summary,
+    tags: [TAGS.webhooks],
+    security: [],
+    requestBody: { required: true, ...jsonBody(schema) },
+    responses: {
+      '2XX': { description: 'The message is accepted.' },
+      410: { description: 'The receiver is gone. Nothing is sent until an operator resumes it.' },
+      default: { description: 'The message is sent again, for 24 hours.' },
+    },
+  },
+})
+
+const Time = Type.String({ format: 'date-time' })
+
+/** The messages of Standard Webhooks: `[operation id, summary, data]` by type. */
+export const standard = (messages: Record<string, [string, string, TSchema]>) =>
+  Object.fromEntries(
+    Object.entries(messages).map(([type, [operationId, summary, data]]) => {
+      const schema = Type.Object({ type: Type.Literal(type), timestamp: Time, data })
+      return [type, outgoing(operationId, summary, schema)]
+    }),
+  )

@@ -5,7 +5,7 @@
 
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { readTime } from '../http/read-time.ts'
+import { readTime } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'

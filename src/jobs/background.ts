@@ -13,13 +13,11 @@ import { SegmentSync } from '../audience/sync-segments.ts'
 import type { Secret } from '../config/secret.ts'
 import { listBacklogs } from '../endpoints/endpoint-health.ts'
 import type { Sender } from '../endpoints/sender.ts'
-import { AppError } from '../errors.ts'
-import { every, type Repetition, type Stop } from '../every.ts'
+import { every, type Stop } from '../every.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
-import type { Database } from '../postgres/database.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
 import type { Transactions } from '../postgres/statement.ts'
@@ -32,9 +30,7 @@ import { startHeartbeat } from '../watch/notifications/heartbeat.ts'
 import { startOutbox } from '../watch/notifications/outbox.ts'
 import type { NotificationSender } from '../watch/notifications/send.ts'
 import { listProblems, startWatch } from '../watch/store-statuses.ts'
-import type { JobKind } from './job.ts'
-import { LANES } from './kinds.ts'
-import { type JobParts, takeTurn } from './turn.ts'
+import { JobRunner } from './runner.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -155,54 +151,3 @@ export async function encryptPlainSecrets(database: Transactions, log: FastifyBa
 }
 
 // Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none.
-
-/**
- * Pause while no job waits. It is short after a turn, because a job that paces itself continues soon, and doubles until it is IDLE_MS.
- * A console in the same process ends it with `wake`.
- */
-const FIRST_PAUSE_MS = 25
-const IDLE_MS = 3_000
-
-export class JobRunner {
-  readonly #database: Database
-  readonly #log: FastifyBaseLogger
-  readonly #parts: Partial<JobParts>
-  #lanes: Repetition[] = []
-
-  constructor(database: Database, log: FastifyBaseLogger, parts: Partial<JobParts>) {
-    this.#database = database
-    this.#parts = parts
-    this.#log = log
-  }
-
-  start(): void {
-    this.#lanes = LANES.map((kinds) => {
-      let pauseMs = IDLE_MS
-      return every('jobs', IDLE_MS, async () => {
-        const hasWorked = await this.#takeTurn(kinds)
-        const currentMs = hasWorked ? 0 : pauseMs
-        pauseMs = hasWorked ? FIRST_PAUSE_MS : Math.min(IDLE_MS, 2 * pauseMs)
-        return currentMs
-      })
-    })
-  }
-
-  /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
-  async stop(): Promise<void> {
-    await Promise.all(this.#lanes.map(({ stop }) => stop()))
-  }
-
-  readonly wake = (): void => {
-    for (const { wake } of this.#lanes) wake()
-  }
-
-  async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
-    try {
-      return (await takeTurn(this.#database, { ...this.#parts, kinds })) !== false
-    } catch (error) {
-      // While the database is down, there is nothing to do. Its messages may quote stored data.
-      if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')
-      return false
-    }
-  }
-}

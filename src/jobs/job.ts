@@ -2,8 +2,8 @@
 
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
-import { toJson } from '../http/format.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
+import { toJson } from '../ids.ts'
 import { type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

@@ -12,7 +12,7 @@
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError, toFatalError } from '../errors.ts'
-import { toJson } from '../http/format.ts'
+import { toJson } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { isAboutStatement } from '../postgres/faults.ts'

@@ -3,6 +3,7 @@
  * channel without a subscriber costs one comparison. Two services in one process share the channels.
  */
 import { channel } from 'node:diagnostics_channel'
+import type { FastifyRequest } from 'fastify'
 
 export interface Occurrence<Facts> {
   publish(facts: Facts): void
@@ -92,3 +93,20 @@ export const notificationResponded = occurrence<{ format: string; outcome: Endpo
 
 /** HEARTBEAT_URL was requested, after the database had committed. */
 export const heartbeatSent = occurrence<{ outcome: 'accepted' | 'failed' }>('heartbeat-sent')
+
+/** A request that has ended, with or without a response. Observers of http/responses.ts get it. */
+export interface FinishedRequest {
+  /** null if the request was too malformed to reach Fastify */
+  request: FastifyRequest | null
+  requestId: string
+  /** the pattern, because a path may contain an oaHash and a query string a tracking key */
+  route: string
+  status: number
+  /** from the end of the headers to the end of the response; null if not measured */
+  seconds: number | null
+  ip: string | undefined
+}
+
+export type RequestObserver = (finished: FinishedRequest) => void
+
+export const UNKNOWN_ROUTE = 'unknown'

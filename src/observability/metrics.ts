@@ -1,11 +1,7 @@
 /** The metrics of the service, and their page. */
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import { systemReason } from '../config/system-reason.ts'
-import { AppError, FatalError } from '../errors.ts'
 import { every } from '../every.ts'
-import { UNKNOWN_ROUTE } from '../http/responses.ts'
-import { createServer, refuseUnknownRoutes } from '../http/server.ts'
 import {
   countOutcomes,
   databaseGauges,
@@ -14,7 +10,7 @@ import {
   notificationGauges,
   type WatchedDatabase,
 } from './database-metrics.ts'
-import { deliveryStored, eventsRejected, flushed, queueChanged } from './facts.ts'
+import { deliveryStored, eventsRejected, flushed, queueChanged, UNKNOWN_ROUTE } from './facts.ts'
 import {
   type AccountProblems,
   accountProblemGauge,
@@ -194,43 +190,4 @@ export class Metrics {
     const { stop } = every('metrics', intervalMs, update)
     this.#unsubscribe.push(() => void stop())
   }
-}
-
-// The page: a separate listener, because metrics are for the operator's network and not for callers.
-
-/** One registry, or the merged registries of several processes. */
-interface MetricsPage {
-  contentType: string
-  metrics(): Promise<string>
-}
-
-interface MetricsLog {
-  warn: (facts: object, message: string) => void
-}
-
-/** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
-export async function serveMetrics(
-  page: MetricsPage,
-  host: string,
-  port: number,
-  log: MetricsLog,
-): Promise<FastifyInstance> {
-  const app = createServer({ logLevel: 'silent', trustProxy: [] })
-  app.get('/metrics', async (_request, reply) => {
-    try {
-      return reply.type(page.contentType).send(await page.metrics())
-    } catch (error) {
-      // Collecting from several processes fails if one of them hangs.
-      const { name, message, code } = error as Error & { code?: string }
-      log.warn({ fault: name, reason: code ?? message }, 'the metrics cannot be scraped')
-      throw new AppError('unavailable')
-    }
-  })
-  refuseUnknownRoutes(app)
-  await app.listen({ host, port }).catch((error) => {
-    throw new FatalError(
-      `METRICS_PORT ${port} on ${host} cannot be used: ${systemReason(error)}. Set another port.`,
-    )
-  })
-  return app
 }

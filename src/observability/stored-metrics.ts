@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { chatName, oneLine } from '../http/one-line.ts'
 import { endpointResponded } from './facts.ts'
+import { chatName, oneLine } from './one-line.ts'
 
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
 

@@ -1,7 +1,7 @@
 /** Problems of accounts, and the frame of messages, in a language: texts, periods, and the command that fixes a problem. */
 
 import { createRequire } from 'node:module'
-import { age, periodOf } from '../http/format.ts'
+import { age, periodOf } from '../http/times.ts'
 import type { AccountId } from '../ids.ts'
 import { isStoredToken, type Problem, type Reason, type ReasonFacts } from './account-status.ts'
 import type messages from './message-texts.en.json'

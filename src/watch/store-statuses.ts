@@ -11,7 +11,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../errors.ts'
 import { every, type Stop } from '../every.ts'
-import { readTime } from '../http/read-time.ts'
+import { readTime } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'

@@ -1,7 +1,7 @@
 /** The listener of /metrics. console/process.test.ts, faults/process.test.ts and faults/workers.test.ts scrape services. */
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
-import { serveMetrics } from '../../src/observability/metrics.ts'
+import { serveMetrics } from '../../src/http/metrics-page.ts'
 import { BROKEN_HEADER, sendRaw } from '../support/raw.ts'
 
 async function serve(metrics: () => Promise<string>) {

@@ -1,7 +1,7 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
 import { afterEach } from 'vitest'
-import { JobRunner } from '../../src/jobs/background.ts'
 import type { JobSummary } from '../../src/jobs/job.ts'
+import { JobRunner } from '../../src/jobs/runner.ts'
 import type { Platform, Step } from '../../src/jobs/step.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'

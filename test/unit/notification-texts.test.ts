@@ -1,6 +1,6 @@
 /** The texts of notifications, as operators read them. */
 import { describe, expect, it } from 'vitest'
-import { chatName, oneLine } from '../../src/http/one-line.ts'
+import { chatName, oneLine } from '../../src/observability/one-line.ts'
 import { type Problem, REASONS } from '../../src/watch/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
 import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'

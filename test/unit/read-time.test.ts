@@ -1,6 +1,6 @@
 /** Times as operators give them for replays and exports. */
 import { expect, it } from 'vitest'
-import { readTime } from '../../src/http/read-time.ts'
+import { readTime } from '../../src/http/times.ts'
 
 const read = (text: string) => new Date(readTime('from', text)).toISOString()
 

@@ -6,7 +6,7 @@
  */
 
 import { INT64_MIN } from '../../http/path-id.ts'
-import { readTime } from '../../http/read-time.ts'
+import { readTime } from '../../http/times.ts'
 import { refuseInput } from '../../http/validate.ts'
 import type { AccountId } from '../../ids.ts'
 import { recordAccount } from '../../operators/activity.ts'

@@ -3,9 +3,9 @@
  * Lists are read by keyset pages, so the download of a slow client holds no snapshot. Planner idioms: docs/planner.md.
  */
 
-import { toJson } from '../../http/format.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import type { AccountId } from '../../ids.ts'
+import { toJson } from '../../ids.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import {

@@ -1,5 +1,5 @@
 /** The text of a notification in the language of its channel. Its first line says what has happened, and to how many accounts. */
-import { oneLine } from '../../http/one-line.ts'
+import { oneLine } from '../../observability/one-line.ts'
 import { REASONS, type Reason } from '../account-status.ts'
 import {
   explainForMany,

@@ -1,4 +1,4 @@
-/** Parses the times that operators enter. */
+/** Reads the times that operators enter, and formats periods. */
 import { refuseInput } from './validate.ts'
 
 /** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
@@ -33,4 +33,18 @@ export function isoMs(text: string): number {
 function isDay(text: string): boolean {
   const day = new Date(`${text}T00:00:00Z`)
   return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
+}
+
+const UNITS = { second: 's', minute: 'min', hour: 'h', day: 'days' } as const
+
+/** Formats a period in a unit that keeps its precision: `90 s`, `45 min`, `20 h`, `3 days`. */
+export function age(seconds: number): string {
+  const [count, unit] = periodOf(seconds)
+  return `${count} ${UNITS[unit]}`
+}
+
+export function periodOf(seconds: number): [count: number, unit: keyof typeof UNITS] {
+  if (seconds < 120) return [Math.round(seconds), 'second']
+  if (seconds < 7200) return [Math.round(seconds / 60), 'minute']
+  return seconds < 172_800 ? [Math.round(seconds / 3600), 'hour'] : [Math.round(seconds / 86_400), 'day']
 }
