@@ -1,5 +1,5 @@
 /** Audiences, and the requests of their API clients. */
-import { encodeCursor } from '../dist/src/audience/select-list.js'
+import { encodeCursor } from '../dist/src/audience/list-pages.js'
 
 /** API clients per account, each with one key. */
 export const CLIENTS = 200

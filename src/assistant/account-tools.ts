@@ -1,7 +1,12 @@
 /** Tools about accounts: the fleet, the problems of one account, its numbers over time, and one of its people. */
 import { findVerification } from '../accounts/accounts.ts'
 import type { Member } from '../audience/member.ts'
-import { findMember, memberTimeline, readTimelinePosition, type TimelineEntry } from '../audience/members.ts'
+import {
+  findMember,
+  memberTimeline,
+  readTimelinePosition,
+  type TimelineEntry,
+} from '../audience/member-details.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
@@ -10,7 +15,7 @@ import { Default, Id } from '../operations/fields.ts'
 import { ACCOUNT_STATUSES, type FleetAccount, REASONS } from '../watch/account-status.ts'
 import { listAccountDays, listDeliveryHours, listFleet } from '../watch/fleet.ts'
 import { findFleetAccount } from '../watch/fleet-facts.ts'
-import { explainProblem } from '../watch/problem-commands.ts'
+import { explainProblem } from '../watch/languages.ts'
 import {
   AFTER,
   absent,

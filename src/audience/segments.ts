@@ -6,7 +6,7 @@ import { toJson } from '../ids.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Condition, checkCondition } from './condition.ts'
-import { endAudiencesOf } from './sync-statements.ts'
+import { endAudiencesOf } from './line-audience-statements.ts'
 
 /** Characters. The name of LINE's audience has 120, of which a date takes 13. */
 export const SEGMENT_NAME_MAX_LENGTH = 100

@@ -2,7 +2,7 @@
 import { Option } from 'commander'
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
-import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list.ts'
+import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list-route.ts'
 import { systemReason } from '../config/system-reason.ts'
 import { FatalError } from '../errors.ts'
 import type { ImportTally } from '../jobs/import-members.ts'

@@ -6,9 +6,9 @@ import {
   recordEventExport,
 } from '../audience/export/export-events.ts'
 import { FatalError } from '../errors.ts'
-import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../intake/events.ts'
 import type { EventPage, ListedEvent } from '../intake/list-events.ts'
 import { APPLIED } from '../intake/retry-events.ts'
+import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../intake/stored-events.ts'
 import { EVENTS } from '../operations/events.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'

@@ -17,7 +17,7 @@ import {
   findMemberships,
   memberTimeline,
   type TimelineEffect,
-} from '../audience/members.ts'
+} from '../audience/member-details.ts'
 import { readConfig } from '../config/config.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { systemReason } from '../config/system-reason.ts'

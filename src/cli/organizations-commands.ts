@@ -1,8 +1,8 @@
 /** `oa-audience organizations`, `clients`, `keys` and `segments`: what operations define. */
 import { Argument } from 'commander'
 import { scopeOfAccount } from '../accounts/scope.ts'
-import { countMatching } from '../audience/select-list.ts'
-import { SYNC_TEXTS } from '../audience/sync-texts.ts'
+import { SYNC_TEXTS } from '../audience/line-audience-texts.ts'
+import { countMatching } from '../audience/list-pages.ts'
 import { CLIENTS } from '../operations/clients.ts'
 import { KEYS } from '../operations/keys.ts'
 import { ORGANIZATIONS } from '../operations/organizations.ts'

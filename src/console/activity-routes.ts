@@ -1,6 +1,6 @@
 /** The log of who changed what: the whole log for owners, and that of one object for everybody who sees it. */
 import type { FastifyInstance } from 'fastify'
-import { FILE_FORMATS } from '../audience/list.ts'
+import { FILE_FORMATS } from '../audience/list-route.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import type { TextParts } from '../http/streamer.ts'

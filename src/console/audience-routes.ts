@@ -8,6 +8,7 @@ import {
   recordPersonExport,
 } from '../audience/export/export-person.ts'
 import { checkFilters, filterParameters, readFilters } from '../audience/filters.ts'
+import { readJsonPage } from '../audience/list-pages.ts'
 import {
   accountsOf,
   eraseMember,
@@ -17,8 +18,7 @@ import {
   memberTimeline,
   readTimelinePosition,
   updateMember,
-} from '../audience/members.ts'
-import { readJsonPage } from '../audience/select-list.ts'
+} from '../audience/member-details.ts'
 import { checkUpdate } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { AppError } from '../errors.ts'

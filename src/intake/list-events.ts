@@ -11,7 +11,7 @@ import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 import { ulidKey } from './event-fields.ts'
-import type { EventSummary } from './events.ts'
+import type { EventSummary } from './stored-events.ts'
 
 /** Events or accounts that one statement examines, for which other pages wait: 2,000 × 5 µs = 10 ms. */
 const EXAMINED_MAX = 2_000

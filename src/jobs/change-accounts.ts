@@ -16,7 +16,7 @@ import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Mute } from '../watch/account-status.ts'
-import { setMuteOf } from '../watch/store-statuses.ts'
+import { setMuteOf } from '../watch/mutes.ts'
 import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
 import {
   insertAccounts,

@@ -7,7 +7,7 @@
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { findVisibleAccount } from '../accounts/manage-accounts.ts'
 import type { Filters } from '../audience/filters.ts'
-import { eraseMember, type Membership } from '../audience/members.ts'
+import { eraseMember, type Membership } from '../audience/member-details.ts'
 import { AppError } from '../errors.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'

@@ -1,12 +1,13 @@
 /** `events.retry` and `events.set_aside`: what an operator does with all failed events of a filter. */
+
+import { APPLIED } from '../intake/retry-events.ts'
 import {
   nextFailedEvents,
   type RetryPosition,
   retryEvents,
   setEventsAside,
   type UnappliedFilter,
-} from '../intake/events.ts'
-import { APPLIED } from '../intake/retry-events.ts'
+} from '../intake/stored-events.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { type Job, type NewJob, startJob } from './job.ts'

@@ -5,7 +5,7 @@
 
 import { type Scope, scopeOfAccount } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
-import { type IdPosition, readIds } from '../audience/select-list.ts'
+import { type IdPosition, readIds } from '../audience/list-pages.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'

@@ -12,6 +12,7 @@ import type { OrganizationId } from '../ids.ts'
 import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { statement } from '../postgres/statement.ts'
+import { LANGUAGES } from '../watch/languages.ts'
 import {
   CHANNEL_FORMATS,
   type ChannelFormat,
@@ -22,7 +23,6 @@ import {
   recordedTarget,
 } from '../watch/notifications/channels.ts'
 import { listNotifications } from '../watch/notifications/history.ts'
-import { LANGUAGES } from '../watch/problem-commands.ts'
 import { AllowPrivateNetwork, Default, DisplayName, Id, orNull, partial, Url } from './fields.ts'
 import { type Noun, operationsOf, type Services } from './operation.ts'
 

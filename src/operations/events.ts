@@ -6,6 +6,7 @@ import { NotVisible } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
+import { EVENT_STATUSES, listAllEvents } from '../intake/list-events.ts'
 import {
   countUnapplied,
   type EventDetails,
@@ -16,8 +17,7 @@ import {
   recordRetry,
   retryEvents,
   setEventsAside,
-} from '../intake/events.ts'
-import { EVENT_STATUSES, listAllEvents } from '../intake/list-events.ts'
+} from '../intake/stored-events.ts'
 import { startEventsJob } from '../jobs/retry-events.ts'
 import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'

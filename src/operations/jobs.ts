@@ -12,7 +12,7 @@ import { ACCOUNTS_MAX, listResults, OUTCOMES, takeSecrets } from '../jobs/job-ac
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { ACCOUNT_STATUSES } from '../watch/account-status.ts'
-import { readMute } from '../watch/store-statuses.ts'
+import { readMute } from '../watch/mutes.ts'
 import { MUTE } from './accounts.ts'
 import { NEW_ENDPOINT } from './endpoint-fields.ts'
 import { Id, ShortText } from './fields.ts'

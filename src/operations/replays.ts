@@ -2,7 +2,7 @@
 
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { filterParameters, readFilters } from '../audience/filters.ts'
-import { countMatching } from '../audience/select-list.ts'
+import { countMatching } from '../audience/list-pages.ts'
 import {
   countReplay,
   findReplayable,

@@ -2,6 +2,7 @@
 
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, normalizeCondition, recordable } from '../audience/condition.ts'
+import type { SyncState } from '../audience/line-audience-texts.ts'
 import {
   addSegment,
   removeSegment,
@@ -9,7 +10,6 @@ import {
   setSync,
   updateSegment,
 } from '../audience/segments.ts'
-import type { SyncState } from '../audience/sync-texts.ts'
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'

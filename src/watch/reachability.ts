@@ -10,7 +10,7 @@ import { serviceName } from '../config/package.ts'
 import { lookupWith } from '../endpoints/address.ts'
 import { HostResolver, UnresolvedName } from '../endpoints/resolver.ts'
 import { readStart } from '../http/listen.ts'
-import { textsIn } from './problem-commands.ts'
+import { textsIn } from './languages.ts'
 import { fill } from './problem-texts.ts'
 
 /** `setup` waits for it. */

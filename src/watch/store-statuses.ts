@@ -7,18 +7,14 @@
  *
  * Everything else selects what is stored. The page of an account, `fleet` and `doctor` store what they show first.
  */
-
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../errors.ts'
 import { every, type Stop } from '../every.ts'
-import { readTime } from '../http/times.ts'
-import { refuseInput } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
-import { type Changes, changesBetween } from '../operators/activity.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { type AccountFacts, assessAccount, type Mute, type Problem } from './account-status.ts'
+import { type AccountFacts, assessAccount, type Problem } from './account-status.ts'
 import { findFleetAccount, problemsOf, readFleet } from './fleet-facts.ts'
 import { announce } from './notifications/announce.ts'
 
@@ -116,57 +112,4 @@ export const accountWatch = (database: Database) => async (): Promise<boolean> =
   if (claimed === null) return false
   await storeStatuses(database, claimed.pass, claimed.now)
   return announce(database, claimed.pass)
-}
-
-// Mutes of an account's worst problem.
-
-/** A mute that nobody remembers would hide a broken account. */
-export const MUTE_MAX_DAYS = 90
-const DAY_MS = 86_400_000
-
-/** Throws `invalid_input`. */
-export function readMute({ until, reason }: Mute): Mute {
-  const untilMs = readTime('until', until)
-  const now = Date.now()
-  if (untilMs <= now || untilMs > now + MUTE_MAX_DAYS * DAY_MS)
-    refuseInput('until', 'must be in the future, and at most 90 days from now')
-  if (reason.trim() === '') refuseInput('reason', 'must not be empty')
-  return { until: new Date(untilMs).toISOString(), reason: reason.trim() }
-}
-
-/** $1 account id bigint, $2 until timestamptz or null, $3 reason text or null. No row: the account has no problem. */
-const setMute = statement('set-mute')`
-    with before as (
-      select channel_oa_id as id, problems->0->>'reason' as problem, muted_until > now() as is_muted, muted_until, mute_reason
-        from account_check where channel_oa_id = $1 and problems <> '[]' for no key update)
-    update account_check c set muted_until = $2, mute_reason = $3
-      from before where c.channel_oa_id = before.id
-    returning before.problem, iso(c.muted_until) as until,
-              case when is_muted then iso(before.muted_until) end as "untilBefore",
-              case when is_muted then before.mute_reason end as "reasonBefore"`
-
-type Muted = {
-  problem: string
-  until: string | null
-  untilBefore: string | null
-  reasonBefore: string | null
-}
-
-/**
- * Call it in a transaction. Returns null if nothing changes. Throws `invalid_input` if there is no problem to mute.
- * @param mute null: messages are sent again
- */
-export async function setMuteOf(
-  transaction: Queryable,
-  id: AccountId,
-  mute: Mute | null,
-): Promise<Changes | null> {
-  const reason = mute?.reason ?? null
-  const [muted] = await transaction.query<Muted>(setMute, [id, mute?.until ?? null, reason])
-  if (muted === undefined && mute !== null)
-    throw new AppError('invalid_input', { message: `account ${id} has no problem that could be muted.` })
-  if (muted === undefined) return null
-  const { problem, until, untilBefore, reasonBefore } = muted
-  const changes = changesBetween({ until: untilBefore, reason: reasonBefore }, { until, reason })
-  return Object.keys(changes).length === 0 ? null : { problem, ...changes }
 }

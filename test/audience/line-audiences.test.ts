@@ -1,7 +1,7 @@
 /** Audiences of segments at LINE: `segments sync`, what LINE gets, each state, and what ends them. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { SegmentSync } from '../../src/audience/sync-segments.ts'
-import { SYNC_TEXTS } from '../../src/audience/sync-texts.ts'
+import { SYNC_TEXTS } from '../../src/audience/line-audience-texts.ts'
+import { SegmentSync } from '../../src/audience/line-audiences.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { SimulatedAudience } from '../../tools/simulator/audiences.ts'

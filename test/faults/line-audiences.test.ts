@@ -4,8 +4,8 @@
  */
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { SegmentSync } from '../../src/audience/line-audiences.ts'
 import { removeSegment, setSync } from '../../src/audience/segments.ts'
-import { SegmentSync } from '../../src/audience/sync-segments.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'

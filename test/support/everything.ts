@@ -12,23 +12,28 @@ import { reapplyLedger } from '../../src/audience/erasure/reapply-erasures.ts'
 import { eventLines } from '../../src/audience/export/export-events.ts'
 import { findPerson, personJson } from '../../src/audience/export/export-person.ts'
 import { importNextFollowers } from '../../src/audience/import/import-followers.ts'
-import { memberLines } from '../../src/audience/list.ts'
-import { findMember, type Membership, memberTimeline, selectMemberships } from '../../src/audience/members.ts'
+import { countMatching, readIds } from '../../src/audience/list-pages.ts'
+import { memberLines } from '../../src/audience/list-route.ts'
+import {
+  findMember,
+  type Membership,
+  memberTimeline,
+  selectMemberships,
+} from '../../src/audience/member-details.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
-import { countMatching, readIds } from '../../src/audience/select-list.ts'
 import { importEntries } from '../../src/audience/update-members.ts'
 import { listEventDeliveries } from '../../src/endpoints/event-deliveries.ts'
 import { countReplay, findReplayable, planReplay } from '../../src/endpoints/replays.ts'
 import { rehearse } from '../../src/endpoints/repliers.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
+import { type EventFilter, type EventPage, listAllEvents } from '../../src/intake/list-events.ts'
+import { retryEvent } from '../../src/intake/retry-events.ts'
 import {
   countUnapplied,
   listFailureReasons,
   nextFailedEvents,
   setEventsAside,
-} from '../../src/intake/events.ts'
-import { type EventFilter, type EventPage, listAllEvents } from '../../src/intake/list-events.ts'
-import { retryEvent } from '../../src/intake/retry-events.ts'
+} from '../../src/intake/stored-events.ts'
 import { startReplay, startResend } from '../../src/jobs/send-again.ts'
 import { startTagging } from '../../src/jobs/tag-members.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'

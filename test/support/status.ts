@@ -1,6 +1,6 @@
 /** What operators see of an account now. */
 import { findFleetAccount } from '../../src/watch/fleet-facts.ts'
-import { explainProblem } from '../../src/watch/problem-commands.ts'
+import { explainProblem } from '../../src/watch/languages.ts'
 import { confirmStatus } from '../../src/watch/store-statuses.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 

@@ -46,7 +46,7 @@ describe('every command that the documents name', () => {
       if (name.endsWith('.md')) files.push(`${folder}/${name}`)
   }
   // Hints of the service and of the console's pages.
-  files.push('src/watch/problem-commands.ts', 'src/endpoints/endpoint-health.ts')
+  files.push('src/watch/languages.ts', 'src/endpoints/endpoint-health.ts')
   files.push('src/watch/notifications/channels.ts', 'src/watch/notifications/text.ts')
   for (const language of ['en', 'ja', 'th', 'zh']) files.push(`web/texts/${language}.json`)
   const mentions = files.flatMap((file) =>

@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest'
 import { chatName, oneLine } from '../../src/observability/one-line.ts'
 import { type Problem, REASONS } from '../../src/watch/account-status.ts'
+import { LANGUAGES, messagesIn } from '../../src/watch/languages.ts'
 import type { Notification, NotifiedAccount } from '../../src/watch/notifications/content.ts'
 import { chatLine, writeSlack, writeWebhook } from '../../src/watch/notifications/send.ts'
 import { plainText, writeLines } from '../../src/watch/notifications/text.ts'
-import { LANGUAGES, messagesIn } from '../../src/watch/problem-commands.ts'
 
 /** Each text with its placeholders, without the forms of a count, which a language may lack. */
 const shapeOf = (texts: object): unknown =>

@@ -1,6 +1,6 @@
 /** One stored event: what became of it, what its endpoints made of it, and its content. */
 import { useState } from 'preact/hooks'
-import type { EventDetails, RetryOutcome } from '../../src/intake/events.ts'
+import type { EventDetails, RetryOutcome } from '../../src/intake/stored-events.ts'
 import type { EventDelivery } from '../../src/endpoints/event-deliveries.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'

@@ -1,6 +1,6 @@
 /** All stored events with their filters, and what an operator does with all that failed. */
 import { useState } from 'preact/hooks'
-import type { FailureReason } from '../../src/intake/events.ts'
+import type { FailureReason } from '../../src/intake/stored-events.ts'
 import type { ListedEvent } from '../../src/intake/list-events.ts'
 import { type Json, post, queryOf } from '../api.ts'
 import { useInterval, useList, useQuery } from '../hooks.ts'

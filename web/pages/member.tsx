@@ -1,6 +1,6 @@
 /** One member: profile, fields set by clients, and timeline. */
 import type { Member } from '../../src/audience/member.ts'
-import type { MemberChanges, TimelineEntry } from '../../src/audience/members.ts'
+import type { MemberChanges, TimelineEntry } from '../../src/audience/member-details.ts'
 import type { Json } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { useRead } from '../operations.ts'

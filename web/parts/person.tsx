@@ -1,7 +1,7 @@
 /** A person in one account or in several: where the person is a member, export of the stored data, and erasure. */
 import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
-import type { Membership as StoredMembership } from '../../src/audience/members.ts'
+import type { Membership as StoredMembership } from '../../src/audience/member-details.ts'
 import { type Json, post, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Link, navigate } from '../router.tsx'

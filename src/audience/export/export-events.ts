@@ -12,7 +12,7 @@ import type { AccountId } from '../../ids.ts'
 import { recordAccount } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
-import { readAhead } from '../list.ts'
+import { readAhead } from '../list-route.ts'
 
 /** Per statement: about 2 MiB of text, and 35 ms. */
 const PAGE_EVENTS = 2_000

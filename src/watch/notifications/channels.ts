@@ -10,7 +10,7 @@ import type { OrganizationId } from '../../ids.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import { ALL_ORGANIZATIONS, type OrganizationIds, SERVICE } from '../../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
-import type { Language } from '../problem-commands.ts'
+import type { Language } from '../languages.ts'
 
 /** slack: the webhook of Slack, Mattermost, Google Chat and others; webhook: Standard Webhooks; email: by SMTP_URL. */
 export const CHANNEL_FORMATS = ['slack', 'webhook', 'email'] as const

@@ -5,7 +5,7 @@
 import type { OrganizationId } from '../../ids.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../account-status.ts'
-import type { Language } from '../problem-commands.ts'
+import type { Language } from '../languages.ts'
 import type { ChannelFormat } from './channels.ts'
 
 /** Accounts that a message describes one by one. It counts the others. */

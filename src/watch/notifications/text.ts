@@ -8,7 +8,7 @@ import {
   type Language,
   messagesIn,
   textsIn,
-} from '../problem-commands.ts'
+} from '../languages.ts'
 import { type ExplainedProblem, fill } from '../problem-texts.ts'
 import type { Notification, NotifiedAccount } from './content.ts'
 

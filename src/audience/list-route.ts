@@ -9,8 +9,8 @@ import { acceptedAgeMs, checker, Nullable, refuseInput } from '../http/validate.
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { checkFilters, type Filters, filterParameters, readFilters } from './filters.ts'
+import { type Beginning, beginningOf, type Page, readJsonPage, readPage } from './list-pages.ts'
 import { CSV_HEADER } from './member.ts'
-import { type Beginning, beginningOf, type Page, readJsonPage, readPage } from './select-list.ts'
 
 const LIMIT_DEFAULT = 50
 /** About 100 KiB of JSON. */

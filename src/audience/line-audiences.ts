@@ -22,7 +22,6 @@ import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
-import { memberLines } from './list.ts'
 import {
   type AccountToSync,
   addAudience,
@@ -37,8 +36,9 @@ import {
   storeUploaded,
   takeDueAudiences,
   takeSegmentToSync,
-} from './sync-statements.ts'
-import type { SyncFault } from './sync-texts.ts'
+} from './line-audience-statements.ts'
+import type { SyncFault } from './line-audience-texts.ts'
+import { memberLines } from './list-route.ts'
 
 const IDLE_MS = 5_000
 /** Accounts at the same time. An upload is in memory: 2 × 2 × 51 MB, because it is copied once. LINE may be silent for one of them. */

@@ -1,4 +1,4 @@
-/** What is stored of the audiences at LINE: see sync-segments.ts. */
+/** What is stored of the audiences at LINE: see line-audiences.ts. */
 import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Row, statement } from '../postgres/statement.ts'
