@@ -119,6 +119,11 @@ export function requireVisible<T>(item: T | null | undefined, noun: string, id: 
   return item
 }
 
+/** Throws `invalid_input`. @param message a sentence for the person who asked */
+export function refuseRequest(message: string): never {
+  throw new AppError('invalid_input', { message })
+}
+
 /** What `doctor` found about a part of the installation. */
 export interface Finding {
   check: string

@@ -14,7 +14,7 @@ import { type AccountColumns, COLUMNS } from './provisioning.ts'
 
 export type Field = keyof typeof COLUMNS
 /** A field that is left out keeps its value. An empty text or null removes an optional value. */
-export type Fields = { [field in Field]?: string | null | undefined }
+export type AccountFields = { [field in Field]?: string | null | undefined }
 
 export const FIELDS = Object.keys(COLUMNS) as Field[]
 
@@ -76,7 +76,7 @@ export function faultOf(field: Field, value: string): string | null {
   return rule === undefined || rule.isValid(value) ? null : rule.rule
 }
 
-export function faultsOf(fields: Fields): ErrorDetail[] {
+export function faultsOf(fields: AccountFields): ErrorDetail[] {
   return FIELDS.flatMap((field) => {
     const value = fields[field]
     if (value === undefined) return []
@@ -87,7 +87,7 @@ export function faultsOf(fields: Fields): ErrorDetail[] {
   })
 }
 
-export function columnsOf(fields: Fields): Partial<AccountColumns> {
+export function columnsOf(fields: AccountFields): Partial<AccountColumns> {
   const given = FIELDS.filter((field) => fields[field] !== undefined)
   return Object.fromEntries(
     given.map((field) => {

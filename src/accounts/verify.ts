@@ -49,7 +49,7 @@ export interface Verifier {
   now: () => number
 }
 
-type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
+type ChecksOutcome = Omit<Verification, 'verified' | 'checkedAt'>
 
 /**
  * Stores the outcome and queues it for endpoints. Unsent verifications share one delivery, whose change number grows with each.
@@ -137,7 +137,7 @@ export async function storeOutcome(
   accountVerified.publish({ outcome: verified ? 'verified' : 'refused' })
 }
 
-async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {
+async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<ChecksOutcome> {
   const { lineApi } = verifier
   const signal = AbortSignal.timeout(VERIFICATION_TIMEOUT_MS)
   lineApi.forgetToken(account)

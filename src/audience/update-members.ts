@@ -125,7 +125,7 @@ const arrayLiteral = (texts: string[]) =>
  * What became of an entry. 0: nothing changed, 1: something was added, 2: a tag, an attribute or the externalId was replaced or removed.
  * Two entries of one member have the same outcome in a batch.
  */
-export type Outcome = number | Error
+export type EntryOutcome = number | Error
 
 /**
  * Sets the externalId, tags and attributes of each entry, in one transaction and as updateMembers. Other fields are ignored.
@@ -136,7 +136,7 @@ export async function importEntries(
   send: SendPipeline,
   scope: Scope,
   entries: unknown[],
-): Promise<Outcome[]> {
+): Promise<EntryOutcome[]> {
   const ids = await findMemberIds(database, scope, entries)
   const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
   const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))

@@ -1,5 +1,5 @@
 /** Pauses, resumes, rotates and removes endpoints. settings.ts adds and changes them. Other programs may write the same table directly. */
-import { AppError, requireVisible } from '../errors.ts'
+import { refuseRequest, requireVisible } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { newSecret } from './messages.ts'
 
@@ -82,11 +82,11 @@ const replaceSecret = statement('replace-endpoint-secret')`
 export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string> {
   const state = await lockState(transaction, id)
   if (state.format === 'line')
-    refuse(
+    refuseRequest(
       `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`,
     )
   if (state.previous !== null)
-    refuse(
+    refuseRequest(
       `endpoint ${id} is still rotating, so its receiver may use the previous secret. Finish that rotation first ("oa-audience endpoints rotate ${id} --finish"), or discard its new secret (--discard).`,
     )
   const { secretKeys } = transaction
@@ -112,7 +112,7 @@ export async function discardRotation(transaction: Queryable, id: bigint): Promi
   // A ciphertext is bound to its column.
   const previous = secretKeys.decryptOrNull('endpoint.previous_secret', id, state.previous)
   if (previous === null)
-    refuse(`the previous secret of endpoint ${id} cannot be decrypted. Finish the rotation instead.`)
+    refuseRequest(`the previous secret of endpoint ${id} cannot be decrypted. Finish the rotation instead.`)
   await transaction.query(replaceSecret, [id, secretKeys.encrypt('endpoint.secret', id, previous), null])
 }
 
@@ -124,12 +124,8 @@ async function lockState(transaction: Queryable, id: bigint): Promise<LockedSecr
 async function lockRotating(transaction: Queryable, id: bigint): Promise<LockedSecrets> {
   const state = await lockState(transaction, id)
   if (state.previous === null)
-    refuse(`endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.`)
+    refuseRequest(`endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.`)
   return state
-}
-
-function refuse(message: string): never {
-  throw new AppError('invalid_input', { message })
 }
 
 /** The next attempt counts as a retry, and the 24 hours of retries begin again. */

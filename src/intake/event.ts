@@ -61,7 +61,7 @@ export class InvalidEvent extends Error {
  * `unapplied`: stored without effect, because of the event's `failure`. `stale`: nothing was stored, because the account was
  * removed or its credentials have changed since the delivery was admitted.
  */
-export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
+export type EventOutcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
 /** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {

@@ -1,6 +1,6 @@
 /** A bounded queue of the deliveries of one source that wait for a flush. */
 import type { AccountId } from '../ids.ts'
-import type { Admission, AdmittedEvent, ForwardedDelivery, IntakeEvent, Outcome } from './event.ts'
+import type { Admission, AdmittedEvent, EventOutcome, ForwardedDelivery, IntakeEvent } from './event.ts'
 
 /** Work of one flush: see QueuedDelivery. Larger flushes gain nothing and hold row locks longer. */
 const FLUSH_MAX_WORK = 256
@@ -150,11 +150,11 @@ export interface QueuedDelivery {
   work: number
   /** UTF-16 units. */
   payloadLength: number
-  resolve: (outcomes: Outcome[]) => void
+  resolve: (outcomes: EventOutcome[]) => void
   reject: (error: unknown) => void
 }
 
-type Slice = QueuedDelivery & { outcomes: Promise<Outcome[]> }
+type Slice = QueuedDelivery & { outcomes: Promise<EventOutcome[]> }
 
 /** @param forwarded null: endpoints of the account do not receive the delivery */
 export function sliceDelivery(
@@ -185,11 +185,11 @@ export function sliceDelivery(
 
 function emptySlice(accountId: AccountId): Slice {
   const slice = { accountId, events: [], people: 0, work: 0, payloadLength: 0 }
-  const outcomes = new Promise<Outcome[]>((resolve, reject) => Object.assign(slice, { resolve, reject }))
+  const outcomes = new Promise<EventOutcome[]>((resolve, reject) => Object.assign(slice, { resolve, reject }))
   return Object.assign(slice, { outcomes }) as unknown as Slice
 }
 
-export function settle(deliveries: QueuedDelivery[], outcomes: Outcome[]): void {
+export function settle(deliveries: QueuedDelivery[], outcomes: EventOutcome[]): void {
   let start = 0
   for (const { events, resolve } of deliveries) {
     resolve(outcomes.slice(start, start + events.length))

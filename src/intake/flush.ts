@@ -21,7 +21,7 @@ import {
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../postgres/schema/taken-ids.ts'
 import { type BoundStatement, type SendPipeline, statement } from '../postgres/statement.ts'
-import type { Admission, AdmittedEvent, ForwardedDelivery, IntakeEvent, Outcome } from './event.ts'
+import type { Admission, AdmittedEvent, EventOutcome, ForwardedDelivery, IntakeEvent } from './event.ts'
 
 /** Receives the committed deliveries to endpoints. */
 export type HandOver = (deliveries: LeasedDelivery[]) => void
@@ -46,7 +46,7 @@ export async function flush(
   send: SendPipeline,
   batch: AdmittedEvent[],
   { before = [], handOver }: { before?: BoundStatement[] | undefined; handOver?: HandOver } = {},
-): Promise<Outcome[]> {
+): Promise<EventOutcome[]> {
   const numbered = numberEvents(batch)
   const statements = [...before, { statement: flushEvents, values: Object.values(columnsOf(numbered)) }]
   for (let attempt = 1; ; attempt += 1) {
@@ -243,7 +243,7 @@ function outcomesOf(
   batch: AdmittedEvent[],
   { unique, uniqueAdmissions, eventNumbers, admissionNumbers }: NumberedEvents,
   result: FlushResult,
-): Outcome[] {
+): EventOutcome[] {
   const admitted = new Set(result.admitted)
   const duplicates = new Set(result.duplicates)
   return batch.map((event, index) => {

@@ -17,13 +17,13 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { type BoundStatement, statement } from '../postgres/statement.ts'
-import type { AdmittedEvent, Outcome } from './event.ts'
+import type { AdmittedEvent, EventOutcome } from './event.ts'
 import { NO_EFFECT } from './event.ts'
 import type { QueuedDelivery } from './fair-queue.ts'
 import { isConflict } from './flush.ts'
 
 /** Flushes on a connection that regular flushes leave free. */
-export type FlushAlone = (events: AdmittedEvent[], before?: BoundStatement[]) => Promise<Outcome[]>
+export type FlushAlone = (events: AdmittedEvent[], before?: BoundStatement[]) => Promise<EventOutcome[]>
 
 /** Accounts whose deliveries are flushed concurrently. */
 const CONCURRENCY = 2
@@ -40,11 +40,12 @@ export async function flushIsolated(
   onLocked: (accountId: AccountId) => void,
 ): Promise<void> {
   const accounts = byAccount(deliveries)
-  if (isDatabaseDown(error) || (isTooLong(error) && accounts.length === 1)) return refuse(deliveries, error)
+  if (isDatabaseDown(error) || (isTooLong(error) && accounts.length === 1))
+    return failDeliveries(deliveries, error)
   const work = async () => {
     for (let next = accounts.shift(); next !== undefined; next = accounts.shift()) {
       const outage = await flushOneByOne(flushAlone, next, onLocked)
-      if (outage !== null) refuse(accounts.splice(0).flat(), outage)
+      if (outage !== null) failDeliveries(accounts.splice(0).flat(), outage)
     }
   }
   await Promise.all(Array.from({ length: CONCURRENCY }, work))
@@ -61,7 +62,7 @@ async function flushOneByOne(
       delivery.resolve(await flushAlone(delivery.events, [{ statement: setLimits, values: [] }]))
     } catch (error) {
       if (isDatabaseDown(error) || isTooLong(error)) {
-        refuse(deliveries.slice(index), error)
+        failDeliveries(deliveries.slice(index), error)
         return isTooLong(error) ? null : error
       }
       if (isLocked(error)) {
@@ -73,12 +74,12 @@ async function flushOneByOne(
   return null
 }
 
-export function refuse(deliveries: QueuedDelivery[], error: unknown): void {
+export function failDeliveries(deliveries: QueuedDelivery[], error: unknown): void {
   for (const { reject } of deliveries) reject(error)
 }
 
 async function flushEachEvent(flushAlone: FlushAlone, { events, resolve, reject }: QueuedDelivery) {
-  const outcomes: Outcome[] = []
+  const outcomes: EventOutcome[] = []
   try {
     for (const event of events) {
       const outcome = await flushAlone([event]).catch((error) => {

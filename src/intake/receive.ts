@@ -13,10 +13,10 @@ import { deliveryStored, flushed, queueChanged } from '../observability/facts.ts
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
-import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'
+import type { Admission, EventOutcome, ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { FairQueue, type QueuedDelivery, type QueueLimits, settle, sliceDelivery } from './fair-queue.ts'
 import { flush, type HandOver } from './flush.ts'
-import { type FlushAlone, flushIsolated, isLocked, refuse } from './isolate.ts'
+import { type FlushAlone, failDeliveries, flushIsolated, isLocked } from './isolate.ts'
 
 interface Receipt {
   accepted: number
@@ -89,7 +89,7 @@ export class Intake {
       return { accepted: 0, duplicates: 0 }
     }
     const slices = sliceDelivery(admission, events, forwarded)
-    let outcomes: Outcome[]
+    let outcomes: EventOutcome[]
     try {
       const queue = this.#isApart(admission.accountId) ? this.#lockedQueue : this.#queue
       if (!queue.push(slices)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
@@ -159,7 +159,8 @@ export class Intake {
   readonly #setApart = (accountId: AccountId): void => {
     this.#apartUntilMs.set(accountId, performance.now() + APART_MS)
     const moved = this.#queue.remove(accountId)
-    if (!this.#lockedQueue.push(moved)) refuse(moved, new AppError('unavailable', { retryAfterSeconds: 1 }))
+    if (!this.#lockedQueue.push(moved))
+      failDeliveries(moved, new AppError('unavailable', { retryAfterSeconds: 1 }))
     this.#publishQueue()
     void this.#flushLocked()
   }
@@ -178,7 +179,7 @@ export class Intake {
         if (isLocked(error)) {
           this.#setApart(accountId)
           // The others would wait as long.
-          refuse([delivery, ...this.#lockedQueue.remove(accountId)], error)
+          failDeliveries([delivery, ...this.#lockedQueue.remove(accountId)], error)
           this.#publishQueue()
         } else await flushIsolated(this.#flushAlone, [delivery], error, () => undefined)
       }

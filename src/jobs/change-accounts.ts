@@ -19,9 +19,9 @@ import type { Mute } from '../watch/account-status.ts'
 import { setMuteOf } from '../watch/mutes.ts'
 import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
 import {
+  type AccountOutcome,
   insertAccounts,
   nextAccounts,
-  type Outcome,
   type Result,
   type Selection,
   selectAccounts,
@@ -108,7 +108,7 @@ function advance(
 }
 
 function tallyOf({ tally }: Job, results: Result[]) {
-  const count = (name: Outcome) => results.filter(({ outcome }) => outcome === name).length
+  const count = (name: AccountOutcome) => results.filter(({ outcome }) => outcome === name).length
   return addCounts(tally, {
     changed: count('changed'),
     unchanged: count('unchanged'),

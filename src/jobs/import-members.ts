@@ -16,7 +16,7 @@ import {
   readEntries,
 } from '../audience/import/member-file.ts'
 import type { TextSource } from '../audience/import/text-file.ts'
-import { importEntries, type Outcome } from '../audience/update-members.ts'
+import { type EntryOutcome, importEntries } from '../audience/update-members.ts'
 import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { DatabaseBusy, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
@@ -80,7 +80,7 @@ async function importBatch(
   let tally = before
   const commit = async (
     entries: FileEntry[],
-    outcomesOf: (transaction: Queryable) => Promise<Outcome[]>,
+    outcomesOf: (transaction: Queryable) => Promise<EntryOutcome[]>,
   ): Promise<void> => {
     let counted = tally
     await step.commit(async (transaction) => {
@@ -116,7 +116,7 @@ async function importBatch(
   return tally
 }
 
-function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
+function count(tally: ImportTally, line: number, outcome: EntryOutcome | undefined): ImportTally {
   if (!(outcome instanceof Error)) {
     const name = outcome ? 'changed' : 'unchanged'
     return { ...tally, [name]: tally[name] + 1, replaced: tally.replaced + Number(outcome === 2) }

@@ -22,10 +22,10 @@ export interface Selection {
 }
 
 export const OUTCOMES = ['changed', 'unchanged', 'refused'] as const
-export type Outcome = (typeof OUTCOMES)[number]
+export type AccountOutcome = (typeof OUTCOMES)[number]
 
 export interface Result {
-  outcome: Outcome
+  outcome: AccountOutcome
   message?: string
   /** the key or the endpoint that was added with a secret */
   objectId?: bigint | null
@@ -101,7 +101,12 @@ export async function storeResults(
   ])
 }
 
-export type AccountResult = { id: AccountId; name: string; outcome: Outcome | null; message: string | null }
+export type AccountResult = {
+  id: AccountId
+  name: string
+  outcome: AccountOutcome | null
+  message: string | null
+}
 
 /** $1 job id bigint; $2 outcome text, null: any; $3 organization ids bigint[], null: all; $4 after this id bigint; $5 rows int */
 const selectResults = statement('list-results-of-job-accounts')`
@@ -115,7 +120,7 @@ const selectResults = statement('list-results-of-job-accounts')`
 export function listResults(
   database: Queryable,
   organizationIds: OrganizationIds,
-  { jobId, outcome = null }: { jobId: bigint; outcome?: Outcome | null },
+  { jobId, outcome = null }: { jobId: bigint; outcome?: AccountOutcome | null },
   { afterId, limit }: { afterId: AccountId; limit: number },
 ): Promise<AccountResult[]> {
   return database.query(selectResults, [jobId, outcome, organizationIds, afterId, limit])

@@ -11,9 +11,9 @@ import {
   UNAVAILABLE,
 } from './call.ts'
 import {
-  type Fields,
   type MessageQuota,
   type Profile,
+  type ResponseFields,
   read,
   readBotInfo,
   readEndpoint,
@@ -149,7 +149,7 @@ export class LineApi {
     account: Credentials,
     limiter: RateLimiter,
     path: string,
-    reader: (fields: Fields) => T | null,
+    reader: (fields: ResponseFields) => T | null,
     signal?: AbortSignal,
   ): Promise<PlatformResult<T>> {
     const call = { method: 'GET', path, isRepeatable: true, signal } as const

@@ -4,11 +4,11 @@ import { type Static, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 import { type PlatformResult, UNAVAILABLE } from './call.ts'
 
-export type Fields = Record<string, unknown>
+export type ResponseFields = Record<string, unknown>
 
 export function read<T>(
   result: PlatformResult<unknown>,
-  reader: (fields: Fields) => T | null,
+  reader: (fields: ResponseFields) => T | null,
 ): PlatformResult<T> {
   if (!result.ok) return result
   const value = isObject(result.value) ? reader(result.value) : null
@@ -58,12 +58,12 @@ export type WebhookTest = Static<typeof WebhookTestSchema>
 /** Characters. Longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
 const TEXT_MAX_LENGTH = 2_000
 
-function text(fields: Fields, name: string): string | null {
+function text(fields: ResponseFields, name: string): string | null {
   const value = fields[name]
   return typeof value === 'string' ? value.slice(0, TEXT_MAX_LENGTH).toWellFormed() : null
 }
 
-export function readBotInfo(fields: Fields): BotInfo | null {
+export function readBotInfo(fields: ResponseFields): BotInfo | null {
   const userId = text(fields, 'userId')
   const basicId = text(fields, 'basicId')
   const displayName = text(fields, 'displayName')
@@ -79,13 +79,13 @@ export function readBotInfo(fields: Fields): BotInfo | null {
   }
 }
 
-export function readProfile(fields: Fields): Profile | null {
+export function readProfile(fields: ResponseFields): Profile | null {
   const displayName = text(fields, 'displayName')
   if (displayName === null) return null
   return { displayName, pictureUrl: text(fields, 'pictureUrl'), language: text(fields, 'language') }
 }
 
-export function readFollowers(fields: Fields): FollowersPage | null {
+export function readFollowers(fields: ResponseFields): FollowersPage | null {
   const { userIds } = fields
   if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
   const { next } = fields
@@ -94,12 +94,12 @@ export function readFollowers(fields: Fields): FollowersPage | null {
   return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
 }
 
-export function readEndpoint(fields: Fields) {
+export function readEndpoint(fields: ResponseFields) {
   const endpoint = text(fields, 'endpoint')
   return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
 }
 
-export function readTest(fields: Fields): WebhookTest | null {
+export function readTest(fields: ResponseFields): WebhookTest | null {
   const reason = text(fields, 'reason')
   if (reason === null) return null
   const { success, statusCode } = fields
@@ -129,7 +129,7 @@ export interface TokenInfo {
  * `statistics` is null if LINE has not counted the day yet, and for days before the account existed. `followers` counts everybody who
  * ever added the account, including those who block it now; `reachable` those whom a targeted message can reach, null if too few.
  */
-export function readFollowerStatistics(fields: Fields) {
+export function readFollowerStatistics(fields: ResponseFields) {
   if (fields.status !== 'ready') return typeof fields.status === 'string' ? { statistics: null } : null
   const followers = count(fields.followers)
   const blocks = count(fields.blocks)
@@ -137,18 +137,18 @@ export function readFollowerStatistics(fields: Fields) {
   return { statistics: { followers, reachable: count(fields.targetedReaches), blocks } }
 }
 
-export function readQuotaLimit(fields: Fields): { limit: number | null } | null {
+export function readQuotaLimit(fields: ResponseFields): { limit: number | null } | null {
   if (fields.type === 'none') return { limit: null }
   const limit = count(fields.value)
   return limit === null ? null : { limit }
 }
 
-export function readQuotaUsed(fields: Fields): { used: number } | null {
+export function readQuotaUsed(fields: ResponseFields): { used: number } | null {
   const used = count(fields.totalUsage)
   return used === null ? null : { used }
 }
 
-export function readTokenInfo(fields: Fields): TokenInfo {
+export function readTokenInfo(fields: ResponseFields): TokenInfo {
   const { client_id: channelId } = fields
   return {
     expiresInSeconds: count(fields.expires_in),

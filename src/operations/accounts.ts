@@ -1,12 +1,7 @@
 /** Official accounts. Only results that make a new address contain it, because it is like a secret. */
 import { randomBytes } from 'node:crypto'
 import type { Proof } from '../accounts/account-fields.ts'
-import {
-  type Fields as AccountFields,
-  columnsOf,
-  faultsOf,
-  SECRET_MAX_LENGTH,
-} from '../accounts/account-fields.ts'
+import { type AccountFields, columnsOf, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
 import { listKeyDetails } from '../accounts/clients.ts'
 import {
   addAccount,

@@ -7,7 +7,7 @@ import {
   listKeyDetails,
 } from '../accounts/clients.ts'
 import { type AddedClient, addClient, newClientSecret, revokeClient } from '../accounts/provisioning.ts'
-import { AppError, requireVisible } from '../errors.ts'
+import { refuseRequest, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput } from '../http/validate.ts'
 import { changesBetween } from '../operators/activity.ts'
@@ -77,11 +77,8 @@ const keepPreviousSecret = statement('restore-previous-client-secret')`
      where id = $1 and previous_client_secret is not null returning id`
 
 function requireRotating(ended: object[], { id }: Target): void {
-  if (ended.length === 0) refuse(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
-}
-
-function refuse(message: string): never {
-  throw new AppError('invalid_input', { message })
+  if (ended.length === 0)
+    refuseRequest(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
 }
 
 export const CLIENTS = {
@@ -142,11 +139,13 @@ export const CLIENTS = {
       const [locked] = await database.query<Locked>(lockSecrets, [id])
       const { status, isRotating } = requireVisible(locked, 'client', id)
       if (isRotating)
-        refuse(
+        refuseRequest(
           `client ${id} already has a previous secret, which its programs may still use. Finish that rotation first ("oa-audience clients rotate ${id} --finish"), or discard its new secret (--discard).`,
         )
       if (status !== 'active')
-        refuse(`client ${id} is not active, so none of its secrets is accepted. Add another client instead.`)
+        refuseRequest(
+          `client ${id} is not active, so none of its secrets is accepted. Add another client instead.`,
+        )
       const clientSecret = newClientSecret()
       await database.query(replaceSecret, [id, clientSecret])
       return { result: { clientSecret }, changes: { clientSecret: 'replaced' } }

@@ -1,7 +1,7 @@
 /** Removes other people from the events of a person. */
 import { LINE_USER_ID } from '../../ids.ts'
 
-type Fields = Record<string, unknown>
+type ExportedFields = Record<string, unknown>
 
 /** What remains of somebody else's event, in which the person joined or left a group. */
 const SHARED_FIELDS = [
@@ -35,7 +35,7 @@ export function withoutOthers(
   const own = isSource ? event : pick(event, SHARED_FIELDS)
   let isSame = own === event
   const { isDroppedElement, isDroppedField } = source === 'line' ? othersOf(userId) : AGENTS
-  const kept = JSON.stringify(own, function (this: Fields, name, value: unknown) {
+  const kept = JSON.stringify(own, function (this: ExportedFields, name, value: unknown) {
     if (value !== own && !Array.isArray(this) && isDroppedField(name, value, this)) {
       isSame = false
       return undefined
@@ -48,10 +48,10 @@ export function withoutOthers(
   return isSame ? payload : kept
 }
 
-const isObject = (value: unknown): value is Fields =>
+const isObject = (value: unknown): value is ExportedFields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function pick(value: unknown, names: string[]): Fields {
+function pick(value: unknown, names: string[]): ExportedFields {
   return isObject(value)
     ? Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)))
     : {}
@@ -59,7 +59,7 @@ function pick(value: unknown, names: string[]): Fields {
 
 interface Drops {
   isDroppedElement: (element: unknown) => boolean
-  isDroppedField: (name: string, value: unknown, of: Fields) => boolean
+  isDroppedField: (name: string, value: unknown, of: ExportedFields) => boolean
 }
 
 function othersOf(userId: string): Drops {

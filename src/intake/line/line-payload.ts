@@ -18,7 +18,7 @@ import {
   ulidKey,
 } from '../event-fields.ts'
 
-type Fields = Record<string, unknown>
+type LineFields = Record<string, unknown>
 
 export interface LineDelivery {
   /** The bot user id that LINE delivers to. Null: the delivery contains none. */
@@ -127,12 +127,12 @@ export function readLineEvent(event: unknown, receivedAtMs: number, text?: strin
 /** Until 2022 the console's test button sent messages from this user, who is not a person. */
 const TEST_USER_ID = 'Udeadbeefdeadbeefdeadbeefdeadbeef'
 
-function sourceUserId({ source }: Fields): string | null {
+function sourceUserId({ source }: LineFields): string | null {
   return isObject(source) && source.userId !== TEST_USER_ID ? readUserId(source.userId) : null
 }
 
 /** webhookEventId is the same in every redelivery. Events from before 2022 lack it, so their content identifies them. */
-function lineKey(event: Fields): Buffer {
+function lineKey(event: LineFields): Buffer {
   const id = event.webhookEventId
   if (typeof id === 'string' && id !== '') return ulidKey(id) ?? hashKey(LINE, 'id', id)
   // deliveryContext differs in a redelivery.
@@ -153,12 +153,12 @@ const KINDS_OF_OTHERS = new Set<unknown>([
 ])
 
 /** The table "Acts of a person" in docs/api.md lists every kind. */
-function isOwnAct({ type, membership }: Fields): boolean {
+function isOwnAct({ type, membership }: LineFields): boolean {
   const isRenewal = type === 'membership' && isObject(membership) && membership.type === 'renewed'
   return !isRenewal && !KINDS_OF_OTHERS.has(type)
 }
 
-function lineEffect(event: Fields): Effect {
+function lineEffect(event: LineFields): Effect {
   switch (event.type) {
     case 'follow':
       return { type: 'relationship', relationship: 'following' }
@@ -184,17 +184,17 @@ function lineEffect(event: Fields): Effect {
 }
 
 /** A `messageEdited` event also contains its message. */
-function messageIdOf(event: Fields): string | null {
+function messageIdOf(event: LineFields): string | null {
   return isObject(event.message) ? readOptionalId(event.message.id) : null
 }
 
 /** Groups and rooms share one namespace of ids. */
-function groupIdOf({ source }: Fields): string | null {
+function groupIdOf({ source }: LineFields): string | null {
   if (!isObject(source)) return null
   return readOptionalId(source.groupId) ?? readOptionalId(source.roomId)
 }
 
-function readMembers(event: Fields, read: (id: unknown) => string | null): string[] {
+function readMembers(event: LineFields, read: (id: unknown) => string | null): string[] {
   if (event.joined === undefined && event.left === undefined) return NOBODY
   const members = [event.joined, event.left].flatMap((change) =>
     isObject(change) && Array.isArray(change.members) ? change.members.filter(isObject) : [],

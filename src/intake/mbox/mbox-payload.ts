@@ -17,7 +17,7 @@ import {
 } from '../event-fields.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
 
-type Fields = Record<string, unknown>
+type ChatFields = Record<string, unknown>
 
 /** Characters. Chatwoot's statuses are shorter, and its ids are numbers. */
 const SHORT_TEXT_MAX_LENGTH = 128
@@ -69,7 +69,7 @@ function deliveryKey(
   return id ? hashKey('mbox', 'delivery', `${id}/${index}`) : null
 }
 
-function isSkipped(webhook: Fields): boolean {
+function isSkipped(webhook: ChatFields): boolean {
   const { event, private: isPrivate } = webhook
   const isTyping = typeof event === 'string' && event.startsWith('conversation_typing_')
   return isPrivate === true || isPrivate === 'true' || isTyping
@@ -89,7 +89,7 @@ export function belongsToOtherInbox(webhook: unknown, inboxId: string | null): b
 }
 
 /** A LINE message has its LINE id as source_id, so an unsend on LINE also erases this copy. */
-function channelMessageId({ conversation, source_id: id }: Fields): string | null {
+function channelMessageId({ conversation, source_id: id }: ChatFields): string | null {
   return at(conversation, 'channel') === 'Channel::Line' ? readOptionalId(id) : null
 }
 
@@ -115,7 +115,7 @@ function withoutListedMessages(webhook: unknown): unknown {
   return kept
 }
 
-function withoutMessages({ messages: _, ...kept }: Fields): Fields {
+function withoutMessages({ messages: _, ...kept }: ChatFields): ChatFields {
   return kept
 }
 
@@ -155,13 +155,13 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
 }
 
 /** The table "Acts of a person" in docs/api.md. The type of a message is a text in webhooks of messages and a number elsewhere. */
-function isOwnAct({ event, message_type: type }: Fields): boolean {
+function isOwnAct({ event, message_type: type }: ChatFields): boolean {
   if (event === 'message_created') return type === 'incoming' || type === 0
   return event === 'webwidget_triggered'
 }
 
 /** All events about a message or conversation share its `id`, so the time of the update, or else the content, distinguishes them. */
-function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
+function contentKey(webhook: unknown, fields: ChatFields, kind: string): Buffer {
   const id = readShortText(fields.id)
   const updatedAt = readShortText(fields.updated_at)
   if (id === null || updatedAt === null) {
@@ -171,12 +171,12 @@ function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
 }
 
 /** A conversation event is the conversation itself. A message event contains one. */
-function conversationOf(webhook: Fields, kind: string): Fields | null {
+function conversationOf(webhook: ChatFields, kind: string): ChatFields | null {
   if (isObject(webhook.conversation)) return webhook.conversation
   return kind.startsWith('conversation_') ? webhook : null
 }
 
-function personOf(webhook: Fields, conversation: Fields | null): string | null {
+function personOf(webhook: ChatFields, conversation: ChatFields | null): string | null {
   const holders = [conversation, webhook].filter(isObject)
   const ids = holders.flatMap((holder) => [
     at(holder, 'contact_inbox', 'source_id'),
@@ -205,7 +205,11 @@ function lineUserIdOf(contact: unknown): unknown {
   return at(contact, 'additional_attributes', 'social_line_user_id')
 }
 
-function conversationEffect(conversation: Fields | null, occurredAtMs: number, receivedAtMs: number): Effect {
+function conversationEffect(
+  conversation: ChatFields | null,
+  occurredAtMs: number,
+  receivedAtMs: number,
+): Effect {
   const id = conversation && readShortText(conversation.id)
   if (conversation === null || id === null) return NO_EFFECT
   const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
@@ -223,14 +227,14 @@ function at(value: unknown, ...path: string[]): unknown {
 }
 
 /** `created_at` is the time of the event only for the events that report a creation. */
-function statedTimeOf(webhook: Fields, kind: string): number | null {
+function statedTimeOf(webhook: ChatFields, kind: string): number | null {
   const createdAtMs = readTime(webhook.created_at)
   if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
   return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs
 }
 
 /** For a webhook's key, which must not depend on the time of receipt. */
-function keyTimeOf(webhook: Fields, kind: string): number | null {
+function keyTimeOf(webhook: ChatFields, kind: string): number | null {
   try {
     return statedTimeOf(webhook, kind)
   } catch (error) {
@@ -244,7 +248,7 @@ function keyTimeOf(webhook: Fields, kind: string): number | null {
  * the same second are ordered by their arrival. The time of the event does not use the arrival, because an event in flight during an
  * erasure happened before it.
  */
-function stateTime(conversation: Fields, receivedAtMs: number): number | null {
+function stateTime(conversation: ChatFields, receivedAtMs: number): number | null {
   const updatedAtMs = readTime(conversation.updated_at)
   const activeAtMs = readTime(conversation.timestamp)
   if (updatedAtMs !== null || activeAtMs === null) return updatedAtMs
