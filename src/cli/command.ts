@@ -90,7 +90,7 @@ export function between(min: number, max: number): (text: string) => number {
   }
 }
 
-/** For files and directories that the command writes. A mistyped option is not a name. */
+/** Checks the names of files and directories that the command writes. A mistyped option is not a name. */
 export function parsePath(text: string): string {
   if (text !== '' && !text.startsWith('-')) return text
   throw new InvalidArgumentError(

@@ -165,7 +165,7 @@ function rehearseCommand(group: CliCommand): void {
   )
 }
 
-/** As HTTP writes them. The response has no control characters: see test-delivery.ts. */
+/** Writes headers as HTTP does. The response has no control characters: see test-delivery.ts. */
 function linesOf({ request, response }: TestDelivery): string[] {
   const { status, reason, durationMs, headers, body, isCut } = response
   return [

@@ -119,7 +119,7 @@ export function environmentOfPrograms(): Record<string, string> {
   return { PATH, HOME }
 }
 
-/** For pg_dump and pg_restore. Libpq's variables, such as PGSSLROOTCERT, also apply to the connections of this process. */
+/** pg_dump and pg_restore get it. Libpq's variables, such as PGSSLROOTCERT, also apply to the connections of this process. */
 export function environmentOfPostgresPrograms(): Record<string, string> {
   const ofLibpq = Object.entries(process.env).filter(([name]) => name.startsWith('PG'))
   return { ...environmentOfPrograms(), ...(Object.fromEntries(ofLibpq) as Record<string, string>) }

@@ -3,7 +3,7 @@ import { isIP } from 'node:net'
 import { parse as parseConnectionString } from 'pg-connection-string'
 
 export interface DatabaseServer {
-  /** For messages: host and port, without credentials. */
+  /** Messages show it: host and port, without credentials. */
   name: string
   /** A postgres:// URL of only this server. */
   url: string

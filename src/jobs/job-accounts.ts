@@ -116,7 +116,7 @@ const selectResults = statement('list-results-of-job-accounts')`
      order by r.channel_oa_id
      limit $5`
 
-/** In the order of the ids of accounts. A null outcome: the turn of the account has not come. */
+/** The order is that of the ids of accounts. A null outcome: the turn of the account has not come. */
 export function listResults(
   database: Queryable,
   organizationIds: OrganizationIds,
@@ -127,7 +127,7 @@ export function listResults(
 }
 
 /**
- * Of a job that has ended, for the person who started it.
+ * Only the person who started the job gets the secrets, once it has ended.
  *
  * $1 job id bigint, $2 operator id bigint or null, $3 actor text, $4 organization ids bigint[], null: all
  */

@@ -33,7 +33,7 @@ interface Position {
 const selectLastMember = statement('last-member-id')`
     select id from audience_member where channel_oa_id = $1 order by id desc limit 1`
 
-/** For a job over all members that match. */
+/** Begins a job over all members that match. */
 export async function selectMembers(
   transaction: Queryable,
   accountId: AccountId,

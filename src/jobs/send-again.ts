@@ -39,7 +39,7 @@ const WAITING_MIN = 100
 const BURST_MS = 1_000
 /** A job looks again after this time while a request is in flight, which takes milliseconds or seconds. */
 const WAIT_MS = 50
-/** Of a paused endpoint, or between retries. */
+/** A job looks again after this time while its endpoint is paused or its deliveries wait between retries. */
 const LONG_WAIT_MS = 3_000
 
 type EndpointOfJob = Pick<ReplayableEndpoint, 'id' | 'accountId' | 'organizationId'>

@@ -26,7 +26,7 @@ export function addCounts<Name extends string>(
   return sums
 }
 
-/** For jobs that call LINE. */
+/** What jobs need that call LINE. */
 export type Platform = Omit<Verifier, 'database'>
 
 export interface Step {

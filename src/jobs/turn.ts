@@ -197,7 +197,7 @@ class Turn {
     })
     if (progress === null) return
     const { position, done, tally } = progress
-    // In the form in which the next turn reads it.
+    // The next turn reads it in this form.
     this.#job = { ...this.#job, position: JSON.parse(toJson(position)), done, tally }
   }
 

@@ -39,7 +39,7 @@ const WAITING_MAX = 5_000
 /** `jwks_uri` of https://access.line.me/.well-known/openid-configuration. */
 const KEYS_PATH = '/oauth2/v2.1/certs'
 const KEYS_TIMEOUTS = { attemptMs: 2_000, callMs: 3_000 }
-/** Between two fetches. Anybody can send tokens with key ids that do not exist. */
+/** Two fetches are at least so far apart. Anybody can send tokens with key ids that do not exist. */
 const KEYS_INTERVAL_MS = 3_000
 /** Older keys are refreshed in the background, so an outage of LINE does not affect tokens with cached keys. */
 const KEYS_REFRESH_MS = 10 * 60_000

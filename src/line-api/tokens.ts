@@ -9,7 +9,7 @@ import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from '.
 const EXPIRY_MARGIN_MS = 60_000
 const TOKENS_MAX = 10_000
 
-/** Of an account: an access token, or what one is issued for. */
+/** What an account stores: an access token, or what one is issued for. */
 export interface Credentials {
   id: bigint
   channelId: string | null

@@ -25,7 +25,7 @@ function occurrence<Facts>(name: string): Occurrence<Facts> {
   }
 }
 
-/** In one message to the database. */
+/** The statements of one message to the database. */
 export const statementsSent = occurrence<{ statements: string[] }>('statements-sent')
 
 /** A request waited too long for a connection: `account` because of its own account's statements, `pool` because of others. */

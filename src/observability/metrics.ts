@@ -23,9 +23,9 @@ const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
-/** Not with each scrape, because counting a large backlog may take longer than a scrape waits. */
+/** Counts are not read with each scrape, because counting a large backlog may take longer than a scrape waits. */
 const COUNT_INTERVAL_MS = 60_000
-/** Of what alerts are about. */
+/** Gauges of alerts are read more often. */
 const ALERT_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied', 'rejected']

@@ -141,7 +141,7 @@ export async function recordActivity(
   ])
 }
 
-/** Of what concerns an account as a whole. Call it in the transaction of the change. */
+/** Records what concerns an account as a whole. Call it in the transaction of the change. */
 export function recordAccount(
   transaction: Queryable,
   actor: Actor,

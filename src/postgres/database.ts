@@ -19,11 +19,11 @@ export interface Database extends Transactions {
   requireConfigured(): void
   /** Never throws. */
   state(): Promise<DatabaseState>
-  /** For each delivery, with null if it was stored. `state` depends on the last one. */
+  /** It is called for each delivery, with null if it was stored. `state` depends on the last one. */
   noteDelivery(error: unknown): void
   /** Result of the last check of the standbys. Null if no standby is expected, or before the first check. */
   readonly replication: ReplicationState | null
-  /** For a client's reads and writes. A query throws DatabaseBusy if it waits too long for a connection. */
+  /** Clients' reads and writes use it. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant): Transactions
   readonly intake: Transactions
   /** Pins a connection for frequent pipelines of incoming or outgoing deliveries. */
@@ -44,7 +44,7 @@ export interface Database extends Transactions {
 /** Long, because an operator has to configure a database first. */
 const RETRY_AFTER_SECONDS = 60
 
-/** For a service that was started with DATABASE_URL=none. Every use fails, so no delivery is acknowledged. */
+/** The database of a service that was started with DATABASE_URL=none. Every use fails, so no delivery is acknowledged. */
 export class NoDatabase implements Database {
   readonly replication = null
   readonly secretKeys = SecretKeys.NONE

@@ -3,7 +3,7 @@
 import type { Check } from '../accounts/verification.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 
-/** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
+/** They are sorted from good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
 export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
 
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
@@ -171,7 +171,7 @@ const QUIET = {
   never_delivered: ({ lastDeliveryAt, unprovenSecretAt, hasChannelSecret, addedAt }, now) =>
     hasChannelSecret &&
     (lastDeliveryAt === null || unprovenSecretAt !== null) && {
-      // For at least so many. Null: since the account was added.
+      // There was none for at least so many. Null: since the account was added.
       days: Date.parse(addedAt) < now - DELIVERIES_KNOWN_DAYS * DAY_MS ? DELIVERIES_KNOWN_DAYS : null,
       addedAt,
       // Null: LINE never delivered.

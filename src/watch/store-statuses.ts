@@ -70,7 +70,7 @@ export async function storeStatuses(database: Queryable, pass: bigint | null, no
   for await (const page of readFleet(database, ALL_ORGANIZATIONS)) await store(database, pass, page, now)
 }
 
-// Before a command or a page shows statuses. A database that does not store shows what is stored.
+// A command or a page stores statuses before it shows them. If the database stores nothing now, they show what is stored.
 
 export const confirmStatuses = (database: Queryable): Promise<void> =>
   storeStatuses(database, null, Date.now()).catch(() => undefined)

@@ -109,7 +109,7 @@ export function ownerOf(directory: string): { uid?: number; gid?: number } {
   return isRoot ? { uid, gid } : {}
 }
 
-/** For a program in that directory. Root's DATA_DIR may be below one that the server's user cannot enter, such as /root. */
+/** The path that a program in that directory uses. Root's DATA_DIR may be below one that the server's user cannot enter, such as /root. */
 export function pathFor(directory: string): string {
   return isRoot && existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }

@@ -77,7 +77,7 @@ export function findServer(directory: string): number | null {
 const STOP_MAX_MS = 600_000
 const POLL_MS = 20
 
-/** After EmbeddedServer.release, which waits only a few seconds. */
+/** It follows EmbeddedServer.release, which waits only a few seconds. */
 export async function waitUntilStopped(directory: string): Promise<void> {
   const deadline = Date.now() + STOP_MAX_MS
   while (findServer(directory) !== null) {

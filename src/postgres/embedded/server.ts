@@ -83,12 +83,12 @@ export class EmbeddedServer {
     return this.#child !== null
   }
 
-  /** For a command. Starts the server unless it runs, and prevents other commands from stopping it. */
+  /** Commands call it. Starts the server unless it runs, and prevents other commands from stopping it. */
   async use(): Promise<void> {
     this.#client = await this.#connectOrStart()
   }
 
-  /** For a finished command. Stops the server unless a service or another command uses it. */
+  /** A finished command calls it. Stops the server unless a service or another command uses it. */
   async release(): Promise<void> {
     const client = this.#client
     if (client === null) return

@@ -62,7 +62,7 @@ interface Internals {
 
 const internalsOf = (client: pg.ClientBase) => client as unknown as Internals
 
-/** As the server or a pooler sent it. */
+/** The value that the server or a pooler sent. */
 export const processIdOf = (client: pg.ClientBase): number | null => internalsOf(client).processID
 
 /** Closes the connection without waiting for the server. Every query on it fails with the error. */

@@ -68,7 +68,7 @@ function createDatabase(
   return new PostgresDatabase(target, onLost, servers, choice.secretKeys)
 }
 
-/** For a command. Throws a FatalError if DATA_DIR has no database, or if the schema is not up to date. */
+/** Commands use it. Throws a FatalError if DATA_DIR has no database, or if the schema is not up to date. */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
   work: (database: PostgresDatabase) => Promise<T>,
@@ -91,7 +91,7 @@ export function requireDatabase(choice: DatabaseChoice): void {
   )
 }
 
-/** For `setup`. Returns the directory of the embedded database if it created one. */
+/** `setup` calls it. Returns the directory of the embedded database if it created one. */
 export async function makeMissingDatabase(choice: DatabaseChoice): Promise<string | null> {
   if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return null
   await migrateDatabase(choice)
@@ -107,7 +107,7 @@ export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
 }
 
 /**
- * For commands that change the schema.
+ * Commands that change the schema use it.
  * @param prepare checks or changes the schema before any other query runs
  */
 export async function withOpened<P, T>(

@@ -12,9 +12,9 @@ import { type Queryable, type Row, type Statement, statement } from '../statemen
 
 /** A result includes every commit that was acknowledged READ_MAX_LAG_MS ago or before `sinceMs` (`performance.now()`). */
 export interface Reads {
-  /** For pages whose client accepts older data. */
+  /** Pages whose client accepts older data use it. */
   forTenant(tenant: Claimant, sinceMs: number): Queryable
-  /** For the statements of one stream. Results include every commit before this call. */
+  /** The statements of one stream use it. Results include every commit before this call. */
   streams(): Queryable
   console(sinceMs?: number): Queryable
 }
@@ -144,7 +144,7 @@ export class ReplicaReads implements Reads {
   }
 }
 
-/** As on the primary. */
+/** The primary has the same numbers. */
 const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
 type ReadKind = keyof typeof CONNECTIONS
 

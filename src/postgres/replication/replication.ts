@@ -65,7 +65,7 @@ function stateOf(row: StandbyRow): ReplicationState {
 }
 
 /**
- * For a transaction that found its work already done. It wrote nothing, so its commit would not wait, although the work may still be
+ * A transaction that found its work already done calls it. It wrote nothing, so its commit would not wait, although the work may still be
  * only on the primary's disk. After this message, the commit waits for both.
  */
 export const waitForStandby = statement('wait-for-standby')`

@@ -89,7 +89,7 @@ export async function migrate(
   })
 }
 
-/** For a command. Throws a FatalError unless it can run on the current schema. Changes nothing. */
+/** Commands call it. Throws a FatalError unless the command can run on the current schema. Changes nothing. */
 export async function requireMigrated(database: Database, migrations = readMigrations()): Promise<void> {
   await database.session(async (session) => {
     await requireUsableServer(session)

@@ -95,7 +95,7 @@ const announceChanges = statement('announce-account-statuses')`
       returning id, notification_channel_id, kind, reason
     ), ${MESSAGES}`
 
-/** Of problems that still have the status that was announced. $1 hours int; $2 int: ACCOUNTS_PER_STATEMENT */
+/** Reminds of problems that still have the status that was announced. $1 hours int; $2 int: ACCOUNTS_PER_STATEMENT */
 const remindOfProblems = statement('remind-of-account-problems')`
     with ${CHANNELS}, lasting as materialized (
       select sent.*, k.status, k.problems->0 as now_problem, k.status_since
