@@ -1,7 +1,9 @@
 /** Receivers that answer in ways that cost much: the attempt ends, and the event loop is free for others. */
 import { expect, it } from 'vitest'
-import { sendNow } from '../../src/endpoints/post.ts'
+import { type Connection, connect, sendNow } from '../../src/endpoints/post.ts'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
+import { textMessage } from '../../tools/simulator/events.ts'
+import { startSending } from '../support/endpoints.ts'
 import { OK, type RawConnection, startRawReceiver } from '../support/raw-receiver.ts'
 
 const checks = { isOwnUrl: () => false, resolver: new HostResolver() }
@@ -48,6 +50,37 @@ it('closes an idle connection on which a receiver sends something, and counts no
   await new Promise((resolve) => receiver.connections[0]?.socket.once('close', resolve))
   expect(await post(receiver)).toMatchObject({ status: 200 })
   expect(receiver.connections).toHaveLength(2)
+})
+
+it('sends on a new connection if the receiver resets the idle one that was used again', async () => {
+  const receiver = await startRawReceiver((connection, { connections }) => {
+    if (connections.length === 1 && connection.requests === 2) connection.socket.resetAndDestroy()
+    else connection.socket.write(OK)
+  })
+  for (let no = 0; no < 2; no += 1) expect(await post(receiver)).toMatchObject({ status: 200 })
+  expect(receiver.connections).toHaveLength(2)
+})
+
+it('counts no answer that comes before the request', async () => {
+  const receiver = await startRawReceiver(() => undefined)
+  const target = { url: new URL(receiver.url), allowPrivateNetwork: true, lookup: () => expect.fail() }
+  const connection = (await connect(target, performance.now() + 10_000)) as Connection
+  await expect.poll(() => receiver.connections).toHaveLength(1)
+  receiver.connections[0]?.socket.write(OK)
+  await expect.poll(() => receiver.connections[0]?.socket.closed).toBe(true)
+  const reason = 'the receiver responded before it was sent anything'
+  expect(await connection.send({ headers: {}, body: '{}' })).toMatchObject({ status: null, reason })
+})
+
+it('closes the connection if nothing is left to send', async () => {
+  const { service, tenant, database, addEndpoint, becomesQuiet } = await startSending()
+  const receiver = await startRawReceiver(() => expect.fail('nothing is sent'))
+  await addEndpoint(receiver.url, { status: 'paused' })
+  await service.deliver(tenant, [textMessage('U1', 'hello')])
+  await database.query(`update event set payload = null`)
+  await database.query(`update endpoint set status = 'active'`)
+  await becomesQuiet()
+  await expect.poll(() => receiver.connections[0]?.socket.closed).toBe(true)
 })
 
 it('takes an answer to a request that the receiver does not read, and reuses the connection of a good one', async () => {
