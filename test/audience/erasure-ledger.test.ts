@@ -10,12 +10,9 @@ import { LedgerDamage, readLedger } from '../../src/audience/erasure/ledger-file
 import { readConfig } from '../../src/config/config.ts'
 import { startService } from '../../src/main.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
-import { runCommand, runJson } from '../support/command.ts'
+import { runCommand } from '../support/command.ts'
 import { startSignedIn } from '../support/console.ts'
-import { copyDatabase } from '../support/copies.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
-import { operateLedger } from '../support/ledger.ts'
 import { load } from '../support/load.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
@@ -199,36 +196,6 @@ it('a start notices the loss of any erasure, however many were recorded after it
   await load(database, 'delete from erased_person where member_id = $1', [id])
   await expect(warnings(directory)).rejects.toThrow('The database lacks erasures of ERASURE_LEDGER')
 })
-
-type Operated = ReturnType<typeof operateLedger>
-
-/** What makes the service notice a restore. */
-const NOTICED: Array<[string, (restored: TextDatabase, ledger: Operated) => Promise<unknown>]> = [
-  ['by `restore`', (restored) => load(restored, `select record_restore(now(), change_limit())`)],
-  ['to another server', (restored) => load(restored, 'update change_server set system_identifier = 1')],
-  ['by other means', (_, { erasures }) => erasures('reapply')],
-]
-it.each(NOTICED)(
-  'an account that was lost and is added again after a restore %s gets another id, so the next start is not refused',
-  async (_, notice) => {
-    const { database: original, connection } = await createTestDatabase()
-    const kept = await addTenant(original)
-    const backup = await copyDatabase(connection)
-    const lost = await addTenant(original, { organizationId: kept.organizationId })
-    await load(original, `insert into erased_person values ($1, sha256('x'), now())`, [lost.accountId])
-    await new ErasureLedger(directory).recordAll(original)
-
-    const restored = backup.open()
-    const ledger = operateLedger(backup.env, directory)
-    await notice(restored, ledger)
-    const add = ['accounts', 'add', '--organization', String(kept.organizationId), '--name', 'again']
-    const ids = [await runJson(add, backup.env), await runJson(add, backup.env)].map(({ id }) => Number(id))
-    expect(ids[0]).toBeGreaterThan(Number(lost.accountId))
-    expect(ids[1]).toBe(Number(ids[0]) + 1)
-    await ledger.erasures('reapply')
-    await ledger.start()
-  },
-)
 
 it('a service whose ledger directory is missing does not start', async () => {
   const config = readConfig({ ...env, PORT: '0', ERASURE_LEDGER: join(directory, 'missing') })

@@ -4,7 +4,8 @@ import { refuseRequests } from '../../src/accounts/remove-account.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
-import { runCommand } from '../support/command.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { runCommand, runJson } from '../support/command.ts'
 import { readContents } from '../support/contents.ts'
 import { copyDatabase } from '../support/copies.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
@@ -196,3 +197,34 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
   )
   expect(await found(env, `${directory}/missing`)).toMatch(/^error: ERASURE_LEDGER .* cannot be used/)
 })
+
+type Operated = ReturnType<typeof operateLedger>
+
+/** What makes the service notice a restore. */
+const NOTICED: Array<[string, (restored: TextDatabase, ledger: Operated) => Promise<unknown>]> = [
+  ['by `restore`', (restored) => load(restored, `select record_restore(now(), change_limit())`)],
+  ['to another server', (restored) => load(restored, 'update change_server set system_identifier = 1')],
+  ['by other means', (_, { erasures }) => erasures('reapply')],
+]
+it.each(NOTICED)(
+  'an account that was lost and is added again after a restore %s gets another id, so the next start is not refused',
+  async (_, notice) => {
+    const directory = temporaryDirectory()
+    const { database: original, connection } = await createTestDatabase()
+    const kept = await addTenant(original)
+    const backup = await copyDatabase(connection)
+    const lost = await addTenant(original, { organizationId: kept.organizationId })
+    await load(original, `insert into erased_person values ($1, sha256('x'), now())`, [lost.accountId])
+    await new ErasureLedger(directory).recordAll(original)
+
+    const restored = backup.open()
+    const ledger = operateLedger(backup.env, directory)
+    await notice(restored, ledger)
+    const add = ['accounts', 'add', '--organization', String(kept.organizationId), '--name', 'again']
+    const ids = [await runJson(add, backup.env), await runJson(add, backup.env)].map(({ id }) => Number(id))
+    expect(ids[0]).toBeGreaterThan(Number(lost.accountId))
+    expect(ids[1]).toBe(Number(ids[0]) + 1)
+    await ledger.erasures('reapply')
+    await ledger.start()
+  },
+)

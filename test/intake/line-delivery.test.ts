@@ -1,10 +1,8 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
 import { describe, expect, it } from 'vitest'
-import { queueChanged } from '../../src/observability/facts.ts'
-import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { loadMembers } from '../support/load.ts'
-import { holdTransaction } from '../support/locks.ts'
 import { setUpService, signedDelivery } from '../support/service.ts'
 
 const { database, service, tenant } = await setUpService()
@@ -127,25 +125,6 @@ describe('while another program writes to the same tables, a delivery', () => {
     for (const userId of people)
       expect(await service.member(account, userId)).toMatchObject({ relationship: 'following' })
   })
-
-  it('is answered 503 only if it needs a row that the other program holds, and can be sent again', async () => {
-    const [slow, other] = [await addTenant(database), await addTenant(database)]
-    const release = await holdTransaction(
-      database,
-      `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Uheld')`,
-      [slow.accountId, slow.organizationId],
-    )
-    const event = textMessage('Uheld', 'held')
-    const answers = await Promise.all([
-      service.deliver(slow, [event]),
-      service.deliver(slow, [textMessage('Uheld', 'held too')]),
-      service.deliver(other, [lineEvent('follow', 'U1')]),
-    ])
-    expect(answers.map(({ status }) => status)).toEqual([503, 503, 200])
-    await release()
-    expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
-    expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
-  })
 })
 
 /** Some 30 slices of 128 people, below 1 MiB. */
@@ -181,36 +160,4 @@ it('each event counts once, also if it is in several slices and the delivery is 
     [account.accountId],
   )
   expect(counted).toEqual({ members: 600, events: 600 })
-})
-
-const deliver = (to: Tenant) => service.deliver(to, follows(1))
-
-it('an account with a locked row is flushed apart, without the others, until it can be stored', async () => {
-  const [locked, other] = [await addTenant(database), await addTenant(database)]
-  await database.session(async (session) => {
-    await session.query('begin')
-    await session.query('select from official_account where id = $1 for update', [locked.accountId])
-    expect((await deliver(locked)).status).toBe(503)
-    let queued = 0
-    let isOver = false
-    const unsubscribe = queueChanged.subscribe(({ queuedEvents }) => {
-      queued = queuedEvents
-    })
-    // It waits for the lock.
-    const waiting = deliver(locked).finally(() => {
-      isOver = true
-    })
-    const second = deliver(locked)
-    for (let sent = 0; sent < 2; sent += 1) expect((await deliver(other)).status).toBe(200)
-    expect(isOver).toBe(false)
-    // The second one waits behind the first, and the metric counts it.
-    expect(queued).toBe(1)
-    expect((await waiting).status).toBe(503)
-    expect((await second).status).toBe(503)
-    expect(queued).toBe(0)
-    unsubscribe()
-    await session.query('rollback')
-  })
-  expect((await deliver(locked)).status).toBe(200)
-  expect(await service.members(locked)).toHaveLength(1)
 })

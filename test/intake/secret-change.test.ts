@@ -1,5 +1,5 @@
 /** Deliveries that the stored channel secret does not sign: what a process keeps of them, and what becomes of it when the secret changes. */
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'
 import { readContents } from '../support/contents.ts'
 import { createTestDatabase, type Tenant } from '../support/database.ts'
@@ -9,8 +9,10 @@ import { message, NEW_SECRET, startRefusing } from '../support/refused.ts'
 
 const { database } = await createTestDatabase()
 let clockOffsetMs = 0
-const { service, start, refuse, refuseMany, peopleOf, addTenants, changeSecret, stores, takenOf } =
-  await startRefusing(database, () => Date.now() + clockOffsetMs)
+const { service, refuse, addTenants, changeSecret, stores, takenOf } = await startRefusing(
+  database,
+  () => Date.now() + clockOffsetMs,
+)
 
 /** All rows but the counts of deliveries. */
 const readStored = async () => ({ ...(await readContents(database)), delivery_hour: null })
@@ -54,30 +56,6 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     expect(forwarded).not.toHaveProperty('replyToken')
   })
 
-  it('waits for a secret that signs it, and is forgotten if it is forged, too large, for another bot, or an hour old', async () => {
-    const [tenant, expired, control] = (await addTenants(3)) as [Tenant, Tenant, Tenant]
-    await refuse(expired, [message()])
-    const nowMs = performance.now.bind(performance)
-    const clock = vi.spyOn(performance, 'now').mockImplementation(() => nowMs() + 3_601_000)
-    try {
-      const people = await refuseMany(tenant, 1, { bytes: 64 * 1024 })
-      await refuse(tenant, [message()], { bytes: 64 * 1024 + 1 })
-      await refuse(tenant, [message()], { secret: 'forged' })
-      await refuse({ ...tenant, botUserId: 'Uother' }, [message()])
-      const nested = { destination: tenant.botUserId, ...(message() as object) }
-      await refuse({ ...tenant, botUserId: '"' }, [nested])
-      await changeSecret([tenant], 'wrong')
-      const proven = await refuseMany(control, 1)
-      await changeSecret([control, expired])
-      await stores(control, proven)
-      expect([await peopleOf(tenant), await peopleOf(expired)]).toEqual([[], []])
-      await changeSecret([tenant])
-      await stores(tenant, people)
-    } finally {
-      clock.mockRestore()
-    }
-  })
-
   it('does not bring back a person who is erased meanwhile, and delays no erasure', async () => {
     const tenant = await newTenant()
     const { userId } = await service.addFollower(tenant)
@@ -87,13 +65,5 @@ describe('a delivery for the own bot that the stored secret does not sign', () =
     await changeSecret([tenant])
     await stores(tenant, [other])
     expect(await readEverything(database)).not.toContain(userId)
-  })
-
-  it('is stored by the process that refused it', async () => {
-    const tenant = await newTenant()
-    const people = [...(await refuseMany(tenant, 2)), ...(await refuseMany(tenant, 3, { to: await start() }))]
-    await changeSecret([tenant])
-    await stores(tenant, people)
-    await expect.poll(() => takenOf(tenant)).toEqual([2, 3])
   })
 })

@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { holdTransaction } from '../support/locks.ts'
 import { maintain, partitionsOf } from '../support/maintenance.ts'
 import { setUpService } from '../support/service.ts'
 
@@ -54,29 +53,6 @@ describe('the partitions of events', () => {
     expect(kept).toContain(partitionOf(mondayBefore(83)))
     await maintain(database, { retentionDays: 0 })
     expect(await partitions(database)).toEqual(kept)
-  })
-
-  it('are left for the next time while a dump reads them, and deliveries go on meanwhile', async () => {
-    const { database, service, tenant } = await setUpService()
-    await addPartition(database, mondayBefore(104))
-    const old = partitionOf(mondayBefore(104))
-    const endDump = await holdTransaction(
-      database,
-      `lock table event, event_default, ${old} in access share mode`,
-    )
-    let isDone = false
-    const maintained = maintain(database).finally(() => {
-      isDone = true
-    })
-    while (!isDone) {
-      const answers = [1, 2, 3].map(() => service.deliver(tenant, [lineEvent('follow', randomUserId())]))
-      for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
-    }
-    await maintained
-    expect(await partitions(database)).toContain(old)
-    await endDump()
-    await maintain(database)
-    expect(await partitions(database)).not.toContain(old)
   })
 
   it('are not created for a week whose events are in the default partition, and deliveries go on', async () => {

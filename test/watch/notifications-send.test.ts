@@ -1,7 +1,7 @@
 /** Notifications on their way to chats, webhooks and mailboxes. */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Webhook } from 'standardwebhooks'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../src/config/config.ts'
 import { Secret } from '../../src/config/secret.ts'
 import { startService } from '../../src/main.ts'
@@ -286,18 +286,19 @@ describe('a message', () => {
 describe('a tenant whose receivers hang', () => {
   const hangs = async (organizationId: bigint | null, channels: number) => {
     const hanging = await startRawReceiver(() => undefined)
-    onTestFinished(async () => {
-      await database.query('delete from notification_channel where target = $1', [hanging.url])
-      for (const { socket } of hanging.connections) socket.destroy()
-    })
     const ids: bigint[] = []
     for (let n = 0; n < channels; n += 1)
       ids.push(await addChannel(database, { target: hanging.url, organization_id: organizationId }))
-    return { hanging, ids }
+    /** Otherwise the end of the test waits for the requests. */
+    const end = async () => {
+      await database.query('delete from notification_channel where target = $1', [hanging.url])
+      for (const { socket } of hanging.connections) socket.destroy()
+    }
+    return { hanging, ids, end }
   }
 
   it('holds at most four of the requests in flight, so other tenants receive their messages', async () => {
-    const { hanging, ids } = await hangs(tenant.organizationId, 20)
+    const { hanging, ids, end } = await hangs(tenant.organizationId, 20)
     for (const id of ids) await addNotification(database, id, [{ id: tenant.accountId }])
     const { url: target } = await startReceiver()
     const addOther = async () => {
@@ -310,10 +311,11 @@ describe('a tenant whose receivers hang', () => {
     // The share is still held while the next messages are claimed.
     await ends(await addOther())
     expect(hanging.connections).toHaveLength(4)
+    await end()
   })
 
   it('does not hide the messages of others from a second process', async () => {
-    const { ids } = await hangs(null, 16)
+    const { ids, end } = await hangs(null, 16)
     for (const id of ids) {
       const leased = { attempts: 1, leased_until: new Date(Date.now() + 60_000) }
       await addNotification(database, id, [{ id: tenant.accountId }], leased)
@@ -322,6 +324,7 @@ describe('a tenant whose receivers hang', () => {
     const { id } = await addMessage()
     startOutbox(database)
     expect(await ends(id)).toMatchObject({ status: 200 })
+    await end()
   })
 })
 
