@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { requireLedgerErasures } from '../../src/audience/erasure/compare-ledger.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { LedgerDamage, readLedger } from '../../src/audience/erasure/ledger-files.ts'
@@ -71,85 +71,83 @@ async function follow(service: Service, userId = randomUserId()): Promise<string
   return (await service.member(tenant, userId))?.id ?? ''
 }
 
-describe('a DELETE', () => {
-  it('gets its response after the ledger has the account, the member, the hash and the time', async () => {
-    const service = await openService()
-    const id = await follow(service)
-    expect((await service.erase(tenant, id)).status).toBe(204)
-    const lines = await recorded()
-    const [row] = await stored()
-    expect(lines).toEqual([
-      { accountId, memberId: BigInt(id), hash: row?.hash, erasedAt: Number(row?.erased_at) },
-    ])
-    expect(row?.in_ledger).toBe(true)
-  })
+it('a DELETE gets its response after the ledger has the account, the member, the hash and the time', async () => {
+  const service = await openService()
+  const id = await follow(service)
+  expect((await service.erase(tenant, id)).status).toBe(204)
+  const lines = await recorded()
+  const [row] = await stored()
+  expect(lines).toEqual([
+    { accountId, memberId: BigInt(id), hash: row?.hash, erasedAt: Number(row?.erased_at) },
+  ])
+  expect(row?.in_ledger).toBe(true)
+})
 
-  it('fails with Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
-    const path = join(directory, 'ledger')
-    const service = await openService(path)
-    const id = await follow(service)
-    for (const _ of [1, 2]) {
-      const failed = await service.erase(tenant, id)
-      expect(failed.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
-      expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([false])
-    }
-    mkdirSync(path)
-    expect((await service.erase(tenant, id)).status).toBe(404)
-    directory = path
-    expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(id)])
-    expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
-  })
+it('a DELETE fails with Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
+  const path = join(directory, 'ledger')
+  const service = await openService(path)
+  const id = await follow(service)
+  for (const _ of [1, 2]) {
+    const failed = await service.erase(tenant, id)
+    expect(failed.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
+    expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([false])
+  }
+  mkdirSync(path)
+  expect((await service.erase(tenant, id)).status).toBe(404)
+  directory = path
+  expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(id)])
+  expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
+})
 
-  it('records each of many concurrent erasures of two instances', async () => {
-    const services = [await openService(), await openService()] as const
-    const ids = await Promise.all(Array.from({ length: 20 }, () => follow(services[0])))
-    const erased = await Promise.all(ids.map((id, at) => (services[at % 2] as Service).erase(tenant, id)))
-    expect(new Set(erased.map(({ status }) => status))).toEqual(new Set([204]))
-    expect(new Set((await recorded()).map(({ memberId }) => String(memberId)))).toEqual(new Set(ids))
-    expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
-  })
+it('a DELETE records each of many concurrent erasures of two instances', async () => {
+  const services = [await openService(), await openService()] as const
+  const ids = await Promise.all(Array.from({ length: 20 }, () => follow(services[0])))
+  const erased = await Promise.all(ids.map((id, at) => (services[at % 2] as Service).erase(tenant, id)))
+  expect(new Set(erased.map(({ status }) => status))).toEqual(new Set([204]))
+  expect(new Set((await recorded()).map(({ memberId }) => String(memberId)))).toEqual(new Set(ids))
+  expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
+})
 
-  it('does not wait for the erasures from before the ledger was set up', async () => {
-    const service = await openService()
-    const ids = [await follow(service), await follow(service)] as const
-    await storeOldErasures(2_500)
-    expect((await service.erase(tenant, ids[0])).status).toBe(204)
-    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0]])
-    // The state after a kill between the commit and the write: the repetition's 404 confirms the erasure.
-    expect((await service.erase(tenant, ids[1])).status).toBe(204)
-    await load(database, 'update erased_person set in_ledger = false where member_id = $1', [ids[1]])
-    expect((await service.erase(tenant, ids[1])).status).toBe(404)
-    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
-  })
+it('a DELETE does not wait for the erasures from before the ledger was set up', async () => {
+  const service = await openService()
+  const ids = [await follow(service), await follow(service)] as const
+  await storeOldErasures(2_500)
+  expect((await service.erase(tenant, ids[0])).status).toBe(204)
+  expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0]])
+  // The state after a kill between the commit and the write: the repetition's 404 confirms the erasure.
+  expect((await service.erase(tenant, ids[1])).status).toBe(204)
+  await load(database, 'update erased_person set in_ledger = false where member_id = $1', [ids[1]])
+  expect((await service.erase(tenant, ids[1])).status).toBe(404)
+  expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
+})
 
-  it('fails with Step 3 if the disk of the ledger hangs', async () => {
-    const ledger = new ErasureLedger(directory, 200)
-    const service = await startApp(database, { erasureLedger: ledger })
-    const id = await follow(service)
-    const release = hangFileSystem()
-    try {
-      expect((await service.erase(tenant, id)).status).toBe(500)
-      expect((await service.erase(tenant, id)).status).toBe(500)
-    } finally {
-      await release()
-    }
-    await expect.poll(() => service.erase(tenant, id)).toMatchObject({ status: 404 })
-    expect(await stored()).toMatchObject([{ in_ledger: true }])
-  })
+it('a DELETE fails with Step 3 if the disk of the ledger hangs', async () => {
+  const ledger = new ErasureLedger(directory, 200)
+  const service = await startApp(database, { erasureLedger: ledger })
+  const id = await follow(service)
+  const release = hangFileSystem()
+  try {
+    expect((await service.erase(tenant, id)).status).toBe(500)
+    expect((await service.erase(tenant, id)).status).toBe(500)
+  } finally {
+    await release()
+  }
+  await expect.poll(() => service.erase(tenant, id)).toMatchObject({ status: 404 })
+  expect(await stored()).toMatchObject([{ in_ledger: true }])
+})
 
-  it('records a person who came back and is erased again with the new time and member', async () => {
-    const service = await openService()
-    const userId = randomUserId()
-    const ids = []
-    for (let times = 1; times <= 2; times += 1) {
-      ids.push(await follow(service, userId))
-      expect((await service.erase(tenant, ids.at(-1))).status).toBe(204)
-    }
-    const lines = await recorded()
-    expect(lines.map(({ memberId }) => String(memberId))).toEqual(ids)
-    expect(lines[1]?.erasedAt).toBeGreaterThan(lines[0]?.erasedAt ?? 0)
-    expect(await stored()).toMatchObject([{ in_ledger: true, member_id: BigInt(ids[1] ?? '') }])
-  })
+it('a DELETE records a person who came back and is erased again with the new time and member', async () => {
+  const service = await openService()
+  const userId = randomUserId()
+  const ids = []
+  for (let times = 1; times <= 2; times += 1) {
+    ids.push(await follow(service, userId))
+    expect((await service.erase(tenant, ids.at(-1))).status).toBe(204)
+  }
+  const lines = await recorded()
+  expect(lines.map(({ memberId }) => String(memberId))).toEqual(ids)
+  expect(lines[1]?.erasedAt).toBeGreaterThan(lines[0]?.erasedAt ?? 0)
+  expect(await stored()).toMatchObject([{ in_ledger: true, member_id: BigInt(ids[1] ?? '') }])
 })
 
 it('the console and the command record erasures, also of people who are not members', async () => {
