@@ -27,7 +27,7 @@ const slow = {
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
   ...['audience/condition', 'audience/convergence', 'audience/delta', 'audience/events-export'],
-  ...['audience/filters', 'audience/import', 'audience/rare-filters'],
+  ...['audience/filters', 'audience/rare-filters'],
   ...['endpoints/erasure', 'endpoints/replay-erasure', 'http/fuzz', 'intake/event-keys'],
   ...['accounts/tenants', 'watch/notifications-histories'],
   ...['unit/ledger-line', 'unit/line-payload', 'unit/secret-keys'],

@@ -1,5 +1,5 @@
 /** Rotation of client secrets, and what is said of clients and keys, by commands and in the console. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { findingsOf, runCommand } from '../support/command.ts'
 import { addSignedIn, startSignedIn } from '../support/console.ts'
 import { addCredentials, addTenant } from '../support/database.ts'
@@ -23,65 +23,63 @@ const statusWith = async (headers: Record<string, string>, secret = headers['x-c
 const recorded = async (kind: string, id: bigint) =>
   (await activityOf(database, kind, id)).map(({ action, changes }) => ({ action, changes }))
 
-describe('the rotation of a client’s secret', () => {
-  it('accepts both secrets until it is finished, lists neither, and then deletes the previous one', async () => {
-    const { headers, clientRowId: id } = await newCredentials()
-    const { json } = await command('clients', 'rotate', id)
-    expect(json).toEqual({ id: String(id), clientSecret: expect.stringMatching(/^secret_.{32}$/) })
-    expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([200, 200])
+it('the rotation of a client’s secret accepts both secrets until it is finished, lists neither, and then deletes the previous one', async () => {
+  const { headers, clientRowId: id } = await newCredentials()
+  const { json } = await command('clients', 'rotate', id)
+  expect(json).toEqual({ id: String(id), clientSecret: expect.stringMatching(/^secret_.{32}$/) })
+  expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([200, 200])
 
-    const again = await command('clients', 'rotate', id)
-    expect(again.status).toBe(1)
-    expect(again.stderr).toContain(`"oa-audience clients rotate ${id} --finish"`)
-    const listed = await runCommand(['clients', 'list', '--json'], env)
-    expect(JSON.parse(listed.stdout)).toContainEqual(
-      expect.objectContaining({ id: String(id), isRotating: true }),
-    )
-    expect(listed.stdout).not.toContain(json.clientSecret)
-    expect(listed.stdout).not.toContain(headers['x-client-secret'])
+  const again = await command('clients', 'rotate', id)
+  expect(again.status).toBe(1)
+  expect(again.stderr).toContain(`"oa-audience clients rotate ${id} --finish"`)
+  const listed = await runCommand(['clients', 'list', '--json'], env)
+  expect(JSON.parse(listed.stdout)).toContainEqual(
+    expect.objectContaining({ id: String(id), isRotating: true }),
+  )
+  expect(listed.stdout).not.toContain(json.clientSecret)
+  expect(listed.stdout).not.toContain(headers['x-client-secret'])
 
-    expect((await command('clients', 'rotate', id, '--finish')).json).toEqual({
-      id: String(id),
-      status: 'finished',
-    })
-    expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([401, 200])
-    expect(await recorded('client', id)).toEqual([
-      { action: 'client.rotated', changes: { clientSecret: 'replaced' } },
-      { action: 'client.rotation_finished', changes: {} },
-    ])
-    expect(await readEverything(database)).not.toContain(headers['x-client-secret'])
+  expect((await command('clients', 'rotate', id, '--finish')).json).toEqual({
+    id: String(id),
+    status: 'finished',
   })
+  expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([401, 200])
+  expect(await recorded('client', id)).toEqual([
+    { action: 'client.rotated', changes: { clientSecret: 'replaced' } },
+    { action: 'client.rotation_finished', changes: {} },
+  ])
+  expect(await readEverything(database)).not.toContain(headers['x-client-secret'])
+})
 
-  it('goes back to the previous secret alone when the new one is discarded', async () => {
-    const { headers, clientRowId: id } = await newCredentials()
-    const { clientSecret } = (await operator.post(`/api/clients/${id}/rotate`)).json
-    expect((await operator.post(`/api/clients/${id}/discard-rotation`)).status).toBe(204)
-    expect([await statusWith(headers), await statusWith(headers, clientSecret)]).toEqual([200, 401])
-    expect(await readEverything(database)).not.toContain(clientSecret)
-    const again = await command('clients', 'rotate', id, '--discard')
-    expect(again.stderr).toContain(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
-    expect((await command('clients', 'rotate', id)).status).toBe(0)
-  })
+it('the rotation of a client’s secret goes back to the previous secret alone when the new one is discarded', async () => {
+  const { headers, clientRowId: id } = await newCredentials()
+  const { clientSecret } = (await operator.post(`/api/clients/${id}/rotate`)).json
+  expect((await operator.post(`/api/clients/${id}/discard-rotation`)).status).toBe(204)
+  expect([await statusWith(headers), await statusWith(headers, clientSecret)]).toEqual([200, 401])
+  expect(await readEverything(database)).not.toContain(clientSecret)
+  const again = await command('clients', 'rotate', id, '--discard')
+  expect(again.stderr).toContain(`client ${id} is not rotating: it has one secret. Nothing was changed.`)
+  expect((await command('clients', 'rotate', id)).status).toBe(0)
+})
 
-  it('is refused for a client that is not active or does not exist', async () => {
-    const { clientRowId: id } = await newCredentials()
-    await command('clients', 'revoke', id)
-    expect((await command('clients', 'rotate', id)).stderr).toContain('is not active')
-    for (const args of [
-      ['rotate', '0'],
-      ['rotate', '0', '--finish'],
-      ['rotate', '0', '--discard'],
-    ])
-      expect((await command('clients', ...args)).stderr).toContain('client 0 does not exist')
-  })
+it('the rotation of a client’s secret is refused for a client that is not active or does not exist', async () => {
+  const { clientRowId: id } = await newCredentials()
+  await command('clients', 'revoke', id)
+  expect((await command('clients', 'rotate', id)).stderr).toContain('is not active')
+  for (const args of [
+    ['rotate', '0'],
+    ['rotate', '0', '--finish'],
+    ['rotate', '0', '--discard'],
+  ])
+    expect((await command('clients', ...args)).stderr).toContain('client 0 does not exist')
+})
 
-  it('gives one of two concurrent rotations a secret', async () => {
-    const { headers, clientRowId: id } = await newCredentials()
-    const rotations = await Promise.all([1, 2].map(() => operator.post(`/api/clients/${id}/rotate`)))
-    expect(rotations.map(({ status }) => status).sort()).toEqual([200, 400])
-    const secret = rotations.find(({ status }) => status === 200)?.json.clientSecret
-    expect([await statusWith(headers), await statusWith(headers, secret)]).toEqual([200, 200])
-  })
+it('the rotation of a client’s secret gives one of two concurrent rotations a secret', async () => {
+  const { headers, clientRowId: id } = await newCredentials()
+  const rotations = await Promise.all([1, 2].map(() => operator.post(`/api/clients/${id}/rotate`)))
+  expect(rotations.map(({ status }) => status).sort()).toEqual([200, 400])
+  const secret = rotations.find(({ status }) => status === 200)?.json.clientSecret
+  expect([await statusWith(headers), await statusWith(headers, secret)]).toEqual([200, 200])
 })
 
 it.each([

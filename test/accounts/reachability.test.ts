@@ -56,51 +56,49 @@ interface Behind {
   path?: string
 }
 
-describe('without a certificate, the outcome', () => {
-  it.each([
-    ['is unset', null],
-    ['is an http address', 'http://127.0.0.1:9'],
-  ])('is not_configured if PUBLIC_URL %s', async (_how, publicUrl) => {
-    expect(await examineReachability(publicUrl)).toMatchObject({
-      code: 'not_configured',
-      severity: 'warning',
+it.each([
+  ['is unset', null],
+  ['is an http address', 'http://127.0.0.1:9'],
+])('without a certificate, the outcome is not_configured if PUBLIC_URL %s', async (_how, publicUrl) => {
+  expect(await examineReachability(publicUrl)).toMatchObject({
+    code: 'not_configured',
+    severity: 'warning',
+  })
+})
+
+it.each(['none', 'silent'] as const)(
+  'without a certificate, the outcome is name_unresolved if the name servers return no address (%s)',
+  async (answer) => {
+    const nameServers = await startNames(answer)
+    expect(await examineReachability(`https://${NAME}`, { nameServers, timeoutMs: 500 })).toMatchObject({
+      code: 'name_unresolved',
+      severity: 'error',
+      detail: NAME,
     })
-  })
+  },
+  2_500,
+)
 
-  it.each(['none', 'silent'] as const)(
-    'is name_unresolved if the name servers return no address (%s)',
-    async (answer) => {
-      const nameServers = await startNames(answer)
-      expect(await examineReachability(`https://${NAME}`, { nameServers, timeoutMs: 500 })).toMatchObject({
-        code: 'name_unresolved',
-        severity: 'error',
-        detail: NAME,
-      })
-    },
-    2_500,
-  )
-
-  it('is no_response if the connection is refused', async () => {
-    const nameServers = await startNames({ address: '127.0.1.1' })
-    expect(await examineReachability(`https://${NAME}:9`, { nameServers })).toMatchObject({
-      code: 'no_response',
-      severity: 'warning',
-      detail: 'ECONNREFUSED',
-    })
+it('without a certificate, the outcome is no_response if the connection is refused', async () => {
+  const nameServers = await startNames({ address: '127.0.1.1' })
+  expect(await examineReachability(`https://${NAME}:9`, { nameServers })).toMatchObject({
+    code: 'no_response',
+    severity: 'warning',
+    detail: 'ECONNREFUSED',
   })
+})
 
-  it('is no_response if the server accepts connections and sends nothing', async () => {
-    const port = await listen(createTcpServer(() => undefined))
-    expect(await examineReachability(`https://127.0.0.1:${port}`, { timeoutMs: 100 })).toMatchObject({
-      code: 'no_response',
-      detail: 'ETIMEDOUT',
-    })
+it('without a certificate, the outcome is no_response if the server accepts connections and sends nothing', async () => {
+  const port = await listen(createTcpServer(() => undefined))
+  expect(await examineReachability(`https://127.0.0.1:${port}`, { timeoutMs: 100 })).toMatchObject({
+    code: 'no_response',
+    detail: 'ETIMEDOUT',
   })
+})
 
-  it('is certificate_refused if the server has no TLS', async () => {
-    const port = await listen(createHttpServer(SERVICE))
-    expect((await examineReachability(`https://127.0.0.1:${port}`)).code).toBe('certificate_refused')
-  })
+it('without a certificate, the outcome is certificate_refused if the server has no TLS', async () => {
+  const port = await listen(createHttpServer(SERVICE))
+  expect((await examineReachability(`https://127.0.0.1:${port}`)).code).toBe('certificate_refused')
 })
 
 describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
@@ -153,21 +151,19 @@ describe.runIf(CAN_TLS)('with a certificate, the outcome', () => {
   })
 })
 
-describe('the result', () => {
-  it('is reported by doctor with its code', async () => {
-    const variables = { ...env, PUBLIC_URL: 'http://127.0.0.1:9' }
-    expect(await findingsOf(variables)).toContainEqual({
-      check: 'PUBLIC_URL',
-      severity: 'warning',
-      message: expect.stringMatching(/^PUBLIC_URL is not set to an https:.*three ways/),
-      code: 'not_configured',
-    })
+it('the result is reported by doctor with its code', async () => {
+  const variables = { ...env, PUBLIC_URL: 'http://127.0.0.1:9' }
+  expect(await findingsOf(variables)).toContainEqual({
+    check: 'PUBLIC_URL',
+    severity: 'warning',
+    message: expect.stringMatching(/^PUBLIC_URL is not set to an https:.*three ways/),
+    code: 'not_configured',
   })
+})
 
-  it('is reported by the console', async () => {
-    const publicUrl = 'https://127.0.0.1:9'
-    const { operator } = await startSignedIn(database, { config: { publicUrl } })
-    const { json } = await operator.get('/api/reachability')
-    expect(json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
-  })
+it('the result is reported by the console', async () => {
+  const publicUrl = 'https://127.0.0.1:9'
+  const { operator } = await startSignedIn(database, { config: { publicUrl } })
+  const { json } = await operator.get('/api/reachability')
+  expect(json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
 })

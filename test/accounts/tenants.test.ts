@@ -1,6 +1,6 @@
 /** A client only reaches members of its own account. postgres/tenant-statements.test.ts says so of each statement. */
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addCredentials, addTenant, type Tenant } from '../support/database.ts'
 import { runs } from '../support/runs.ts'
@@ -93,34 +93,32 @@ function send({ caller, method, query, accept, target, body }: Request) {
   })
 }
 
-describe('the answer to any request', () => {
-  it("contains nothing of another tenant's members (property)", async () => {
-    await fc.assert(
-      fc.asyncProperty(request, async (sent) => {
-        const { caller, method, target } = sent
-        const { text, status } = await send(sent)
-        for (const no of [0, 1, 2].filter((other) => other !== caller.no)) {
-          expect(text, `status ${status}`).not.toMatch(new RegExp(`mark${no}`))
-        }
-        const foreign = foreignIds(caller.no)
-        for (const [, id] of text.matchAll(/"id":"(\d+)"/g)) expect(foreign).not.toContain(id)
-        if (method === 'PUT' && target.no !== caller.no) expect([404, 500]).toContain(status)
-      }),
-      { numRuns: runs(300) },
-    )
-  })
-
-  it("is 404 when a client erases another tenant's member, and every member is still there", async () => {
-    for (const [no, { headers }] of tenants.entries()) {
-      for (const id of foreignIds(no)) {
-        expect((await service.call('DELETE', `/api/audience/${id}`, { headers })).status).toBe(404)
+it("the answer to any request contains nothing of another tenant's members (property)", async () => {
+  await fc.assert(
+    fc.asyncProperty(request, async (sent) => {
+      const { caller, method, target } = sent
+      const { text, status } = await send(sent)
+      for (const no of [0, 1, 2].filter((other) => other !== caller.no)) {
+        expect(text, `status ${status}`).not.toMatch(new RegExp(`mark${no}`))
       }
+      const foreign = foreignIds(caller.no)
+      for (const [, id] of text.matchAll(/"id":"(\d+)"/g)) expect(foreign).not.toContain(id)
+      if (method === 'PUT' && target.no !== caller.no) expect([404, 500]).toContain(status)
+    }),
+    { numRuns: runs(300) },
+  )
+})
+
+it("the answer to any request is 404 when a client erases another tenant's member, and every member is still there", async () => {
+  for (const [no, { headers }] of tenants.entries()) {
+    for (const id of foreignIds(no)) {
+      expect((await service.call('DELETE', `/api/audience/${id}`, { headers })).status).toBe(404)
     }
-    for (const [no, tenant] of tenants.entries()) {
-      const ids = (await service.members(tenant)).map(({ id }) => id)
-      expect(ids).toEqual(members[no]?.map(({ id }) => id))
-    }
-  })
+  }
+  for (const [no, tenant] of tenants.entries()) {
+    const ids = (await service.members(tenant)).map(({ id }) => id)
+    expect(ids).toEqual(members[no]?.map(({ id }) => id))
+  }
 })
 
 it('a key that names its account with another organization reaches no member of the account', async () => {

@@ -1,6 +1,6 @@
 /** Conditions: the SQL function compared with an oracle, its inlining, and what is refused. */
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { type Condition, checkCondition, holdsFor } from '../../src/audience/condition.ts'
 import type { AppError } from '../../src/errors.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -143,90 +143,86 @@ async function store(people: Person[]): Promise<void> {
 
 const MATCHING = `select m.user_id from audience_member m where m.channel_oa_id = $1 and ${holdsFor('$2::jsonb')} order by m.id`
 
-describe('a condition', () => {
-  it('holds in SQL for exactly the members for whom it holds by the documented meaning (property)', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(members, { minLength: 5, maxLength: 12 }),
-        fc.array(fewFields, { minLength: 20, maxLength: 20 }),
-        async (people, asked) => {
-          await store(people)
-          for (const condition of asked) {
-            const values = [accountId, JSON.stringify(checkCondition(condition))]
-            const found = await load<{ user_id: string }>(database, MATCHING, values)
-            const expected = people.flatMap((person, index) =>
-              holds(condition, person) ? [`U${index}`] : [],
-            )
-            expect([condition, found.map(({ user_id }) => user_id)]).toEqual([condition, expected])
-          }
-        },
-      ),
-      { numRuns: runs(40) },
-    )
-  })
-
-  it.each<[keyof Condition, 'excludes' | 'includes', string[]]>([
-    ['followedAfter', 'excludes', ['U2']],
-    ['followedBefore', 'excludes', ['U0']],
-    ['lastSeenAfter', 'excludes', ['U2']],
-    ['lastSeenBefore', 'excludes', ['U0']],
-    ['eventCountMin', 'includes', ['U1', 'U2']],
-    ['eventCountMax', 'includes', ['U0', 'U1']],
-  ])('%s %s its bound', async (field, _, expected) => {
-    await store(
-      [-1, 0, 1].map((difference) => ({
-        ...{ tags: [], isSquare: false, relationship: 'following', language: null, attributes: {} },
-        ...{ externalId: null, conversationId: null, conversationStatus: null, tracked: null },
-        ...{ followedAt: NOW - HOUR + difference, lastSeenAt: NOW - HOUR + difference },
-        eventCount: 5 + difference,
-      })),
-    )
-    const condition = { [field]: field.startsWith('event') ? 5 : iso(NOW - HOUR) }
-    const found = await load<{ user_id: string }>(database, MATCHING, [accountId, JSON.stringify(condition)])
-    expect(found.map(({ user_id }) => user_id)).toEqual(expected)
-  })
-
-  it('costs no call of a function per member, and reads tracked activity only if it depends on it', async () => {
-    const plan = await database.session(async (session) => {
-      await session.query('set plan_cache_mode = force_generic_plan')
-      await session.query(`prepare matching (bigint, jsonb) as ${MATCHING}`)
-      return session.query<{ 'QUERY PLAN': string }>(`explain (verbose) execute matching (1, '{}')`)
-    })
-    const text = plan.map((row) => row['QUERY PLAN']).join('\n')
-    expect(text).not.toMatch(/matches_condition|condition_time|needs_activity|flat_tags/)
-    expect(text).toMatch(/One-Time Filter: .*lastSeenAfter/)
-    expect(text).toMatch(/Index Scan using tracked_activity_pkey/)
-  })
-
-  it('writes its times in UTC', () => {
-    expect(checkCondition({ followedAfter: '2026-11-21T09:00:00+09:00', lastSeenBefore: '30d' })).toEqual({
-      followedAfter: '2026-11-21T00:00:00.000Z',
-      lastSeenBefore: '30d',
-    })
-  })
-
-  it.each<[string, unknown, string]>([
-    ['an unknown field', { tags: ['vip'] }, 'condition/tags'],
-    ['51 tags', { tagsNone: Array.from({ length: 51 }, (_, i) => `t${i}`) }, 'condition/tagsNone'],
-    ['a name of an attribute with U+0000', { attributes: { '\0': 1 } }, 'condition/attributes'],
-    ['a day that does not exist', { lastSeenBefore: '2026-02-30T00:00:00Z' }, 'condition/lastSeenBefore'],
-    ['a negative count', { eventCountMin: -1 }, 'condition/eventCountMin'],
-  ])('with %s is refused, and the message names the field', (_, condition, path) => {
-    const refusal = (() => {
-      try {
-        checkCondition(condition)
-      } catch (error) {
-        return error as AppError
-      }
-    })()
-    expect(refusal?.details?.map((detail) => detail.path)).toContain(path)
-  })
-
-  it.each(['99999w', '0m', '0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999Z'])(
-    'with the bound %s is evaluated without an error',
-    async (text) => {
-      const condition = checkCondition({ followedAfter: text, lastSeenBefore: text })
-      await load(database, MATCHING, [accountId, JSON.stringify(condition)])
-    },
+it('a condition holds in SQL for exactly the members for whom it holds by the documented meaning (property)', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(members, { minLength: 5, maxLength: 12 }),
+      fc.array(fewFields, { minLength: 20, maxLength: 20 }),
+      async (people, asked) => {
+        await store(people)
+        for (const condition of asked) {
+          const values = [accountId, JSON.stringify(checkCondition(condition))]
+          const found = await load<{ user_id: string }>(database, MATCHING, values)
+          const expected = people.flatMap((person, index) => (holds(condition, person) ? [`U${index}`] : []))
+          expect([condition, found.map(({ user_id }) => user_id)]).toEqual([condition, expected])
+        }
+      },
+    ),
+    { numRuns: runs(40) },
   )
 })
+
+it.each<[keyof Condition, 'excludes' | 'includes', string[]]>([
+  ['followedAfter', 'excludes', ['U2']],
+  ['followedBefore', 'excludes', ['U0']],
+  ['lastSeenAfter', 'excludes', ['U2']],
+  ['lastSeenBefore', 'excludes', ['U0']],
+  ['eventCountMin', 'includes', ['U1', 'U2']],
+  ['eventCountMax', 'includes', ['U0', 'U1']],
+])('a condition %s %s its bound', async (field, _, expected) => {
+  await store(
+    [-1, 0, 1].map((difference) => ({
+      ...{ tags: [], isSquare: false, relationship: 'following', language: null, attributes: {} },
+      ...{ externalId: null, conversationId: null, conversationStatus: null, tracked: null },
+      ...{ followedAt: NOW - HOUR + difference, lastSeenAt: NOW - HOUR + difference },
+      eventCount: 5 + difference,
+    })),
+  )
+  const condition = { [field]: field.startsWith('event') ? 5 : iso(NOW - HOUR) }
+  const found = await load<{ user_id: string }>(database, MATCHING, [accountId, JSON.stringify(condition)])
+  expect(found.map(({ user_id }) => user_id)).toEqual(expected)
+})
+
+it('a condition costs no call of a function per member, and reads tracked activity only if it depends on it', async () => {
+  const plan = await database.session(async (session) => {
+    await session.query('set plan_cache_mode = force_generic_plan')
+    await session.query(`prepare matching (bigint, jsonb) as ${MATCHING}`)
+    return session.query<{ 'QUERY PLAN': string }>(`explain (verbose) execute matching (1, '{}')`)
+  })
+  const text = plan.map((row) => row['QUERY PLAN']).join('\n')
+  expect(text).not.toMatch(/matches_condition|condition_time|needs_activity|flat_tags/)
+  expect(text).toMatch(/One-Time Filter: .*lastSeenAfter/)
+  expect(text).toMatch(/Index Scan using tracked_activity_pkey/)
+})
+
+it('a condition writes its times in UTC', () => {
+  expect(checkCondition({ followedAfter: '2026-11-21T09:00:00+09:00', lastSeenBefore: '30d' })).toEqual({
+    followedAfter: '2026-11-21T00:00:00.000Z',
+    lastSeenBefore: '30d',
+  })
+})
+
+it.each<[string, unknown, string]>([
+  ['an unknown field', { tags: ['vip'] }, 'condition/tags'],
+  ['51 tags', { tagsNone: Array.from({ length: 51 }, (_, i) => `t${i}`) }, 'condition/tagsNone'],
+  ['a name of an attribute with U+0000', { attributes: { '\0': 1 } }, 'condition/attributes'],
+  ['a day that does not exist', { lastSeenBefore: '2026-02-30T00:00:00Z' }, 'condition/lastSeenBefore'],
+  ['a negative count', { eventCountMin: -1 }, 'condition/eventCountMin'],
+])('a condition with %s is refused, and the message names the field', (_, condition, path) => {
+  const refusal = (() => {
+    try {
+      checkCondition(condition)
+    } catch (error) {
+      return error as AppError
+    }
+  })()
+  expect(refusal?.details?.map((detail) => detail.path)).toContain(path)
+})
+
+it.each(['99999w', '0m', '0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999Z'])(
+  'a condition with the bound %s is evaluated without an error',
+  async (text) => {
+    const condition = checkCondition({ followedAfter: text, lastSeenBefore: text })
+    await load(database, MATCHING, [accountId, JSON.stringify(condition)])
+  },
+)

@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent, ulid } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from '../support/database.ts'
 import { startPlatform } from '../support/platform.ts'
@@ -131,96 +131,94 @@ const sample = <T>(items: T[], n: number, chance: Chance) => items.filter(() => 
 const add = () => addTenant(database, { loginChannelIds: [loginChannelId] })
 const addTwoTenants = async (): Promise<[Tenant, Tenant]> => [await add(), await add()]
 
-describe('the members of an audience', () => {
-  it('are the same when a history is shuffled, repeated and split over two instances (property)', async () => {
-    await fc.assert(
-      fc.asyncProperty(history, chances, async (steps, chance) => {
-        const deliveries = steps.map((each, i) => toDelivery(each, i, PAST))
-        const repeated = [...deliveries, ...sample(deliveries, 2, chance), ...sample(deliveries, 4, chance)]
-        const shuffled = shuffle(repeated, chance)
-        const [plain, mixed] = await addTwoTenants()
-        await Promise.all([sendAll(plain, deliveries, 1), sendAll(mixed, shuffled, 1 + chance.below(8))])
-        expect(await viewOf(mixed)).toEqual(await viewOf(plain))
-      }),
-      { numRuns: runs(30), endOnFailure: true },
-    )
-  })
+it('the members of an audience are the same when a history is shuffled, repeated and split over two instances (property)', async () => {
+  await fc.assert(
+    fc.asyncProperty(history, chances, async (steps, chance) => {
+      const deliveries = steps.map((each, i) => toDelivery(each, i, PAST))
+      const repeated = [...deliveries, ...sample(deliveries, 2, chance), ...sample(deliveries, 4, chance)]
+      const shuffled = shuffle(repeated, chance)
+      const [plain, mixed] = await addTwoTenants()
+      await Promise.all([sendAll(plain, deliveries, 1), sendAll(mixed, shuffled, 1 + chance.below(8))])
+      expect(await viewOf(mixed)).toEqual(await viewOf(plain))
+    }),
+    { numRuns: runs(30), endOnFailure: true },
+  )
+})
 
-  it('are those of the newer events alone after an erasure at any point of the history (property)', async () => {
-    const person = PEOPLE[0] as string
-    const ofPerson = (kind: Step['kind'], index: number, from: number) =>
-      toDelivery({ kind, person: 0, other: 0, offset: 0, status: 'open', salt: 0 }, index, from, person)
-    const first = ofPerson('message', 99, PAST)
-    const inTransit = ofPerson('page', 98, PAST)
-    await fc.assert(
-      fc.asyncProperty(history, history, chances, async (before, after, chance) => {
-        const old = before.map((each, i) => toDelivery(each, i, PAST, person))
-        // Later than the erasure. Tracking events stay out, because their times cannot lie in the future.
-        const young = after
-          .filter(({ kind }) => !['page', 'provenPage'].includes(kind))
-          .map((each, i) => toDelivery(each, 100 + i, Date.now() + 60_000, person))
-        if (chance.below(2) === 0) young.push(ofPerson('message', 199, Date.now() + 60_000))
-        const shuffled = shuffle([...old, ...sample(old, 2, chance)], chance)
-        const cut = chance.below(shuffled.length + 1)
-        const late = shuffle(
-          [...shuffled.slice(cut), first, inTransit, ...young, ...sample(young, 2, chance)],
-          chance,
-        )
-        const [plain, mixed] = await addTwoTenants()
-
-        const inOrder = async () => {
-          await sendAll(plain, [first, inTransit, ...old], 1)
-          await service.eraseUser(plain, person)
-          await sendAll(plain, young, 1)
-        }
-        const inDisorder = async () => {
-          await sendAll(mixed, [first, ...shuffled.slice(0, cut)], 1 + chance.below(4))
-          await service.eraseUser(mixed, person)
-          await sendAll(mixed, late, 1 + chance.below(8))
-        }
-        await Promise.all([inOrder(), inDisorder()])
-        expect(await viewOf(mixed)).toEqual(await viewOf(plain))
-      }),
-      { numRuns: runs(20), endOnFailure: true },
-    )
-  })
-
-  it('are reported as changed exactly by events that change more than activity (property)', async () => {
-    const since = async (tenant: Tenant) => {
-      const rows = await database.query<{ user_id: string; at: string }>(
-        `select user_id, change || ' ' || updated_at as at from audience_member where channel_oa_id = $1`,
-        [tenant.accountId],
+it('the members of an audience are those of the newer events alone after an erasure at any point of the history (property)', async () => {
+  const person = PEOPLE[0] as string
+  const ofPerson = (kind: Step['kind'], index: number, from: number) =>
+    toDelivery({ kind, person: 0, other: 0, offset: 0, status: 'open', salt: 0 }, index, from, person)
+  const first = ofPerson('message', 99, PAST)
+  const inTransit = ofPerson('page', 98, PAST)
+  await fc.assert(
+    fc.asyncProperty(history, history, chances, async (before, after, chance) => {
+      const old = before.map((each, i) => toDelivery(each, i, PAST, person))
+      // Later than the erasure. Tracking events stay out, because their times cannot lie in the future.
+      const young = after
+        .filter(({ kind }) => !['page', 'provenPage'].includes(kind))
+        .map((each, i) => toDelivery(each, 100 + i, Date.now() + 60_000, person))
+      if (chance.below(2) === 0) young.push(ofPerson('message', 199, Date.now() + 60_000))
+      const shuffled = shuffle([...old, ...sample(old, 2, chance)], chance)
+      const cut = chance.below(shuffled.length + 1)
+      const late = shuffle(
+        [...shuffled.slice(cut), first, inTransit, ...young, ...sample(young, 2, chance)],
+        chance,
       )
-      const changes = new Map(rows.map(({ user_id, at }) => [user_id, at]))
-      return (await viewOf(tenant)).map(({ firstSeenAt: _, lastSeenAt: __, eventCount: ___, ...state }) => ({
-        change: changes.get(state.userId),
-        state: { ...state, conversation: { ...state.conversation, updatedAt: null } },
-      }))
-    }
-    const kinds = ['follow', 'unfollow', 'message', 'chat', 'incoming'] as const
-    const steps = fc.array(step, { minLength: 15, maxLength: 15 })
-    await fc.assert(
-      fc.asyncProperty(steps, async (history) => {
-        const tenant = await add()
-        let before = await since(tenant)
-        for (const [index, each] of history.entries()) {
-          const kind = kinds[each.salt % kinds.length] as Step['kind']
-          // The chat has two conversations, one after the other.
-          const no = isChat(kind) ? Math.floor(index / 8) : index
-          // No two are of one time: then only the key, which clients do not see, would be newer.
-          const offset = each.offset * history.length + index
-          await sendAll(tenant, [toDelivery({ ...each, kind, person: each.person % 2, offset }, no, PAST)], 1)
-          const after = await since(tenant)
-          for (const { change, state } of after) {
-            const earlier = before.find(({ state: { userId } }) => userId === state.userId)
-            if (earlier === undefined) continue
-            const isEqual = isDeepStrictEqual(earlier.state, state)
-            expect(change === earlier.change, JSON.stringify([kind, earlier.state, state])).toBe(isEqual)
-          }
-          before = after
-        }
-      }),
-      { numRuns: runs(40), endOnFailure: true },
+      const [plain, mixed] = await addTwoTenants()
+
+      const inOrder = async () => {
+        await sendAll(plain, [first, inTransit, ...old], 1)
+        await service.eraseUser(plain, person)
+        await sendAll(plain, young, 1)
+      }
+      const inDisorder = async () => {
+        await sendAll(mixed, [first, ...shuffled.slice(0, cut)], 1 + chance.below(4))
+        await service.eraseUser(mixed, person)
+        await sendAll(mixed, late, 1 + chance.below(8))
+      }
+      await Promise.all([inOrder(), inDisorder()])
+      expect(await viewOf(mixed)).toEqual(await viewOf(plain))
+    }),
+    { numRuns: runs(20), endOnFailure: true },
+  )
+})
+
+it('the members of an audience are reported as changed exactly by events that change more than activity (property)', async () => {
+  const since = async (tenant: Tenant) => {
+    const rows = await database.query<{ user_id: string; at: string }>(
+      `select user_id, change || ' ' || updated_at as at from audience_member where channel_oa_id = $1`,
+      [tenant.accountId],
     )
-  })
+    const changes = new Map(rows.map(({ user_id, at }) => [user_id, at]))
+    return (await viewOf(tenant)).map(({ firstSeenAt: _, lastSeenAt: __, eventCount: ___, ...state }) => ({
+      change: changes.get(state.userId),
+      state: { ...state, conversation: { ...state.conversation, updatedAt: null } },
+    }))
+  }
+  const kinds = ['follow', 'unfollow', 'message', 'chat', 'incoming'] as const
+  const steps = fc.array(step, { minLength: 15, maxLength: 15 })
+  await fc.assert(
+    fc.asyncProperty(steps, async (history) => {
+      const tenant = await add()
+      let before = await since(tenant)
+      for (const [index, each] of history.entries()) {
+        const kind = kinds[each.salt % kinds.length] as Step['kind']
+        // The chat has two conversations, one after the other.
+        const no = isChat(kind) ? Math.floor(index / 8) : index
+        // No two are of one time: then only the key, which clients do not see, would be newer.
+        const offset = each.offset * history.length + index
+        await sendAll(tenant, [toDelivery({ ...each, kind, person: each.person % 2, offset }, no, PAST)], 1)
+        const after = await since(tenant)
+        for (const { change, state } of after) {
+          const earlier = before.find(({ state: { userId } }) => userId === state.userId)
+          if (earlier === undefined) continue
+          const isEqual = isDeepStrictEqual(earlier.state, state)
+          expect(change === earlier.change, JSON.stringify([kind, earlier.state, state])).toBe(isEqual)
+        }
+        before = after
+      }
+    }),
+    { numRuns: runs(40), endOnFailure: true },
+  )
 })

@@ -1,5 +1,5 @@
 /** DELETE /api/audience/:id: an erasure lasts, whatever arrives before, during and after it. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { finishErasures } from '../../src/accounts/erasure-lock.ts'
 import type { Member } from '../../src/audience/member.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
@@ -26,79 +26,77 @@ async function eraseAmidDeliveries(of: Tenant, at: Service): Promise<Member> {
   return member
 }
 
-describe('an erased person', () => {
-  it('does not come back with older events, whether they are duplicates or late', async () => {
-    const userId = randomUserId()
-    const follow = lineEvent('follow', userId, ago(60_000))
-    await service.deliver(tenant, [follow])
-    await service.erase(tenant, (await service.member(tenant, userId))?.id ?? '')
-    const late = textMessage(userId, 'late secret words', ago(30_000))
-    const joined = lineEvent('memberJoined', null, {
-      ...ago(20_000),
-      source: { type: 'group', groupId: 'C1' },
-      joined: { members: [{ type: 'user', userId }] },
-    })
-    const { json } = await service.deliver(tenant, [follow, late, joined])
-    expect(json).toEqual({ accepted: 2, duplicates: 1 })
-    const timestamp = new Date(Date.now() - 10_000).toISOString()
-    await service.track(tenant, [{ type: 'page', userId, timestamp }])
+it('an erased person does not come back with older events, whether they are duplicates or late', async () => {
+  const userId = randomUserId()
+  const follow = lineEvent('follow', userId, ago(60_000))
+  await service.deliver(tenant, [follow])
+  await service.erase(tenant, (await service.member(tenant, userId))?.id ?? '')
+  const late = textMessage(userId, 'late secret words', ago(30_000))
+  const joined = lineEvent('memberJoined', null, {
+    ...ago(20_000),
+    source: { type: 'group', groupId: 'C1' },
+    joined: { members: [{ type: 'user', userId }] },
+  })
+  const { json } = await service.deliver(tenant, [follow, late, joined])
+  expect(json).toEqual({ accepted: 2, duplicates: 1 })
+  const timestamp = new Date(Date.now() - 10_000).toISOString()
+  await service.track(tenant, [{ type: 'page', userId, timestamp }])
+  expect(await service.member(tenant, userId)).toBeUndefined()
+  const kept = await readEverything(database)
+  expect(kept).not.toContain(userId)
+  expect(kept).not.toContain('late secret words')
+})
+
+it('an erased person does not come back with a tracking event from before the erasure whose sentAt equals its timestamp', async () => {
+  const { id, userId } = await newFollower(tenant)
+  await service.erase(tenant, id)
+  const timestamp = new Date(Date.now() - 10_000).toISOString()
+  await service.track(tenant, [
+    { type: 'page', userId, timestamp, sentAt: timestamp, properties: { note: 'words in transit' } },
+    { type: 'page', userId, sentAt: timestamp },
+    { type: 'page', userId, timestamp: -1e15, sentAt: -1e15 },
+  ])
+  const kept = await readEverything(database)
+  expect(kept).not.toContain(userId)
+  expect(kept).not.toContain('words in transit')
+})
+
+it.each([
+  ['ahead of', -3_600_000],
+  ['behind', 3_600_000],
+])(
+  'an erased person is compared with events by the clock of the service when the database is %s it',
+  async (_, offsetMs) => {
+    const now = () => Date.now() + offsetMs
+    const at = await startApp(database, { now })
+    const { id, userId } = await newFollower(tenant, at)
+    await at.erase(tenant, id)
+    await at.deliver(tenant, [textMessage(userId, 'late', { timestamp: now() - 30_000 })])
+    expect(await at.member(tenant, userId)).toBeUndefined()
+    await at.deliver(tenant, [lineEvent('follow', userId, { timestamp: now() + 1000 })])
+    expect(await at.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
+  },
+)
+
+it('an erased person becomes a new member with a newer event', async () => {
+  const { id, userId } = await newFollower(tenant)
+  await service.erase(tenant, id)
+  await service.deliver(tenant, [
+    textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
+    lineEvent('follow', userId, ago(4000)),
+  ])
+  const back = await service.member(tenant, userId)
+  expect(back?.id).not.toBe(id)
+  expect(back).toMatchObject({ relationship: 'unknown', eventCount: 1, followedAt: null })
+})
+
+it('an erased person does not come back with older events that arrive during the erasure', async () => {
+  for (let round = 0; round < 5; round += 1) {
+    const { userId } = await eraseAmidDeliveries(tenant, service)
     expect(await service.member(tenant, userId)).toBeUndefined()
-    const kept = await readEverything(database)
-    expect(kept).not.toContain(userId)
-    expect(kept).not.toContain('late secret words')
-  })
-
-  it('does not come back with a tracking event from before the erasure whose sentAt equals its timestamp', async () => {
-    const { id, userId } = await newFollower(tenant)
-    await service.erase(tenant, id)
-    const timestamp = new Date(Date.now() - 10_000).toISOString()
-    await service.track(tenant, [
-      { type: 'page', userId, timestamp, sentAt: timestamp, properties: { note: 'words in transit' } },
-      { type: 'page', userId, sentAt: timestamp },
-      { type: 'page', userId, timestamp: -1e15, sentAt: -1e15 },
-    ])
-    const kept = await readEverything(database)
-    expect(kept).not.toContain(userId)
-    expect(kept).not.toContain('words in transit')
-  })
-
-  it.each([
-    ['ahead of', -3_600_000],
-    ['behind', 3_600_000],
-  ])(
-    'is compared with events by the clock of the service when the database is %s it',
-    async (_, offsetMs) => {
-      const now = () => Date.now() + offsetMs
-      const at = await startApp(database, { now })
-      const { id, userId } = await newFollower(tenant, at)
-      await at.erase(tenant, id)
-      await at.deliver(tenant, [textMessage(userId, 'late', { timestamp: now() - 30_000 })])
-      expect(await at.member(tenant, userId)).toBeUndefined()
-      await at.deliver(tenant, [lineEvent('follow', userId, { timestamp: now() + 1000 })])
-      expect(await at.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
-    },
-  )
-
-  it('becomes a new member with a newer event', async () => {
-    const { id, userId } = await newFollower(tenant)
-    await service.erase(tenant, id)
-    await service.deliver(tenant, [
-      textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
-      lineEvent('follow', userId, ago(4000)),
-    ])
-    const back = await service.member(tenant, userId)
-    expect(back?.id).not.toBe(id)
-    expect(back).toMatchObject({ relationship: 'unknown', eventCount: 1, followedAt: null })
-  })
-
-  it('does not come back with older events that arrive during the erasure', async () => {
-    for (let round = 0; round < 5; round += 1) {
-      const { userId } = await eraseAmidDeliveries(tenant, service)
-      expect(await service.member(tenant, userId)).toBeUndefined()
-      expect(await readEverything(database)).not.toContain(userId)
-    }
-    expect(await readEverything(database)).not.toContain('secret in flight')
-  })
+    expect(await readEverything(database)).not.toContain(userId)
+  }
+  expect(await readEverything(database)).not.toContain('secret in flight')
 })
 
 const conversation = (userId: string) => ({
@@ -124,8 +122,9 @@ const byOthers: Array<[string, (userId: string) => Record<string, unknown>]> = [
   ['message_updated', (userId) => ({ ...incoming(userId), event: 'message_updated' })],
 ]
 
-describe('an event of the support chat that is not the act of the person', () => {
-  it.each(byOthers)('makes a member of a stranger, but not of an erased person: %s', async (_, webhookOf) => {
+it.each(byOthers)(
+  'an event of the support chat that is not the act of the person makes a member of a stranger, but not of an erased person: %s',
+  async (_, webhookOf) => {
     const { id, userId } = await newFollower(tenant)
     const stranger = randomUserId()
     await service.erase(tenant, id)
@@ -134,17 +133,17 @@ describe('an event of the support chat that is not the act of the person', () =>
     expect(await service.member(tenant, userId)).toBeUndefined()
     expect(await service.member(tenant, stranger)).toMatchObject({ eventCount: 0 })
     expect(await readEverything(database)).not.toContain(userId)
-  })
+  },
+)
 
-  it('updates the conversation of an erased person who came back, and does not count', async () => {
-    const { id, userId } = await newFollower(tenant)
-    await service.erase(tenant, id)
-    await service.chat(tenant, incoming(userId))
-    const state = { event: 'conversation_status_changed', status: 'resolved' }
-    await service.chat(tenant, { ...conversation(userId), ...state, updated_at: Date.now() / 1000 + 90 })
-    const back = await service.member(tenant, userId)
-    expect(back).toMatchObject({ eventCount: 1, conversation: { id: '7', status: 'resolved' } })
-  })
+it('an event of the support chat that is not the act of the person updates the conversation of an erased person who came back, and does not count', async () => {
+  const { id, userId } = await newFollower(tenant)
+  await service.erase(tenant, id)
+  await service.chat(tenant, incoming(userId))
+  const state = { event: 'conversation_status_changed', status: 'resolved' }
+  await service.chat(tenant, { ...conversation(userId), ...state, updated_at: Date.now() / 1000 + 90 })
+  const back = await service.member(tenant, userId)
+  expect(back).toMatchObject({ eventCount: 1, conversation: { id: '7', status: 'resolved' } })
 })
 
 /** More events than one statement of an erasure scrubs, which is 20,000. */
@@ -185,41 +184,39 @@ async function interruptErasures(): Promise<() => Promise<unknown>> {
   return () => load(database, 'drop function interrupt_erasure cascade')
 }
 
-describe('an erasure of very many events', () => {
-  it('is complete when it answers 204', async () => {
+it('an erasure of very many events is complete when it answers 204', async () => {
+  const owner = await addTenant(database)
+  const { id, userId } = await newFollower(owner)
+  await addEvents(owner, userId, MANY, MANY)
+  expect((await service.erase(owner, id)).status).toBe(204)
+  expect(await eventsNaming(userId)).toEqual([])
+  expect(await pendingErasures()).toEqual([])
+  const others = await load(
+    database,
+    `select from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
+    [owner.accountId],
+  )
+  expect(others).toHaveLength(MANY)
+})
+
+it.each(["the client's retry", 'the service'])(
+  'an erasure of very many events is finished by %s after an interruption, without the events of a person who came back',
+  async (by) => {
     const owner = await addTenant(database)
     const { id, userId } = await newFollower(owner)
-    await addEvents(owner, userId, MANY, MANY)
-    expect((await service.erase(owner, id)).status).toBe(204)
-    expect(await eventsNaming(userId)).toEqual([])
+    await addEvents(owner, userId, MANY, 0)
+    const goOn = await interruptErasures()
+    expect((await service.erase(owner, id)).json.message).toMatch(/^Step 3: /)
+    await goOn()
+    expect(await pendingErasures()).toHaveLength(1)
+    expect(await eventsNaming(userId)).not.toEqual([])
+    await service.deliver(owner, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
+    if (by === 'the service') await finishErasures(database)
+    else expect((await service.erase(owner, id)).status).toBe(204)
     expect(await pendingErasures()).toEqual([])
-    const others = await load(
-      database,
-      `select from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
-      [owner.accountId],
-    )
-    expect(others).toHaveLength(MANY)
-  })
-
-  it.each(["the client's retry", 'the service'])(
-    'is finished by %s after an interruption, without the events of a person who came back',
-    async (by) => {
-      const owner = await addTenant(database)
-      const { id, userId } = await newFollower(owner)
-      await addEvents(owner, userId, MANY, 0)
-      const goOn = await interruptErasures()
-      expect((await service.erase(owner, id)).json.message).toMatch(/^Step 3: /)
-      await goOn()
-      expect(await pendingErasures()).toHaveLength(1)
-      expect(await eventsNaming(userId)).not.toEqual([])
-      await service.deliver(owner, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
-      if (by === 'the service') await finishErasures(database)
-      else expect((await service.erase(owner, id)).status).toBe(204)
-      expect(await pendingErasures()).toEqual([])
-      const events = await eventsNaming(userId)
-      expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
-      expect((await service.erase(owner, id)).status).toBe(404)
-      expect(await service.member(owner, userId)).toMatchObject({ eventCount: 1 })
-    },
-  )
-})
+    const events = await eventsNaming(userId)
+    expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
+    expect((await service.erase(owner, id)).status).toBe(404)
+    expect(await service.member(owner, userId)).toMatchObject({ eventCount: 1 })
+  },
+)

@@ -3,19 +3,16 @@ import { spawnSync } from 'node:child_process'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { requireLedgerErasures } from '../../src/audience/erasure/compare-ledger.ts'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { LedgerDamage, readLedger } from '../../src/audience/erasure/ledger-files.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { startService } from '../../src/main.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
-import { runCommand, runJson } from '../support/command.ts'
+import { runCommand } from '../support/command.ts'
 import { startSignedIn } from '../support/console.ts'
-import { copyDatabase } from '../support/copies.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
-import { operateLedger } from '../support/ledger.ts'
 import { load } from '../support/load.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { startApp } from '../support/service.ts'
@@ -74,85 +71,83 @@ async function follow(service: Service, userId = randomUserId()): Promise<string
   return (await service.member(tenant, userId))?.id ?? ''
 }
 
-describe('a DELETE', () => {
-  it('gets its response after the ledger has the account, the member, the hash and the time', async () => {
-    const service = await openService()
-    const id = await follow(service)
-    expect((await service.erase(tenant, id)).status).toBe(204)
-    const lines = await recorded()
-    const [row] = await stored()
-    expect(lines).toEqual([
-      { accountId, memberId: BigInt(id), hash: row?.hash, erasedAt: Number(row?.erased_at) },
-    ])
-    expect(row?.in_ledger).toBe(true)
-  })
+it('a DELETE gets its response after the ledger has the account, the member, the hash and the time', async () => {
+  const service = await openService()
+  const id = await follow(service)
+  expect((await service.erase(tenant, id)).status).toBe(204)
+  const lines = await recorded()
+  const [row] = await stored()
+  expect(lines).toEqual([
+    { accountId, memberId: BigInt(id), hash: row?.hash, erasedAt: Number(row?.erased_at) },
+  ])
+  expect(row?.in_ledger).toBe(true)
+})
 
-  it('fails with Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
-    const path = join(directory, 'ledger')
-    const service = await openService(path)
-    const id = await follow(service)
-    for (const _ of [1, 2]) {
-      const failed = await service.erase(tenant, id)
-      expect(failed.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
-      expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([false])
-    }
-    mkdirSync(path)
-    expect((await service.erase(tenant, id)).status).toBe(404)
-    directory = path
-    expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(id)])
-    expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
-  })
+it('a DELETE fails with Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
+  const path = join(directory, 'ledger')
+  const service = await openService(path)
+  const id = await follow(service)
+  for (const _ of [1, 2]) {
+    const failed = await service.erase(tenant, id)
+    expect(failed.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
+    expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([false])
+  }
+  mkdirSync(path)
+  expect((await service.erase(tenant, id)).status).toBe(404)
+  directory = path
+  expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(id)])
+  expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
+})
 
-  it('records each of many concurrent erasures of two instances', async () => {
-    const services = [await openService(), await openService()] as const
-    const ids = await Promise.all(Array.from({ length: 20 }, () => follow(services[0])))
-    const erased = await Promise.all(ids.map((id, at) => (services[at % 2] as Service).erase(tenant, id)))
-    expect(new Set(erased.map(({ status }) => status))).toEqual(new Set([204]))
-    expect(new Set((await recorded()).map(({ memberId }) => String(memberId)))).toEqual(new Set(ids))
-    expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
-  })
+it('a DELETE records each of many concurrent erasures of two instances', async () => {
+  const services = [await openService(), await openService()] as const
+  const ids = await Promise.all(Array.from({ length: 20 }, () => follow(services[0])))
+  const erased = await Promise.all(ids.map((id, at) => (services[at % 2] as Service).erase(tenant, id)))
+  expect(new Set(erased.map(({ status }) => status))).toEqual(new Set([204]))
+  expect(new Set((await recorded()).map(({ memberId }) => String(memberId)))).toEqual(new Set(ids))
+  expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
+})
 
-  it('does not wait for the erasures from before the ledger was set up', async () => {
-    const service = await openService()
-    const ids = [await follow(service), await follow(service)] as const
-    await storeOldErasures(2_500)
-    expect((await service.erase(tenant, ids[0])).status).toBe(204)
-    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0]])
-    // The state after a kill between the commit and the write: the repetition's 404 confirms the erasure.
-    expect((await service.erase(tenant, ids[1])).status).toBe(204)
-    await load(database, 'update erased_person set in_ledger = false where member_id = $1', [ids[1]])
-    expect((await service.erase(tenant, ids[1])).status).toBe(404)
-    expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
-  })
+it('a DELETE does not wait for the erasures from before the ledger was set up', async () => {
+  const service = await openService()
+  const ids = [await follow(service), await follow(service)] as const
+  await storeOldErasures(2_500)
+  expect((await service.erase(tenant, ids[0])).status).toBe(204)
+  expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0]])
+  // The state after a kill between the commit and the write: the repetition's 404 confirms the erasure.
+  expect((await service.erase(tenant, ids[1])).status).toBe(204)
+  await load(database, 'update erased_person set in_ledger = false where member_id = $1', [ids[1]])
+  expect((await service.erase(tenant, ids[1])).status).toBe(404)
+  expect((await recorded()).map(({ memberId }) => String(memberId))).toEqual([ids[0], ids[1], ids[1]])
+})
 
-  it('fails with Step 3 if the disk of the ledger hangs', async () => {
-    const ledger = new ErasureLedger(directory, 200)
-    const service = await startApp(database, { erasureLedger: ledger })
-    const id = await follow(service)
-    const release = hangFileSystem()
-    try {
-      expect((await service.erase(tenant, id)).status).toBe(500)
-      expect((await service.erase(tenant, id)).status).toBe(500)
-    } finally {
-      await release()
-    }
-    await expect.poll(() => service.erase(tenant, id)).toMatchObject({ status: 404 })
-    expect(await stored()).toMatchObject([{ in_ledger: true }])
-  })
+it('a DELETE fails with Step 3 if the disk of the ledger hangs', async () => {
+  const ledger = new ErasureLedger(directory, 200)
+  const service = await startApp(database, { erasureLedger: ledger })
+  const id = await follow(service)
+  const release = hangFileSystem()
+  try {
+    expect((await service.erase(tenant, id)).status).toBe(500)
+    expect((await service.erase(tenant, id)).status).toBe(500)
+  } finally {
+    await release()
+  }
+  await expect.poll(() => service.erase(tenant, id)).toMatchObject({ status: 404 })
+  expect(await stored()).toMatchObject([{ in_ledger: true }])
+})
 
-  it('records a person who came back and is erased again with the new time and member', async () => {
-    const service = await openService()
-    const userId = randomUserId()
-    const ids = []
-    for (let times = 1; times <= 2; times += 1) {
-      ids.push(await follow(service, userId))
-      expect((await service.erase(tenant, ids.at(-1))).status).toBe(204)
-    }
-    const lines = await recorded()
-    expect(lines.map(({ memberId }) => String(memberId))).toEqual(ids)
-    expect(lines[1]?.erasedAt).toBeGreaterThan(lines[0]?.erasedAt ?? 0)
-    expect(await stored()).toMatchObject([{ in_ledger: true, member_id: BigInt(ids[1] ?? '') }])
-  })
+it('a DELETE records a person who came back and is erased again with the new time and member', async () => {
+  const service = await openService()
+  const userId = randomUserId()
+  const ids = []
+  for (let times = 1; times <= 2; times += 1) {
+    ids.push(await follow(service, userId))
+    expect((await service.erase(tenant, ids.at(-1))).status).toBe(204)
+  }
+  const lines = await recorded()
+  expect(lines.map(({ memberId }) => String(memberId))).toEqual(ids)
+  expect(lines[1]?.erasedAt).toBeGreaterThan(lines[0]?.erasedAt ?? 0)
+  expect(await stored()).toMatchObject([{ in_ledger: true, member_id: BigInt(ids[1] ?? '') }])
 })
 
 it('the console and the command record erasures, also of people who are not members', async () => {
@@ -199,36 +194,6 @@ it('a start notices the loss of any erasure, however many were recorded after it
   await load(database, 'delete from erased_person where member_id = $1', [id])
   await expect(warnings(directory)).rejects.toThrow('The database lacks erasures of ERASURE_LEDGER')
 })
-
-type Operated = ReturnType<typeof operateLedger>
-
-/** What makes the service notice a restore. */
-const NOTICED: Array<[string, (restored: TextDatabase, ledger: Operated) => Promise<unknown>]> = [
-  ['by `restore`', (restored) => load(restored, `select record_restore(now(), change_limit())`)],
-  ['to another server', (restored) => load(restored, 'update change_server set system_identifier = 1')],
-  ['by other means', (_, { erasures }) => erasures('reapply')],
-]
-it.each(NOTICED)(
-  'an account that was lost and is added again after a restore %s gets another id, so the next start is not refused',
-  async (_, notice) => {
-    const { database: original, connection } = await createTestDatabase()
-    const kept = await addTenant(original)
-    const backup = await copyDatabase(connection)
-    const lost = await addTenant(original, { organizationId: kept.organizationId })
-    await load(original, `insert into erased_person values ($1, sha256('x'), now())`, [lost.accountId])
-    await new ErasureLedger(directory).recordAll(original)
-
-    const restored = backup.open()
-    const ledger = operateLedger(backup.env, directory)
-    await notice(restored, ledger)
-    const add = ['accounts', 'add', '--organization', String(kept.organizationId), '--name', 'again']
-    const ids = [await runJson(add, backup.env), await runJson(add, backup.env)].map(({ id }) => Number(id))
-    expect(ids[0]).toBeGreaterThan(Number(lost.accountId))
-    expect(ids[1]).toBe(Number(ids[0]) + 1)
-    await ledger.erasures('reapply')
-    await ledger.start()
-  },
-)
 
 it('a service whose ledger directory is missing does not start', async () => {
   const config = readConfig({ ...env, PORT: '0', ERASURE_LEDGER: join(directory, 'missing') })

@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { findExportEnd } from '../../src/audience/export/export-events.ts'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, messageId, randomUserId, textMessage } from '../../tools/simulator/events.ts'
@@ -67,97 +67,95 @@ async function addEvents({ accountId }: Tenant, seconds: number[], person = 'U1'
   )
 }
 
-describe('an export of events', () => {
-  it('contains every event of the account once, in the order of receipt, as it was received', async () => {
-    const tenant = await addTenant(database)
-    const other = await addTenant(database)
-    const userId = randomUserId()
-    const strange = String.raw`{"type":"message", "mode":"active","timestamp":1764000000000,
+it('an export of events contains every event of the account once, in the order of receipt, as it was received', async () => {
+  const tenant = await addTenant(database)
+  const other = await addTenant(database)
+  const userId = randomUserId()
+  const strange = String.raw`{"type":"message", "mode":"active","timestamp":1764000000000,
       "webhookEventId":"01KAQ0000000000000000000ZZ","source":{"type":"user","userId":"${userId}"},"text":"\u0000 \ud800 ก \u2028"}`
-    await service.deliverRaw(tenant, `{"destination":"${tenant.botUserId}","events":[${strange}]}`)
-    await service.deliver(tenant, [lineEvent('follow', userId), textMessage(userId, 'hello')])
-    const conversation = { id: 1, status: 'open', channel: 'Channel::Line' }
-    await service.chat(tenant, { event: 'conversation_created', ...conversation })
-    await service.track(tenant, [{ type: 'page', userId, messageId: 'T1' }])
-    await service.deliver(tenant, [lineEvent('botSuspended', null)])
-    await service.deliver(other, [lineEvent('follow', userId)])
-    await makeOlder(tenant)
-    await makeOlder(other)
+  await service.deliverRaw(tenant, `{"destination":"${tenant.botUserId}","events":[${strange}]}`)
+  await service.deliver(tenant, [lineEvent('follow', userId), textMessage(userId, 'hello')])
+  const conversation = { id: 1, status: 'open', channel: 'Channel::Line' }
+  await service.chat(tenant, { event: 'conversation_created', ...conversation })
+  await service.track(tenant, [{ type: 'page', userId, messageId: 'T1' }])
+  await service.deliver(tenant, [lineEvent('botSuspended', null)])
+  await service.deliver(other, [lineEvent('follow', userId)])
+  await makeOlder(tenant)
+  await makeOlder(other)
 
-    const lines = await exported(tenant)
-    expect(lines.map(({ source, kind }) => `${source} ${kind}`)).toEqual([
-      ...['line message', 'line follow', 'line message', 'mbox conversation_created'],
-      ...['tracking page', 'line botSuspended'],
-    ])
-    expect(lines[0]?.payload).toEqual(JSON.parse(strange))
-    expect(lines.map((line) => line.userId)).toEqual([userId, userId, userId, null, userId, null])
-    expect(lines[2]?.payload.message.text).toBe('hello')
-    const stored = await load<{ id: bigint; at: string }>(
-      database,
-      `select id, to_char(received_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at from stored_event
-        where channel_oa_id = $1 order by stored_event.received_at, id`,
-      [tenant.accountId],
-    )
-    expect(lines.map(({ id, receivedAt }) => [id, receivedAt])).toEqual(
-      stored.map(({ id, at }) => [String(id), at]),
-    )
-  })
+  const lines = await exported(tenant)
+  expect(lines.map(({ source, kind }) => `${source} ${kind}`)).toEqual([
+    ...['line message', 'line follow', 'line message', 'mbox conversation_created'],
+    ...['tracking page', 'line botSuspended'],
+  ])
+  expect(lines[0]?.payload).toEqual(JSON.parse(strange))
+  expect(lines.map((line) => line.userId)).toEqual([userId, userId, userId, null, userId, null])
+  expect(lines[2]?.payload.message.text).toBe('hello')
+  const stored = await load<{ id: bigint; at: string }>(
+    database,
+    `select id, to_char(received_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at from stored_event
+      where channel_oa_id = $1 order by stored_event.received_at, id`,
+    [tenant.accountId],
+  )
+  expect(lines.map(({ id, receivedAt }) => [id, receivedAt])).toEqual(
+    stored.map(({ id, at }) => [String(id), at]),
+  )
+})
 
-  it('contains events from the beginning of its range until before its end, in any zone', async () => {
-    const tenant = await addTenant(database)
-    await load(
-      database,
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
-       select $1, 'line', 'message', gen_random_uuid(), now(), t::timestamptz, null
-         from unnest(array['2026-01-31T23:59:59.999999Z', '2026-02-01T00:00:00Z', '2026-02-01T17:00:00Z', '2026-02-02T00:00:00Z']) t`,
-      [tenant.accountId],
-    )
-    const received = async (...range: string[]) => {
-      const { stdout } = await command(tenant, ...range)
-      return linesOf(stdout).map(({ receivedAt }) => receivedAt)
-    }
-    const [, first, second] = await received('--from', '2026-01-31')
-    expect(await received('--from', '2026-02-01', '--to', '2026-02-02')).toEqual([first, second])
-    expect(await received('--from', '2026-02-02T00:00+07:00', '--to', '2026-02-02T00:00:00.000Z')).toEqual([
-      second,
-    ])
-    expect(await received('--from', '2026-02-01', '--to', '2026-02-01')).toEqual([])
-  })
+it('an export of events contains events from the beginning of its range until before its end, in any zone', async () => {
+  const tenant = await addTenant(database)
+  await load(
+    database,
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
+     select $1, 'line', 'message', gen_random_uuid(), now(), t::timestamptz, null
+       from unnest(array['2026-01-31T23:59:59.999999Z', '2026-02-01T00:00:00Z', '2026-02-01T17:00:00Z', '2026-02-02T00:00:00Z']) t`,
+    [tenant.accountId],
+  )
+  const received = async (...range: string[]) => {
+    const { stdout } = await command(tenant, ...range)
+    return linesOf(stdout).map(({ receivedAt }) => receivedAt)
+  }
+  const [, first, second] = await received('--from', '2026-01-31')
+  expect(await received('--from', '2026-02-01', '--to', '2026-02-02')).toEqual([first, second])
+  expect(await received('--from', '2026-02-02T00:00+07:00', '--to', '2026-02-02T00:00:00.000Z')).toEqual([
+    second,
+  ])
+  expect(await received('--from', '2026-02-01', '--to', '2026-02-01')).toEqual([])
+})
 
-  it.each([
-    [['--from', 'yesterday'], '--from must be a time'],
-    [['--from', '2026-01-02', '--to', '2026-01-01'], '--to must not be before the beginning'],
-  ])('refuses %j', async (args, message) => {
-    const tenant = await addTenant(database)
-    const { status, stderr } = await command(tenant, ...args)
-    expect([status, stderr]).toEqual([1, expect.stringContaining(message)])
-  })
+it.each([
+  [['--from', 'yesterday'], '--from must be a time'],
+  [['--from', '2026-01-02', '--to', '2026-01-01'], '--to must not be before the beginning'],
+])('an export of events refuses %j', async (args, message) => {
+  const tenant = await addTenant(database)
+  const { status, stderr } = await command(tenant, ...args)
+  expect([status, stderr]).toEqual([1, expect.stringContaining(message)])
+})
 
-  it('contains no content and no user id of erased people, and no unsent message', async () => {
-    const tenant = await addTenant(database)
-    const [erased, kept] = [randomUserId(), randomUserId()]
-    const unsent = messageId()
-    await service.deliver(tenant, [
-      textMessage(erased, 'erased text'),
-      lineEvent('memberJoined', kept, {
-        source: { type: 'group', groupId: 'C1', userId: kept },
-        joined: { members: [{ type: 'user', userId: erased }] },
-      }),
-      { ...lineEvent('message', kept), message: { type: 'text', id: unsent, text: 'unsent text' } },
-      lineEvent('unsend', kept, { unsend: { messageId: unsent } }),
-    ])
-    await service.track(tenant, [{ type: 'page', userId: erased, messageId: 'T1' }])
-    await service.eraseUser(tenant, erased)
-    await makeOlder(tenant)
-    const lines = await exported(tenant)
-    expect(JSON.stringify(lines)).not.toMatch(new RegExp(`${erased}|erased text|unsent text`))
-    expect(lines.map(({ kind, userId, payload }) => [kind, userId, payload !== null])).toEqual([
-      ['message', null, false],
-      ['memberJoined', kept, false],
-      ['message', kept, false],
-      ['unsend', kept, true],
-    ])
-  })
+it('an export of events contains no content and no user id of erased people, and no unsent message', async () => {
+  const tenant = await addTenant(database)
+  const [erased, kept] = [randomUserId(), randomUserId()]
+  const unsent = messageId()
+  await service.deliver(tenant, [
+    textMessage(erased, 'erased text'),
+    lineEvent('memberJoined', kept, {
+      source: { type: 'group', groupId: 'C1', userId: kept },
+      joined: { members: [{ type: 'user', userId: erased }] },
+    }),
+    { ...lineEvent('message', kept), message: { type: 'text', id: unsent, text: 'unsent text' } },
+    lineEvent('unsend', kept, { unsend: { messageId: unsent } }),
+  ])
+  await service.track(tenant, [{ type: 'page', userId: erased, messageId: 'T1' }])
+  await service.eraseUser(tenant, erased)
+  await makeOlder(tenant)
+  const lines = await exported(tenant)
+  expect(JSON.stringify(lines)).not.toMatch(new RegExp(`${erased}|erased text|unsent text`))
+  expect(lines.map(({ kind, userId, payload }) => [kind, userId, payload !== null])).toEqual([
+    ['message', null, false],
+    ['memberJoined', kept, false],
+    ['message', kept, false],
+    ['unsend', kept, true],
+  ])
 })
 
 it('the end of an export is before every transaction that may still store an event', async () => {
@@ -201,46 +199,44 @@ it('an export that begins at the end of the one before it continues it, and repl
   }
 })
 
-describe("the console's export of events", () => {
-  it('contains the same lines, and needs a valid range', async () => {
-    const tenant = await addTenant(database)
-    await addEvents(
-      tenant,
-      Array.from({ length: 2_100 }, (_, i) => i % 60),
-    )
-    const path = `/api/accounts/${tenant.accountId}/events/export`
-    const whole = await operator.get(`${path}?from=${DAY_AGO}`)
-    expect([whole.status, whole.headers.get('content-disposition')]).toEqual([
-      ...[200, `attachment; filename="events-${tenant.accountId}.ndjson"`],
-    ])
-    const lines = linesOf(whole.text)
-    expect(lines).toHaveLength(2_100)
-    expect(lines).toEqual(await exported(tenant))
-    for (const query of ['', '?from=x', '?from=2026-01-01&limit=1'])
-      expect((await operator.get(path + query)).status, query).toBe(400)
-    expect((await operator.get('/api/accounts/99/events/export?from=2026-01-01')).status).toBe(404)
-  })
+it("the console's export of events contains the same lines, and needs a valid range", async () => {
+  const tenant = await addTenant(database)
+  await addEvents(
+    tenant,
+    Array.from({ length: 2_100 }, (_, i) => i % 60),
+  )
+  const path = `/api/accounts/${tenant.accountId}/events/export`
+  const whole = await operator.get(`${path}?from=${DAY_AGO}`)
+  expect([whole.status, whole.headers.get('content-disposition')]).toEqual([
+    ...[200, `attachment; filename="events-${tenant.accountId}.ndjson"`],
+  ])
+  const lines = linesOf(whole.text)
+  expect(lines).toHaveLength(2_100)
+  expect(lines).toEqual(await exported(tenant))
+  for (const query of ['', '?from=x', '?from=2026-01-01&limit=1'])
+    expect((await operator.get(path + query)).status, query).toBe(400)
+  expect((await operator.get('/api/accounts/99/events/export?from=2026-01-01')).status).toBe(404)
+})
 
-  it('is recorded only if it begins, and a refusal is no file', async () => {
-    const tenant = await addTenant(database)
-    await load(
-      database,
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
-       select $1, 'line', 'message', gen_random_uuid(), now(), now() - interval '1 hour',
-              concat('{"text":"', repeat('x', 1000000), '"}')
-         from generate_series(1, 30)`,
-      [tenant.accountId],
-    )
-    const path = `/api/accounts/${tenant.accountId}/events/export?from=${DAY_AGO}`
-    const second = await signedIn(url)
-    const open = await fetch(url + path, { headers: { cookie: second.cookie } })
-    const refused = await second.get(path)
-    expect([refused.status, refused.text]).toEqual([429, expect.stringContaining('Another stream')])
-    await open.arrayBuffer()
-    expect(refused.headers.get('content-disposition')).toBeNull()
-    const rows = await load(database, 'select action from activity where channel_oa_id = $1', [
-      tenant.accountId,
-    ])
-    expect(rows).toEqual([{ action: 'events.exported' }])
-  })
+it("the console's export of events is recorded only if it begins, and a refusal is no file", async () => {
+  const tenant = await addTenant(database)
+  await load(
+    database,
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
+     select $1, 'line', 'message', gen_random_uuid(), now(), now() - interval '1 hour',
+            concat('{"text":"', repeat('x', 1000000), '"}')
+       from generate_series(1, 30)`,
+    [tenant.accountId],
+  )
+  const path = `/api/accounts/${tenant.accountId}/events/export?from=${DAY_AGO}`
+  const second = await signedIn(url)
+  const open = await fetch(url + path, { headers: { cookie: second.cookie } })
+  const refused = await second.get(path)
+  expect([refused.status, refused.text]).toEqual([429, expect.stringContaining('Another stream')])
+  await open.arrayBuffer()
+  expect(refused.headers.get('content-disposition')).toBeNull()
+  const rows = await load(database, 'select action from activity where channel_oa_id = $1', [
+    tenant.accountId,
+  ])
+  expect(rows).toEqual([{ action: 'events.exported' }])
 })

@@ -1,5 +1,5 @@
 /** The list of all stored events, the way of an event, and failed events that are set aside. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { listAllEvents } from '../../src/intake/list-events.ts'
 import { findFleetAccount } from '../../src/watch/fleet-facts.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../../tools/simulator/events.ts'
@@ -28,133 +28,131 @@ const addEvents = ({ accountId }: Pick<Tenant, 'accountId'>, kind: string, count
     [accountId, kind, count],
   )
 
-describe('the list of events', () => {
-  it('has all of them, the newest first, by account, kind, person and time', async () => {
+it('the list of events has all of them, the newest first, by account, kind, person and time', async () => {
+  const other = await addTenant(database)
+  const [ann, ben] = [randomUserId(), randomUserId()]
+  await service.deliver(other, [lineEvent('follow', ann), textMessage(ben, 'hello')])
+  await service.deliver(tenant, [lineEvent('follow', ann)])
+  await service.track(other, [{ type: 'page', userId: ann, messageId: 'm-1' }])
+  const account = `account=${other.accountId}`
+  const all = await read(account)
+  expect(all.events.map(({ kind }) => kind)).toEqual(['page', 'message', 'follow'])
+  expect(all.next).toBeNull()
+  expect(all.events[0]).toMatchObject({ accountName: 'test', userId: ann })
+  expect(await people(`${account}&kind=message`)).toEqual([ben])
+  expect((await read(`user=${ann}`)).events.map(({ kind }) => kind)).toEqual(['page', 'follow', 'follow'])
+  expect(await people(`user=${ann}&${account}&kind=follow`)).toEqual([ann])
+  const hour = 3_600_000
+  const [before, after] = [-hour, hour].map((ms) => new Date(Date.now() + ms).toISOString())
+  for (const filter of [account, `user=${ann}`, '']) {
+    expect(await people(`${filter}&from=${before}&to=${after}`)).toContain(ann)
+    expect(await people(`${filter}&to=${before}`)).toEqual([])
+    expect(await people(`${filter}&from=${after}`)).toEqual([])
+  }
+})
+
+it.each(['', 'account', 'kind=beacon', 'user=Upaged', 'status=failed'])(
+  'the list of events has pages that stay where they are while events arrive: %s',
+  async (filter) => {
     const other = await addTenant(database)
-    const [ann, ben] = [randomUserId(), randomUserId()]
-    await service.deliver(other, [lineEvent('follow', ann), textMessage(ben, 'hello')])
-    await service.deliver(tenant, [lineEvent('follow', ann)])
-    await service.track(other, [{ type: 'page', userId: ann, messageId: 'm-1' }])
-    const account = `account=${other.accountId}`
-    const all = await read(account)
-    expect(all.events.map(({ kind }) => kind)).toEqual(['page', 'message', 'follow'])
-    expect(all.next).toBeNull()
-    expect(all.events[0]).toMatchObject({ accountName: 'test', userId: ann })
-    expect(await people(`${account}&kind=message`)).toEqual([ben])
-    expect((await read(`user=${ann}`)).events.map(({ kind }) => kind)).toEqual(['page', 'follow', 'follow'])
-    expect(await people(`user=${ann}&${account}&kind=follow`)).toEqual([ann])
-    const hour = 3_600_000
-    const [before, after] = [-hour, hour].map((ms) => new Date(Date.now() + ms).toISOString())
-    for (const filter of [account, `user=${ann}`, '']) {
-      expect(await people(`${filter}&from=${before}&to=${after}`)).toContain(ann)
-      expect(await people(`${filter}&to=${before}`)).toEqual([])
-      expect(await people(`${filter}&from=${after}`)).toEqual([])
-    }
-  })
-
-  it.each(['', 'account', 'kind=beacon', 'user=Upaged', 'status=failed'])(
-    'has pages that stay where they are while events arrive: %s',
-    async (filter) => {
-      const other = await addTenant(database)
-      const query = filter === 'account' ? `account=${other.accountId}` : filter
-      const add = (count: number) =>
-        load<{ id: bigint }>(
-          database,
-          `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, failure)
-           select $1, 'line', 'beacon', gen_random_uuid(), now(), 'Upaged', $2 from generate_series(1, $3::int) returning id`,
-          [other.accountId, filter === 'status=failed' ? 'broken' : null, count],
-        )
-      const ids = (await add(60)).map(({ id }) => String(id)).reverse()
-      const first = await read(query)
-      await add(1)
-      const second = await read(`${query}&before=${first.next}`)
-      const read60 = [...first.events, ...second.events].slice(0, 60)
-      expect(read60.map(({ id }) => id)).toEqual(ids)
-    },
-  )
-
-  it('examines a part of the events for a page, and continues with the next one', async () => {
-    const other = await addTenant(database)
-    await addEvents(other, 'rare', 1)
-    await addEvents(other, 'beacon', 25_000)
-    for (const filter of ['kind=rare', `kind=rare&account=${other.accountId}`]) {
-      const first = await read(filter)
-      expect(first).toEqual({ events: [], next: expect.any(String) })
-      expect((await read(`${filter}&before=${first.next}`)).events).toHaveLength(1)
-    }
-  })
-
-  it('skips missing ids, and times without an account', async () => {
-    const { database: own } = await createTestDatabase()
-    const { accountId } = await addTenant(own)
-    const add = (id: bigint, age: string) =>
-      load(
-        own,
-        `insert into event (id, channel_oa_id, source, kind, key, occurred_at, received_at)
-         values ($1, $2, 'line', 'follow', gen_random_uuid(), now(), now() - $3::interval)`,
-        [id, accountId, age],
+    const query = filter === 'account' ? `account=${other.accountId}` : filter
+    const add = (count: number) =>
+      load<{ id: bigint }>(
+        database,
+        `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, failure)
+         select $1, 'line', 'beacon', gen_random_uuid(), now(), 'Upaged', $2 from generate_series(1, $3::int) returning id`,
+        [other.accountId, filter === 'status=failed' ? 'broken' : null, count],
       )
-    await add(5n, '30 days')
-    await add(3_000_000_000n, '2 days')
-    await load(own, `select setval(pg_get_serial_sequence('event', 'id'), 90000000000)`)
-    const list = (filter: object) => listAllEvents(own, null, filter, { before: null, limit: 50 })
-    expect(await list({})).toMatchObject({ events: [{ id: 3_000_000_000n }, { id: 5n }], next: null })
-    const to = new Date(Date.now() - 10 * 86_400_000).toISOString()
-    expect(await list({ to })).toMatchObject({ events: [{ id: 5n }], next: null })
-    expect(await list({ kind: 'none' })).toEqual({ events: [], next: null })
-  })
+    const ids = (await add(60)).map(({ id }) => String(id)).reverse()
+    const first = await read(query)
+    await add(1)
+    const second = await read(`${query}&before=${first.next}`)
+    const read60 = [...first.events, ...second.events].slice(0, 60)
+    expect(read60.map(({ id }) => id)).toEqual(ids)
+  },
+)
 
-  it('finds an event by its webhook event id, also without its account', async () => {
-    const key = ulid(Date.now() - 3_600_000)
-    await service.deliver(tenant, [textMessage('Ukey', 'late', { webhookEventId: key })])
-    for (const filter of ['', `&account=${tenant.accountId}`])
-      expect(await people(`key=${key}${filter}`)).toEqual(['Ukey'])
-    expect(await people(`key=${key}&kind=follow`)).toEqual([])
-    expect(await read(`key=${ulid(Date.now())}`)).toEqual({ events: [], next: null })
-  })
+it('the list of events examines a part of the events for a page, and continues with the next one', async () => {
+  const other = await addTenant(database)
+  await addEvents(other, 'rare', 1)
+  await addEvents(other, 'beacon', 25_000)
+  for (const filter of ['kind=rare', `kind=rare&account=${other.accountId}`]) {
+    const first = await read(filter)
+    expect(first).toEqual({ events: [], next: expect.any(String) })
+    expect((await read(`${filter}&before=${first.next}`)).events).toHaveLength(1)
+  }
+})
 
-  it('includes an event that commits after one with a greater id', async () => {
-    const [slow, fast] = [randomUserId(), randomUserId()]
-    const insert = `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id)
-                    values ($1, 'line', 'follow', gen_random_uuid(), now(), $2)`
-    await database.session(async (session) => {
-      await session.query('begin')
-      await session.query(insert, [tenant.accountId, slow])
-      await database.query(insert, [tenant.accountId, fast])
-      expect((await people(''))[0]).toBe(fast)
-      await session.query('commit')
+it('the list of events skips missing ids, and times without an account', async () => {
+  const { database: own } = await createTestDatabase()
+  const { accountId } = await addTenant(own)
+  const add = (id: bigint, age: string) =>
+    load(
+      own,
+      `insert into event (id, channel_oa_id, source, kind, key, occurred_at, received_at)
+       values ($1, $2, 'line', 'follow', gen_random_uuid(), now(), now() - $3::interval)`,
+      [id, accountId, age],
+    )
+  await add(5n, '30 days')
+  await add(3_000_000_000n, '2 days')
+  await load(own, `select setval(pg_get_serial_sequence('event', 'id'), 90000000000)`)
+  const list = (filter: object) => listAllEvents(own, null, filter, { before: null, limit: 50 })
+  expect(await list({})).toMatchObject({ events: [{ id: 3_000_000_000n }, { id: 5n }], next: null })
+  const to = new Date(Date.now() - 10 * 86_400_000).toISOString()
+  expect(await list({ to })).toMatchObject({ events: [{ id: 5n }], next: null })
+  expect(await list({ kind: 'none' })).toEqual({ events: [], next: null })
+})
+
+it('the list of events finds an event by its webhook event id, also without its account', async () => {
+  const key = ulid(Date.now() - 3_600_000)
+  await service.deliver(tenant, [textMessage('Ukey', 'late', { webhookEventId: key })])
+  for (const filter of ['', `&account=${tenant.accountId}`])
+    expect(await people(`key=${key}${filter}`)).toEqual(['Ukey'])
+  expect(await people(`key=${key}&kind=follow`)).toEqual([])
+  expect(await read(`key=${ulid(Date.now())}`)).toEqual({ events: [], next: null })
+})
+
+it('the list of events includes an event that commits after one with a greater id', async () => {
+  const [slow, fast] = [randomUserId(), randomUserId()]
+  const insert = `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id)
+                  values ($1, 'line', 'follow', gen_random_uuid(), now(), $2)`
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query(insert, [tenant.accountId, slow])
+    await database.query(insert, [tenant.accountId, fast])
+    expect((await people(''))[0]).toBe(fast)
+    await session.query('commit')
+  })
+  expect((await people('')).slice(0, 2)).toEqual([fast, slow])
+})
+
+it('the list of events shows operators of many accounts what they see, and nothing of an organization that was taken from them', async () => {
+  const other = await addTenant(database)
+  for (let i = 0; i < 25; i += 1) await addTenant(database, { organizationId: other.organizationId })
+  const organizationIds = [tenant.organizationId, other.organizationId]
+  const operator = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
+  const foreign = await addTenant(database)
+  const key = ulid(Date.now())
+  await service.deliver(other, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
+  await service.deliver(foreign, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
+  await addFailedEvent(database, other, 'a secret failure')
+  await addFailedEvent(database, foreign, 'a secret failure')
+  const filters = ['', 'user=Usecret', 'kind=message', `key=${key}`, 'failure=a+secret+failure']
+  const seen = async () => {
+    const pages = await Promise.all(filters.map((filter) => read(filter, operator)))
+    return pages.map(({ events }) => {
+      const ofOthers = events.filter(({ userId, kind }) => userId === 'Usecret' || kind === 'follow')
+      return ofOthers.length
     })
-    expect((await people('')).slice(0, 2)).toEqual([fast, slow])
-  })
-
-  it('shows operators of many accounts what they see, and nothing of an organization that was taken from them', async () => {
-    const other = await addTenant(database)
-    for (let i = 0; i < 25; i += 1) await addTenant(database, { organizationId: other.organizationId })
-    const organizationIds = [tenant.organizationId, other.organizationId]
-    const operator = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
-    const foreign = await addTenant(database)
-    const key = ulid(Date.now())
-    await service.deliver(other, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
-    await service.deliver(foreign, [textMessage('Usecret', 'hidden', { webhookEventId: key })])
-    await addFailedEvent(database, other, 'a secret failure')
-    await addFailedEvent(database, foreign, 'a secret failure')
-    const filters = ['', 'user=Usecret', 'kind=message', `key=${key}`, 'failure=a+secret+failure']
-    const seen = async () => {
-      const pages = await Promise.all(filters.map((filter) => read(filter, operator)))
-      return pages.map(({ events }) => {
-        const ofOthers = events.filter(({ userId, kind }) => userId === 'Usecret' || kind === 'follow')
-        return ofOthers.length
-      })
-    }
-    expect((await seen()).map((count) => count > 0)).toEqual([true, true, true, true, true])
-    expect((await seen()).slice(3)).toEqual([1, 1])
-    await database.query('update operator set organization_ids = $2 where id = $1', [
-      operator.id,
-      [(await addTenant(database)).organizationId],
-    ])
-    expect(await seen()).toEqual([0, 0, 0, 0, 0])
-    expect((await operator.get(`/api/events?account=${other.accountId}`)).status).toBe(404)
-  })
+  }
+  expect((await seen()).map((count) => count > 0)).toEqual([true, true, true, true, true])
+  expect((await seen()).slice(3)).toEqual([1, 1])
+  await database.query('update operator set organization_ids = $2 where id = $1', [
+    operator.id,
+    [(await addTenant(database)).organizationId],
+  ])
+  expect(await seen()).toEqual([0, 0, 0, 0, 0])
+  expect((await operator.get(`/api/events?account=${other.accountId}`)).status).toBe(404)
 })
 
 it('an event shows what each endpoint made of it', async () => {
@@ -187,42 +185,40 @@ it('an event shows what each endpoint made of it', async () => {
   expect((await outcomes())[0]).toEqual(['unknown', null])
 })
 
-describe('a failed event', () => {
-  const unapplied = async ({ accountId }: Tenant) =>
-    (await findFleetAccount(database, null, accountId))?.unapplied
+const unapplied = async ({ accountId }: Tenant) =>
+  (await findFleetAccount(database, null, accountId))?.unapplied
 
-  it('that is set aside no longer counts, is listed with the reason, and can be retried', async () => {
-    const own = await addTenant(database)
-    const userId = randomUserId()
-    const id = await addFailedEvent(database, own, 'broken once', lineEvent('follow', userId))
-    await addFailedEvent(database, own, 'broken')
-    expect((await owner.post(`/api/events/${id}/set-aside`, { reason: 'a test' })).status).toBe(204)
-    const list = async (status: string) => (await read(`status=${status}&account=${own.accountId}`)).events
-    expect(await list('set-aside')).toMatchObject([{ id, setAside: 'a test' }])
-    expect(await list('failed')).toHaveLength(1)
-    expect((await read('status=set-aside')).events.map((event) => event.id)).toContain(id)
-    expect((await owner.get(`/api/events/reasons?account=${own.accountId}`)).json.reasons).toEqual([
-      { failure: 'broken', count: 1 },
-    ])
-    expect(await unapplied(own)).toBe(1)
-    expect((await owner.post(`/api/events/${id}/set-aside`, { reason: null })).status).toBe(204)
-    expect(await unapplied(own)).toBe(2)
-    await runCommand(['events', 'set-aside', id, '--reason', 'a test'], env)
-    expect((await owner.post(`/api/events/${id}/retry`)).json.outcome).toBe('applied')
-    expect((await owner.post(`/api/events/${id}/set-aside`, { reason: 'gone' })).status).toBe(404)
-  })
+it('a failed event that is set aside no longer counts, is listed with the reason, and can be retried', async () => {
+  const own = await addTenant(database)
+  const userId = randomUserId()
+  const id = await addFailedEvent(database, own, 'broken once', lineEvent('follow', userId))
+  await addFailedEvent(database, own, 'broken')
+  expect((await owner.post(`/api/events/${id}/set-aside`, { reason: 'a test' })).status).toBe(204)
+  const list = async (status: string) => (await read(`status=${status}&account=${own.accountId}`)).events
+  expect(await list('set-aside')).toMatchObject([{ id, setAside: 'a test' }])
+  expect(await list('failed')).toHaveLength(1)
+  expect((await read('status=set-aside')).events.map((event) => event.id)).toContain(id)
+  expect((await owner.get(`/api/events/reasons?account=${own.accountId}`)).json.reasons).toEqual([
+    { failure: 'broken', count: 1 },
+  ])
+  expect(await unapplied(own)).toBe(1)
+  expect((await owner.post(`/api/events/${id}/set-aside`, { reason: null })).status).toBe(204)
+  expect(await unapplied(own)).toBe(2)
+  await runCommand(['events', 'set-aside', id, '--reason', 'a test'], env)
+  expect((await owner.post(`/api/events/${id}/retry`)).json.outcome).toBe('applied')
+  expect((await owner.post(`/api/events/${id}/set-aside`, { reason: 'gone' })).status).toBe(404)
+})
 
-  it('is set aside with all that match, and those of other accounts stay', async () => {
-    const own = await addTenant(database)
-    for (let i = 0; i < 45; i += 1) await addFailedEvent(database, own, 'unreadable')
-    await addFailedEvent(database, own, 'broken')
-    const elsewhere = await addFailedEvent(database, tenant, 'unreadable')
-    const { status, json } = await owner.post('/api/events/set-aside-all', {
-      ...{ account: String(own.accountId), failure: 'unreadable', reason: 'a broken device' },
-    })
-    expect([status, json.job.total]).toEqual([202, '45'])
-    expect(await endOf(owner, json.job)).toMatchObject({ status: 'done', done: '45' })
-    expect(await unapplied(own)).toBe(1)
-    expect((await owner.get(`/api/events/${elsewhere}`)).json.event.setAside).toBeNull()
+it('a failed event is set aside with all that match, and those of other accounts stay', async () => {
+  const own = await addTenant(database)
+  for (let i = 0; i < 45; i += 1) await addFailedEvent(database, own, 'unreadable')
+  await addFailedEvent(database, own, 'broken')
+  const elsewhere = await addFailedEvent(database, tenant, 'unreadable')
+  const { status, json } = await owner.post('/api/events/set-aside-all', {
+    ...{ account: String(own.accountId), failure: 'unreadable', reason: 'a broken device' },
   })
+  expect([status, json.job.total]).toEqual([202, '45'])
+  expect(await endOf(owner, json.job)).toMatchObject({ status: 'done', done: '45' })
+  expect(await unapplied(own)).toBe(1)
+  expect((await owner.get(`/api/events/${elsewhere}`)).json.event.setAside).toBeNull()
 })

@@ -77,136 +77,134 @@ async function addPerson() {
   return { tenant, person, other, member }
 }
 
-describe("a person's own data", () => {
-  it('has everything that is stored about the person', async () => {
-    const { tenant, person, member } = await addPerson()
-    const data = await dataOf(tenant, person)
-    expect(data).toMatchObject({
-      ...{ formatVersion: 1, userId: person, erasures: [] },
-      account: { id: String(tenant.accountId), name: 'test', organizationId: String(tenant.organizationId) },
-      member: {
-        id: member?.id,
-        userId: person,
-        tags: ['vip'],
-        externalId: 'E1',
-        attributes: { size: 'M' },
-        relationship: 'following',
-      },
-      trackedActivity: { eventCount: 1 },
-    })
-    expect(Date.parse(data.member.relationshipAt)).toBeGreaterThan(0)
-    expect(data.edits.map(({ fields, actor, clientId }: never) => ({ fields, actor, clientId }))).toEqual([
-      { fields: ['tags', 'attributes'], actor: null, clientId: tenant.headers['x-client-id'] },
-      { fields: ['externalId'], actor: 'token', clientId: null },
-    ])
-    expect(data.edits[1].changes).toEqual({ externalId: [null, 'E1'] })
-    const kinds = data.events.map(({ source, kind, isSource }: never) => `${source} ${kind} ${isSource}`)
-    expect(kinds).toEqual([
-      ...['line follow true', 'line message true', 'line memberJoined false', 'line memberLeft false'],
-      ...['mbox message_created true', 'tracking page true'],
-    ])
-    expect(data.events[5].payload.properties).toEqual({ order: 1 })
-    expect(data.deliveries).toEqual([
-      expect.objectContaining({ endpointName: 'CRM', type: 'events', status: 'pending', response: null }),
-    ])
-    expect(data.activity.map(({ action, actor }: never) => [action, actor])).toEqual([
-      ['member.updated', 'token'],
-      ['member.exported', expect.stringContaining('@')],
-    ])
+it("a person's own data has everything that is stored about the person", async () => {
+  const { tenant, person, member } = await addPerson()
+  const data = await dataOf(tenant, person)
+  expect(data).toMatchObject({
+    ...{ formatVersion: 1, userId: person, erasures: [] },
+    account: { id: String(tenant.accountId), name: 'test', organizationId: String(tenant.organizationId) },
+    member: {
+      id: member?.id,
+      userId: person,
+      tags: ['vip'],
+      externalId: 'E1',
+      attributes: { size: 'M' },
+      relationship: 'following',
+    },
+    trackedActivity: { eventCount: 1 },
   })
+  expect(Date.parse(data.member.relationshipAt)).toBeGreaterThan(0)
+  expect(data.edits.map(({ fields, actor, clientId }: never) => ({ fields, actor, clientId }))).toEqual([
+    { fields: ['tags', 'attributes'], actor: null, clientId: tenant.headers['x-client-id'] },
+    { fields: ['externalId'], actor: 'token', clientId: null },
+  ])
+  expect(data.edits[1].changes).toEqual({ externalId: [null, 'E1'] })
+  const kinds = data.events.map(({ source, kind, isSource }: never) => `${source} ${kind} ${isSource}`)
+  expect(kinds).toEqual([
+    ...['line follow true', 'line message true', 'line memberJoined false', 'line memberLeft false'],
+    ...['mbox message_created true', 'tracking page true'],
+  ])
+  expect(data.events[5].payload.properties).toEqual({ order: 1 })
+  expect(data.deliveries).toEqual([
+    expect.objectContaining({ endpointName: 'CRM', type: 'events', status: 'pending', response: null }),
+  ])
+  expect(data.activity.map(({ action, actor }: never) => [action, actor])).toEqual([
+    ['member.updated', 'token'],
+    ['member.exported', expect.stringContaining('@')],
+  ])
+})
 
-  it('has nothing of other people in a group, and no names of agents', async () => {
-    const { tenant, person, other } = await addPerson()
-    const data = await dataOf(tenant, person)
-    const text = JSON.stringify(data.events)
-    expect(text).not.toContain(other)
-    expect(text).not.toMatch(/another person|Smith|smith@/)
-    expect(data.events[1].payload.message).toMatchObject({
-      text: '@Bob @All hi',
-      mention: { mentionees: [{ index: 5, length: 4, type: 'all' }] },
-    })
-    expect(data.events[2].payload.joined).toEqual(members(person))
-    expect(data.events[3].payload).toMatchObject({
-      type: 'memberLeft',
-      source: { type: 'group', groupId: 'C1' },
-      left: members(person),
-    })
-    expect(data.events[4].payload.content).toBe('How can we help?')
+it("a person's own data has nothing of other people in a group, and no names of agents", async () => {
+  const { tenant, person, other } = await addPerson()
+  const data = await dataOf(tenant, person)
+  const text = JSON.stringify(data.events)
+  expect(text).not.toContain(other)
+  expect(text).not.toMatch(/another person|Smith|smith@/)
+  expect(data.events[1].payload.message).toMatchObject({
+    text: '@Bob @All hi',
+    mention: { mentionees: [{ index: 5, length: 4, type: 'all' }] },
   })
+  expect(data.events[2].payload.joined).toEqual(members(person))
+  expect(data.events[3].payload).toMatchObject({
+    type: 'memberLeft',
+    source: { type: 'group', groupId: 'C1' },
+    left: members(person),
+  })
+  expect(data.events[4].payload.content).toBe('How can we help?')
+})
 
-  it('exists for people who are not members, and after an erasure only says when it was', async () => {
-    const { tenant, person, member } = await addPerson()
-    await service.track(tenant, [{ type: 'page', userId: 'visitor', messageId: 'T2' }])
-    const visitor = await dataOf(tenant, 'visitor')
-    expect([visitor.member, visitor.trackedActivity.eventCount, visitor.events.length]).toEqual([null, 1, 1])
-    await service.erase(tenant, member?.id)
-    const erased = await dataOf(tenant, person)
-    const nothing = { member: null, trackedActivity: null }
-    expect(erased).toMatchObject({ ...nothing, edits: [], events: [], deliveries: [], activity: [] })
-    expect(erased.erasures).toEqual([{ erasedAt: expect.any(String), status: 'done' }])
-  })
+it("a person's own data exists for people who are not members, and after an erasure only says when it was", async () => {
+  const { tenant, person, member } = await addPerson()
+  await service.track(tenant, [{ type: 'page', userId: 'visitor', messageId: 'T2' }])
+  const visitor = await dataOf(tenant, 'visitor')
+  expect([visitor.member, visitor.trackedActivity.eventCount, visitor.events.length]).toEqual([null, 1, 1])
+  await service.erase(tenant, member?.id)
+  const erased = await dataOf(tenant, person)
+  const nothing = { member: null, trackedActivity: null }
+  expect(erased).toMatchObject({ ...nothing, edits: [], events: [], deliveries: [], activity: [] })
+  expect(erased.erasures).toEqual([{ erasedAt: expect.any(String), status: 'done' }])
+})
 
-  it('is not found for a person about whom nothing is stored in this account', async () => {
-    const { person } = await addPerson()
-    const other = await addTenant(database)
-    for (const userId of [person, 'nobody', '']) {
-      const { status, stdout, stderr } = await command(other, userId)
-      expect([status, stdout]).toEqual([1, ''])
-      expect(stderr).toContain('has nothing stored about this user id')
-    }
-    const path = `/api/accounts/${other.accountId}/people/export`
-    expect((await operator.get(`${path}?userId=${person}`)).status).toBe(404)
-    for (const query of ['', '?userId=', `?userId=${'x'.repeat(129)}`, '?userId=U1&limit=1'])
-      expect((await operator.get(path + query)).status, query).toBe(400)
-    expect(
-      await load(database, 'select action from activity where channel_oa_id = $1', [other.accountId]),
-    ).toEqual([])
-  })
+it("a person's own data is not found for a person about whom nothing is stored in this account", async () => {
+  const { person } = await addPerson()
+  const other = await addTenant(database)
+  for (const userId of [person, 'nobody', '']) {
+    const { status, stdout, stderr } = await command(other, userId)
+    expect([status, stdout]).toEqual([1, ''])
+    expect(stderr).toContain('has nothing stored about this user id')
+  }
+  const path = `/api/accounts/${other.accountId}/people/export`
+  expect((await operator.get(`${path}?userId=${person}`)).status).toBe(404)
+  for (const query of ['', '?userId=', `?userId=${'x'.repeat(129)}`, '?userId=U1&limit=1'])
+    expect((await operator.get(path + query)).status, query).toBe(400)
+  expect(
+    await load(database, 'select action from activity where channel_oa_id = $1', [other.accountId]),
+  ).toEqual([])
+})
 
-  it('is the same in the console and in a file that only its owner can read', async () => {
-    const { tenant, person } = await addPerson()
-    const { generatedAt: _, ...expected } = await dataOf(tenant, person)
-    const file = join(directory, 'person.json')
-    await command(tenant, person, '--output', file)
-    expect(statSync(file).mode & 0o777).toBe(0o600)
-    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ userId: person, events: expected.events })
-    const path = `/api/accounts/${tenant.accountId}/people/export?userId=${person}`
-    const { status, headers, json } = await operator.get(path)
-    expect([status, headers.get('content-disposition')]).toEqual([
-      ...[200, `attachment; filename="person-${tenant.accountId}.json"`],
-    ])
-    // The exports above are recorded.
-    expect({ ...json, activity: [] }).toMatchObject({ ...expected, activity: [] })
-    expect(json.activity.map(({ action }: never) => action)).toEqual([
-      ...['member.updated', 'member.exported', 'member.exported', 'member.exported'],
-    ])
-    const rows = await load<{ row: string }>(
-      database,
-      'select a::text as row from activity a where channel_oa_id = $1',
-      [tenant.accountId],
-    )
-    expect(rows.map(({ row }) => row).join()).not.toContain(person)
-  })
+it("a person's own data is the same in the console and in a file that only its owner can read", async () => {
+  const { tenant, person } = await addPerson()
+  const { generatedAt: _, ...expected } = await dataOf(tenant, person)
+  const file = join(directory, 'person.json')
+  await command(tenant, person, '--output', file)
+  expect(statSync(file).mode & 0o777).toBe(0o600)
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ userId: person, events: expected.events })
+  const path = `/api/accounts/${tenant.accountId}/people/export?userId=${person}`
+  const { status, headers, json } = await operator.get(path)
+  expect([status, headers.get('content-disposition')]).toEqual([
+    ...[200, `attachment; filename="person-${tenant.accountId}.json"`],
+  ])
+  // The exports above are recorded.
+  expect({ ...json, activity: [] }).toMatchObject({ ...expected, activity: [] })
+  expect(json.activity.map(({ action }: never) => action)).toEqual([
+    ...['member.updated', 'member.exported', 'member.exported', 'member.exported'],
+  ])
+  const rows = await load<{ row: string }>(
+    database,
+    'select a::text as row from activity a where channel_oa_id = $1',
+    [tenant.accountId],
+  )
+  expect(rows.map(({ row }) => row).join()).not.toContain(person)
+})
 
-  it('is read in pages, however many events and edits the person has', async () => {
-    const tenant = await addTenant(database)
-    await loadMembers(database, tenant, 1)
-    const member = await service.member(tenant, 'U1')
-    await load(
-      database,
-      `with edits as (
-         insert into member_edit (channel_oa_id, member_id, fields) select $1, $2, '{tags}' from generate_series(1, 4100)
-       )
-       insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, user_id, payload)
-       select $1, 'line', 'message', gen_random_uuid(), now(), now() - (i % 7) * interval '1 second', 'U1',
-              case when i % 1000 = 0 then concat('{"text":"', repeat('x', 1500000), '"}') else '{}' end
-         from generate_series(1, 4100) i`,
-      [tenant.accountId, member?.id],
-    )
-    const data = await dataOf(tenant, 'U1')
-    expect(new Set(data.events.map(({ id }: { id: string }) => id)).size).toBe(4100)
-    expect([data.events.length, data.edits.length]).toEqual([4100, 4100])
-  })
+it("a person's own data is read in pages, however many events and edits the person has", async () => {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, 1)
+  const member = await service.member(tenant, 'U1')
+  await load(
+    database,
+    `with edits as (
+       insert into member_edit (channel_oa_id, member_id, fields) select $1, $2, '{tags}' from generate_series(1, 4100)
+     )
+     insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, user_id, payload)
+     select $1, 'line', 'message', gen_random_uuid(), now(), now() - (i % 7) * interval '1 second', 'U1',
+            case when i % 1000 = 0 then concat('{"text":"', repeat('x', 1500000), '"}') else '{}' end
+       from generate_series(1, 4100) i`,
+    [tenant.accountId, member?.id],
+  )
+  const data = await dataOf(tenant, 'U1')
+  expect(new Set(data.events.map(({ id }: { id: string }) => id)).size).toBe(4100)
+  expect([data.events.length, data.edits.length]).toEqual([4100, 4100])
 })
 
 describe('the tables in docs/personal-data.md', () => {

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { runCommand } from '../support/command.ts'
 import { type Tenant, urlOf } from '../support/database.ts'
 import { load, tenantWithMembers } from '../support/load.ts'
@@ -22,81 +22,80 @@ const { database, env, service } = await setUpService()
 const runAudience = (command: 'export' | 'import', tenant: Tenant, ...args: string[]) =>
   runCommand(['audience', command, '--account', String(tenant.accountId), ...args], env)
 
-describe('audience export', () => {
-  it('writes every member to the file, and reports progress', async () => {
-    const tenant = await tenantWithMembers(database, 1_001)
-    const file = join(temporaryDirectory(), 'audience.csv')
-    const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
-    expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
-    expect(exported.stderr).toContain('members 1,001')
-    const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true })
-    expect(rows.map(({ userId }) => userId)).toEqual(Array.from({ length: 1_001 }, (_, i) => `U${i + 1}`))
-  })
+it('audience export writes every member to the file, and reports progress', async () => {
+  const tenant = await tenantWithMembers(database, 1_001)
+  const file = join(temporaryDirectory(), 'audience.csv')
+  const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
+  expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
+  expect(exported.stderr).toContain('members 1,001')
+  const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true })
+  expect(rows.map(({ userId }) => userId)).toEqual(Array.from({ length: 1_001 }, (_, i) => `U${i + 1}`))
+})
 
-  it('writes the members that match a filter to standard output', async () => {
-    const tenant = await tenantWithMembers(database, 100, { display_name: `'name ' || i` })
-    const { stdout } = await runAudience('export', tenant, '--q', 'name 77')
-    const lines = stdout.trimEnd().split('\n')
-    expect(lines.map((line) => JSON.parse(line).userId)).toEqual(['U77'])
-  })
+it('audience export writes the members that match a filter to standard output', async () => {
+  const tenant = await tenantWithMembers(database, 100, { display_name: `'name ' || i` })
+  const { stdout } = await runAudience('export', tenant, '--q', 'name 77')
+  const lines = stdout.trimEnd().split('\n')
+  expect(lines.map((line) => JSON.parse(line).userId)).toEqual(['U77'])
+})
 
-  it('lets only its user read the file, also when a readable file has the name already', async () => {
-    const tenant = await tenantWithMembers(database, 1)
-    const directory = temporaryDirectory()
-    const [created, replaced] = [join(directory, 'created.ndjson'), join(directory, 'replaced.ndjson')]
-    writeFileSync(replaced, 'an earlier export')
-    chmodSync(replaced, 0o644)
-    for (const file of [created, replaced]) {
-      expect(await runAudience('export', tenant, '--output', file)).toMatchObject({ status: 0 })
-      expect(statSync(file).mode & 0o777).toBe(0o600)
-      expect(readFileSync(file, 'utf8')).toContain('"userId":"U1"')
-    }
-    expect(readdirSync(directory).toSorted()).toEqual(['created.ndjson', 'replaced.ndjson'])
-  })
-
-  it('writes through a symbolic link and into a device', async () => {
-    const tenant = await tenantWithMembers(database, 1)
-    const directory = temporaryDirectory()
-    const [file, link] = [join(directory, 'audience.ndjson'), join(directory, 'link')]
-    writeFileSync(file, 'an earlier export')
-    symlinkSync(file, link)
-    for (const output of [link, '/dev/null'])
-      expect(await runAudience('export', tenant, '--output', output)).toMatchObject({ status: 0 })
-    expect(readlinkSync(link)).toBe(file)
+it('audience export lets only its user read the file, also when a readable file has the name already', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const directory = temporaryDirectory()
+  const [created, replaced] = [join(directory, 'created.ndjson'), join(directory, 'replaced.ndjson')]
+  writeFileSync(replaced, 'an earlier export')
+  chmodSync(replaced, 0o644)
+  for (const file of [created, replaced]) {
+    expect(await runAudience('export', tenant, '--output', file)).toMatchObject({ status: 0 })
+    expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(readFileSync(file, 'utf8')).toContain('"userId":"U1"')
-    expect(statSync('/dev/null').isCharacterDevice()).toBe(true)
-  })
+  }
+  expect(readdirSync(directory).toSorted()).toEqual(['created.ndjson', 'replaced.ndjson'])
+})
 
-  it('keeps the earlier file when it cannot finish', async () => {
-    const directory = temporaryDirectory()
-    const file = join(directory, 'audience.ndjson')
-    writeFileSync(file, 'an earlier export')
-    const other = await setUpService()
-    await load(other.database, 'drop table tracked_activity cascade')
-    const failed = await runCommand(
-      ['audience', 'export', '--account', String(other.tenant.accountId), '--output', file],
-      { DATABASE_URL: urlOf(other.connection) },
-    )
-    expect(failed.status).toBe(1)
-    expect(readFileSync(file, 'utf8')).toBe('an earlier export')
-    expect(readdirSync(directory)).toEqual(['audience.ndjson'])
-  })
+it('audience export writes through a symbolic link and into a device', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const directory = temporaryDirectory()
+  const [file, link] = [join(directory, 'audience.ndjson'), join(directory, 'link')]
+  writeFileSync(file, 'an earlier export')
+  symlinkSync(file, link)
+  for (const output of [link, '/dev/null'])
+    expect(await runAudience('export', tenant, '--output', output)).toMatchObject({ status: 0 })
+  expect(readlinkSync(link)).toBe(file)
+  expect(readFileSync(file, 'utf8')).toContain('"userId":"U1"')
+  expect(statSync('/dev/null').isCharacterDevice()).toBe(true)
+})
 
-  it.each([
-    ['/nowhere/at/all', 'ENOENT'],
-    ...(process.platform === 'linux' ? [['/dev/full', 'ENOSPC']] : []),
-  ])('fails with the reason when it cannot write to %s', async (output, code) => {
+it('audience export keeps the earlier file when it cannot finish', async () => {
+  const directory = temporaryDirectory()
+  const file = join(directory, 'audience.ndjson')
+  writeFileSync(file, 'an earlier export')
+  const other = await setUpService()
+  await load(other.database, 'drop table tracked_activity cascade')
+  const failed = await runCommand(
+    ['audience', 'export', '--account', String(other.tenant.accountId), '--output', file],
+    { DATABASE_URL: urlOf(other.connection) },
+  )
+  expect(failed.status).toBe(1)
+  expect(readFileSync(file, 'utf8')).toBe('an earlier export')
+  expect(readdirSync(directory)).toEqual(['audience.ndjson'])
+})
+
+it.each([['/nowhere/at/all', 'ENOENT'], ...(process.platform === 'linux' ? [['/dev/full', 'ENOSPC']] : [])])(
+  'audience export fails with the reason when it cannot write to %s',
+  async (output, code) => {
     const tenant = await tenantWithMembers(database, 3)
     expect(await runAudience('export', tenant, '--output', output)).toMatchObject({
       status: 1,
       stderr: expect.stringMatching(`${output} cannot be written: [a-z ]+ \\(${code}\\)`),
     })
-  })
-})
+  },
+)
 
-describe('audience import', () => {
-  // 100 members × 1.4 KB = 140 KB: more than the 64 KiB that are read from a file at a time.
-  it.each(['ndjson', 'csv'])('changes nothing when it reads an export in %s', async (format) => {
+// 100 members × 1.4 KB = 140 KB: more than the 64 KiB that are read from a file at a time.
+it.each(['ndjson', 'csv'])(
+  'audience import changes nothing when it reads an export in %s',
+  async (format) => {
     const tenant = await tenantWithMembers(database, 100, {
       external_id: `'-' || i`,
       attributes: `jsonb_build_object('note', 'a "b"', 'pad', repeat('x', 1000))`,
@@ -108,108 +107,108 @@ describe('audience import', () => {
     expect(stderr).not.toContain(': line ')
     expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 100, refused: 0 })
     expect(await service.members(tenant)).toEqual(members)
-  })
+  },
+)
 
-  it('sets the fields of each line, and reports the lines that it cannot use', async () => {
-    const tenant = await tenantWithMembers(database, 4)
-    const [, second, third] = await service.members(tenant)
-    const lines = [
-      '{"userId":"U1","externalId":"c-1","tags":["vip"],"attributes":{"cups":3}}',
-      `{"id":"${second?.id}","tags":null}`,
-      '',
-      '{"userId":"U404","tags":["x"]}',
-      '{"userId":"U3","externalId":"c-1"}',
-      '{"userId":"U3","tags":"x"}',
-      '{"tags":["x"]}',
-      'no json',
-      '7',
-      '{"userId":"a\\u0000b","tags":[]}',
-      '{"id":9007199254740993,"tags":["wrong"]}',
-      `{"id":${third?.id},"tags":["numbered"]}`,
-    ]
-    const file = writeTemporaryFile('crm.ndjson', lines.join('\n'))
-    const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
-    expect(status).toBe(1)
-    expect(JSON.parse(stdout)).toEqual({ changed: 2, replaced: 0, unchanged: 1, refused: 8 })
-    for (const line of [4, 5, 6, 7, 8, 9, 10, 11]) expect(stderr).toContain(`line ${line}: `)
-    expect(stderr).toMatch(/line 11: .*write it as text/)
-    expect(stderr).not.toMatch(/^ +at /m)
-    expect(await service.members(tenant)).toMatchObject([
-      { externalId: 'c-1', tags: ['vip'], attributes: { cups: 3 } },
-      { tags: [] },
-      { tags: ['numbered'] },
-      { tags: [], externalId: null },
-    ])
-  })
+it('audience import sets the fields of each line, and reports the lines that it cannot use', async () => {
+  const tenant = await tenantWithMembers(database, 4)
+  const [, second, third] = await service.members(tenant)
+  const lines = [
+    '{"userId":"U1","externalId":"c-1","tags":["vip"],"attributes":{"cups":3}}',
+    `{"id":"${second?.id}","tags":null}`,
+    '',
+    '{"userId":"U404","tags":["x"]}',
+    '{"userId":"U3","externalId":"c-1"}',
+    '{"userId":"U3","tags":"x"}',
+    '{"tags":["x"]}',
+    'no json',
+    '7',
+    '{"userId":"a\\u0000b","tags":[]}',
+    '{"id":9007199254740993,"tags":["wrong"]}',
+    `{"id":${third?.id},"tags":["numbered"]}`,
+  ]
+  const file = writeTemporaryFile('crm.ndjson', lines.join('\n'))
+  const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
+  expect(status).toBe(1)
+  expect(JSON.parse(stdout)).toEqual({ changed: 2, replaced: 0, unchanged: 1, refused: 8 })
+  for (const line of [4, 5, 6, 7, 8, 9, 10, 11]) expect(stderr).toContain(`line ${line}: `)
+  expect(stderr).toMatch(/line 11: .*write it as text/)
+  expect(stderr).not.toMatch(/^ +at /m)
+  expect(await service.members(tenant)).toMatchObject([
+    { externalId: 'c-1', tags: ['vip'], attributes: { cups: 3 } },
+    { tags: [] },
+    { tags: ['numbered'] },
+    { tags: [], externalId: null },
+  ])
+})
 
-  it('says that a line replaces all tags and attributes, and counts the members that lost something', async () => {
-    const tenant = await tenantWithMembers(database, 6, {
-      tags: `'{a,b}'::text[]`,
-      attributes: `'{"cups":3}'::jsonb`,
-      external_id: `case when i = 6 then null else 'E' || i end`,
-    })
-    const lines = [
-      '{"userId":"U1","tags":["a"]}',
-      '{"userId":"U2","attributes":{"cups":4}}',
-      '{"userId":"U3","externalId":"F"}',
-      '{"userId":"U4","externalId":null}',
-      '{"userId":"U5","tags":["b","c","a"],"attributes":{"cups":3,"size":"L"}}',
-      '{"userId":"U6","externalId":"G"}',
-      '{"userId":"U6","tags":["a","b"]}',
-    ]
-    const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
-    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(stderr).toMatch(/^Each line replaces all tags and attributes of its member\./)
-    expect(JSON.parse(stdout)).toEqual({ changed: 7, replaced: 4, unchanged: 0, refused: 0 })
+it('audience import says that a line replaces all tags and attributes, and counts the members that lost something', async () => {
+  const tenant = await tenantWithMembers(database, 6, {
+    tags: `'{a,b}'::text[]`,
+    attributes: `'{"cups":3}'::jsonb`,
+    external_id: `case when i = 6 then null else 'E' || i end`,
   })
+  const lines = [
+    '{"userId":"U1","tags":["a"]}',
+    '{"userId":"U2","attributes":{"cups":4}}',
+    '{"userId":"U3","externalId":"F"}',
+    '{"userId":"U4","externalId":null}',
+    '{"userId":"U5","tags":["b","c","a"],"attributes":{"cups":3,"size":"L"}}',
+    '{"userId":"U6","externalId":"G"}',
+    '{"userId":"U6","tags":["a","b"]}',
+  ]
+  const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
+  const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+  expect(stderr).toMatch(/^Each line replaces all tags and attributes of its member\./)
+  expect(JSON.parse(stdout)).toEqual({ changed: 7, replaced: 4, unchanged: 0, refused: 0 })
+})
 
-  it('refuses a line whose id belongs to another person than its userId', async () => {
-    const tenant = await tenantWithMembers(database, 2)
-    const [, second] = await service.members(tenant)
-    const file = writeTemporaryFile('ids.csv', `id,userId,tags\n${second?.id},U1,"[""wrong""]"\n`)
-    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 1 })
-    expect(stderr).toContain('its id is not')
-    for (const { tags } of await service.members(tenant)) expect(tags).toEqual([])
-  })
+it('audience import refuses a line whose id belongs to another person than its userId', async () => {
+  const tenant = await tenantWithMembers(database, 2)
+  const [, second] = await service.members(tenant)
+  const file = writeTemporaryFile('ids.csv', `id,userId,tags\n${second?.id},U1,"[""wrong""]"\n`)
+  const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+  expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 1 })
+  expect(stderr).toContain('its id is not')
+  for (const { tags } of await service.members(tenant)) expect(tags).toEqual([])
+})
 
-  it.each([
-    ['has a header alone', 'a.csv', 'userId,tags\n', 'a.csv has no entry'],
-    ['is not in UTF-8', 'a.ndjson', Buffer.from('{"tags":["caf\xe9"]}', 'latin1'), 'line 1 is not in UTF-8'],
-    ['has only a byte order mark and blank lines', 'a.ndjson', '\ufeff\n \n', 'a.ndjson has no entry'],
-  ])('fails with an empty tally when the file %s (%s)', async (_, name, content, complaint) => {
-    const tenant = await tenantWithMembers(database, 1)
-    const result = await runAudience('import', tenant, writeTemporaryFile(name, content), '--json')
-    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
-    expect(result.stderr).not.toMatch(/^ +at /m)
-    expect(JSON.parse(result.stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 0 })
-  })
+it.each([
+  ['has a header alone', 'a.csv', 'userId,tags\n', 'a.csv has no entry'],
+  ['is not in UTF-8', 'a.ndjson', Buffer.from('{"tags":["caf\xe9"]}', 'latin1'), 'line 1 is not in UTF-8'],
+  ['has only a byte order mark and blank lines', 'a.ndjson', '\ufeff\n \n', 'a.ndjson has no entry'],
+])('audience import fails with an empty tally when the file %s (%s)', async (_, name, content, complaint) => {
+  const tenant = await tenantWithMembers(database, 1)
+  const result = await runAudience('import', tenant, writeTemporaryFile(name, content), '--json')
+  expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
+  expect(result.stderr).not.toMatch(/^ +at /m)
+  expect(JSON.parse(result.stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 0, refused: 0 })
+})
 
-  it('refuses lines that are too long or nested too deeply, and applies all others', async () => {
-    const tenant = await tenantWithMembers(database, 3)
-    const nested = '['.repeat(200_000) + ']'.repeat(200_000)
-    const lines = [
-      '{"userId":"U1","tags":["a"]}',
-      nested,
-      `{"userId":"U2","tags":${nested}}`,
-      `{"userId":"U2","attributes":{"a":${nested}}}`,
-      `{"userId":"U2","tags":["${'x'.repeat(2 ** 20)}"]}`,
-      '{"userId":"U3","tags":["a"]}',
-    ]
-    const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
-    const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
-    const refused = [...stderr.matchAll(/^oa-audience: line (\d): /gm)].map(([, line]) => line)
-    expect(refused).toEqual(['2', '3', '4', '5'])
-    expect(stderr).toContain('line 5: the line is longer than 1048576 bytes')
-    expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, replaced: 0, unchanged: 0, refused: 4 }])
-  })
+it('audience import refuses lines that are too long or nested too deeply, and applies all others', async () => {
+  const tenant = await tenantWithMembers(database, 3)
+  const nested = '['.repeat(200_000) + ']'.repeat(200_000)
+  const lines = [
+    '{"userId":"U1","tags":["a"]}',
+    nested,
+    `{"userId":"U2","tags":${nested}}`,
+    `{"userId":"U2","attributes":{"a":${nested}}}`,
+    `{"userId":"U2","tags":["${'x'.repeat(2 ** 20)}"]}`,
+    '{"userId":"U3","tags":["a"]}',
+  ]
+  const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
+  const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
+  const refused = [...stderr.matchAll(/^oa-audience: line (\d): /gm)].map(([, line]) => line)
+  expect(refused).toEqual(['2', '3', '4', '5'])
+  expect(stderr).toContain('line 5: the line is longer than 1048576 bytes')
+  expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, replaced: 0, unchanged: 0, refused: 4 }])
+})
 
-  it('fails with the reason when the file does not exist', async () => {
-    const tenant = await tenantWithMembers(database, 1)
-    const path = join(temporaryDirectory(), 'members.csv')
-    expect(await runAudience('import', tenant, path)).toMatchObject({
-      status: 1,
-      stderr: expect.stringMatching(`${path} cannot be read: [a-z ]+ \\(ENOENT\\)`),
-    })
+it('audience import fails with the reason when the file does not exist', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const path = join(temporaryDirectory(), 'members.csv')
+  expect(await runAudience('import', tenant, path)).toMatchObject({
+    status: 1,
+    stderr: expect.stringMatching(`${path} cannot be read: [a-z ]+ \\(ENOENT\\)`),
   })
 })

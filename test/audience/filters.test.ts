@@ -1,6 +1,6 @@
 /** GET /api/audience: its filters, alone and together, and the cursors of its walks. */
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { load, tenantWithMembers } from '../support/load.ts'
@@ -63,82 +63,78 @@ const matches = (chosen: ChosenFilters, { userId, externalId, relationship, tags
   (chosen.tag ?? []).every((tag) => tags.includes(tag)) &&
   (chosen.q === undefined || displayName?.toLowerCase().includes(chosen.q.toLowerCase()) === true)
 
-describe('the filters of GET /api/audience', () => {
-  it('return exactly the members that match all of them, over pages of any size (property)', async () => {
-    const people = Array.from({ length: 40 }, (_, i) => person(i))
-    const tenant = await tenantWithPeople(people)
-    await tenantWithPeople(people)
-    await fc.assert(
-      fc.asyncProperty(filters, fc.integer({ min: 1, max: 20 }), async (chosen, limit) => {
-        const query = new URLSearchParams()
-        for (const [name, value] of Object.entries(chosen)) {
-          for (const each of [value].flat()) query.append(name, each)
-        }
-        const expected = people.filter((each) => matches(chosen, each)).map(({ userId }) => userId)
-        expect(userIdsOf(await walk(service, tenant, String(query), limit))).toEqual(expected)
-      }),
-      { numRuns: runs(100) },
-    )
-  })
-
-  it('follow changes of tags by clients and by other programs', async () => {
-    const tenant = await tenantWithMembers(database, 1)
-    const { id = '' } = (await service.member(tenant, 'U1')) ?? {}
-    const tagged = async (...tags: string[]) =>
-      Promise.all(tags.map(async (tag) => (await walk(service, tenant, `tag=${tag}`)).length))
-    await service.put(tenant, id, { tags: ['vip', 'gold'] })
-    expect(await tagged('vip', 'gold')).toEqual([1, 1])
-    await service.put(tenant, id, { tags: ['gold'] })
-    expect(await tagged('vip', 'gold')).toEqual([0, 1])
-    await load(database, `update audience_member set tags = '{late,late}' where id = $1`, [id])
-    expect(await tagged('late', 'gold')).toEqual([1, 0])
-    await service.erase(tenant, id)
-    expect(await tagged('late')).toEqual([0])
-    const rows = await load(database, 'select from audience_tag where channel_oa_id = $1', [tenant.accountId])
-    expect(rows).toEqual([])
-  })
-
-  it.each([
-    ['limit=0', 'limit'],
-    ['limit=1&limit=2', 'limit'],
-    ['__proto__=1', '__proto__'],
-    [`cursor=${'A'.repeat(23)}`, 'cursor'],
-    [Array.from({ length: 11 }, (_, i) => `tag=${i}`).join('&'), 'tag'],
-    ['userId=a&userId=b', 'userId'],
-    ['updatedSince=2026-04-31T00:00:00%2B07:00', 'updatedSince'],
-  ])('are rejected with 400 when the query is %s', async (query, name) => {
-    const { status, json } = await listPage(service, emptyTenant, query)
-    expect(status).toBe(400)
-    expect(json.details[0].path.split('/')[0]).toBe(name)
-  })
+it('the filters of GET /api/audience return exactly the members that match all of them, over pages of any size (property)', async () => {
+  const people = Array.from({ length: 40 }, (_, i) => person(i))
+  const tenant = await tenantWithPeople(people)
+  await tenantWithPeople(people)
+  await fc.assert(
+    fc.asyncProperty(filters, fc.integer({ min: 1, max: 20 }), async (chosen, limit) => {
+      const query = new URLSearchParams()
+      for (const [name, value] of Object.entries(chosen)) {
+        for (const each of [value].flat()) query.append(name, each)
+      }
+      const expected = people.filter((each) => matches(chosen, each)).map(({ userId }) => userId)
+      expect(userIdsOf(await walk(service, tenant, String(query), limit))).toEqual(expected)
+    }),
+    { numRuns: runs(100) },
+  )
 })
 
-describe('a cursor', () => {
-  it('is rejected with 400 for another tenant, other filters and another kind of walk', async () => {
-    const [one, two] = [await tenantWithMembers(database, 5), await tenantWithMembers(database, 5)]
-    const cursorOf = async (query: string) =>
-      (await listPage(service, one, `limit=1&${query}`)).json.nextCursor as string
-    const plain = await cursorOf('')
-    const delta = await cursorOf('updatedSince=2020-01-01T00:00:00Z')
-    expect((await listPage(service, one, `cursor=${plain}`)).status).toBe(200)
-    for (const [tenant, query] of [
-      [two, `cursor=${plain}`],
-      [one, `cursor=${plain}&relationship=following`],
-      [one, `cursor=${delta}`],
-      [one, `cursor=${plain}&updatedSince=2020-01-01T00:00:00Z`],
-      [one, `cursor=${delta}&updatedSince=2020-01-01T00:00:01Z`],
-      [one, `cursor=${plain}x`],
-    ] as const) {
-      expect((await listPage(service, tenant, query)).status, query).toBe(400)
-    }
-  })
+it('the filters of GET /api/audience follow changes of tags by clients and by other programs', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const { id = '' } = (await service.member(tenant, 'U1')) ?? {}
+  const tagged = async (...tags: string[]) =>
+    Promise.all(tags.map(async (tag) => (await walk(service, tenant, `tag=${tag}`)).length))
+  await service.put(tenant, id, { tags: ['vip', 'gold'] })
+  expect(await tagged('vip', 'gold')).toEqual([1, 1])
+  await service.put(tenant, id, { tags: ['gold'] })
+  expect(await tagged('vip', 'gold')).toEqual([0, 1])
+  await load(database, `update audience_member set tags = '{late,late}' where id = $1`, [id])
+  expect(await tagged('late', 'gold')).toEqual([1, 0])
+  await service.erase(tenant, id)
+  expect(await tagged('late')).toEqual([0])
+  const rows = await load(database, 'select from audience_tag where channel_oa_id = $1', [tenant.accountId])
+  expect(rows).toEqual([])
+})
 
-  it('is valid for the same tags in another order', async () => {
-    const tenant = await tenantWithMembers(database, 2, { tags: `'{a,b}'::text[]` })
-    const { nextCursor } = (await listPage(service, tenant, 'tag=b&tag=a&limit=1')).json
-    const next = await listPage(service, tenant, `tag=a&tag=b&cursor=${nextCursor}`)
-    expect(next.json.data).toHaveLength(1)
-  })
+it.each([
+  ['limit=0', 'limit'],
+  ['limit=1&limit=2', 'limit'],
+  ['__proto__=1', '__proto__'],
+  [`cursor=${'A'.repeat(23)}`, 'cursor'],
+  [Array.from({ length: 11 }, (_, i) => `tag=${i}`).join('&'), 'tag'],
+  ['userId=a&userId=b', 'userId'],
+  ['updatedSince=2026-04-31T00:00:00%2B07:00', 'updatedSince'],
+])('the filters of GET /api/audience are rejected with 400 when the query is %s', async (query, name) => {
+  const { status, json } = await listPage(service, emptyTenant, query)
+  expect(status).toBe(400)
+  expect(json.details[0].path.split('/')[0]).toBe(name)
+})
+
+it('a cursor is rejected with 400 for another tenant, other filters and another kind of walk', async () => {
+  const [one, two] = [await tenantWithMembers(database, 5), await tenantWithMembers(database, 5)]
+  const cursorOf = async (query: string) =>
+    (await listPage(service, one, `limit=1&${query}`)).json.nextCursor as string
+  const plain = await cursorOf('')
+  const delta = await cursorOf('updatedSince=2020-01-01T00:00:00Z')
+  expect((await listPage(service, one, `cursor=${plain}`)).status).toBe(200)
+  for (const [tenant, query] of [
+    [two, `cursor=${plain}`],
+    [one, `cursor=${plain}&relationship=following`],
+    [one, `cursor=${delta}`],
+    [one, `cursor=${plain}&updatedSince=2020-01-01T00:00:00Z`],
+    [one, `cursor=${delta}&updatedSince=2020-01-01T00:00:01Z`],
+    [one, `cursor=${plain}x`],
+  ] as const) {
+    expect((await listPage(service, tenant, query)).status, query).toBe(400)
+  }
+})
+
+it('a cursor is valid for the same tags in another order', async () => {
+  const tenant = await tenantWithMembers(database, 2, { tags: `'{a,b}'::text[]` })
+  const { nextCursor } = (await listPage(service, tenant, 'tag=b&tag=a&limit=1')).json
+  const next = await listPage(service, tenant, `tag=a&tag=b&cursor=${nextCursor}`)
+  expect(next.json.data).toHaveLength(1)
 })
 
 const change = fc.record({

@@ -62,67 +62,65 @@ const upload = async (mode: 'on' | 'now') => {
   await passes()
 }
 
-describe('segments sync', () => {
-  it('uploads the followers in a segment once a day, as one new audience', async () => {
-    await switchSync('on')
-    expect(audiences().map(({ userIds }) => userIds)).toEqual([[1, 2, 3].map(idOf)])
-    expect(audiences()[0]?.description).toMatch(/^VIP ✓ \(\d{4}-\d\d-\d\d\)$/)
-    expect(await stateOf()).toMatchObject({ sync: true, syncState: 'processing' })
-    await advance(0.1)
-    await passes()
-    const { syncState, audienceName } = await stateOf()
-    expect([syncState, audienceName]).toEqual(['ready', audiences()[0]?.description])
-    await advance(23)
-    await passes()
-    expect(audiences()).toHaveLength(1)
-    await load(database, `delete from audience_member where channel_oa_id = $1 and user_id = $2`, [
-      tenant.accountId,
-      idOf(2),
-    ])
-    await advance(1)
-    await passes()
-    expect(audiences().map(({ userIds }) => userIds)).toEqual(
-      [
-        [1, 2, 3],
-        [1, 3],
-      ].map((of) => of.map(idOf)),
-    )
-    const names = audiences().map(({ description }) => description.toLowerCase())
-    expect(new Set(names).size).toBe(2)
-  })
+it('segments sync uploads the followers in a segment once a day, as one new audience', async () => {
+  await switchSync('on')
+  expect(audiences().map(({ userIds }) => userIds)).toEqual([[1, 2, 3].map(idOf)])
+  expect(audiences()[0]?.description).toMatch(/^VIP ✓ \(\d{4}-\d\d-\d\d\)$/)
+  expect(await stateOf()).toMatchObject({ sync: true, syncState: 'processing' })
+  await advance(0.1)
+  await passes()
+  const { syncState, audienceName } = await stateOf()
+  expect([syncState, audienceName]).toEqual(['ready', audiences()[0]?.description])
+  await advance(23)
+  await passes()
+  expect(audiences()).toHaveLength(1)
+  await load(database, `delete from audience_member where channel_oa_id = $1 and user_id = $2`, [
+    tenant.accountId,
+    idOf(2),
+  ])
+  await advance(1)
+  await passes()
+  expect(audiences().map(({ userIds }) => userIds)).toEqual(
+    [
+      [1, 2, 3],
+      [1, 3],
+    ].map((of) => of.map(idOf)),
+  )
+  const names = audiences().map(({ description }) => description.toLowerCase())
+  expect(new Set(names).size).toBe(2)
+})
 
-  it('deletes the older ones than the newest two when LINE says READY', async () => {
-    await upload('on')
-    await upload('now')
-    line.audienceSettings.readyAfterMs = 3_600_000
-    await upload('now')
-    expect(audiences()).toHaveLength(3)
-    await run('sync', segment, 'now')
-    await passes()
-    expect(audiences()).toHaveLength(3)
-    const [oldest] = audiences()
-    line.audienceSettings.readyAfterMs = 0
-    await advance(0.1)
-    await passes()
-    expect(audiences()).not.toContain(oldest)
-    expect(audiences().length).toBeLessThanOrEqual(3)
-  })
+it('segments sync deletes the older ones than the newest two when LINE says READY', async () => {
+  await upload('on')
+  await upload('now')
+  line.audienceSettings.readyAfterMs = 3_600_000
+  await upload('now')
+  expect(audiences()).toHaveLength(3)
+  await run('sync', segment, 'now')
+  await passes()
+  expect(audiences()).toHaveLength(3)
+  const [oldest] = audiences()
+  line.audienceSettings.readyAfterMs = 0
+  await advance(0.1)
+  await passes()
+  expect(audiences()).not.toContain(oldest)
+  expect(audiences().length).toBeLessThanOrEqual(3)
+})
 
-  it('deletes every audience after 47 hours, so an erased person is gone from LINE within 48', async () => {
-    line.audienceSettings.readyAfterMs = 1_000 * 3_600_000
-    await upload('on')
-    const [first] = audiences()
-    await advance(24)
-    await passes()
-    expect(audiences()).toContain(first)
-    await advance(23)
-    await passes()
-    expect(audiences()).not.toContain(first)
-  })
+it('segments sync deletes every audience after 47 hours, so an erased person is gone from LINE within 48', async () => {
+  line.audienceSettings.readyAfterMs = 1_000 * 3_600_000
+  await upload('on')
+  const [first] = audiences()
+  await advance(24)
+  await passes()
+  expect(audiences()).toContain(first)
+  await advance(23)
+  await passes()
+  expect(audiences()).not.toContain(first)
+})
 
-  it('refuses an upload while sync is off', async () => {
-    expect((await run('sync', segment, 'now')).stderr).toMatch(/Sync is off/)
-  })
+it('segments sync refuses an upload while sync is off', async () => {
+  expect((await run('sync', segment, 'now')).stderr).toMatch(/Sync is off/)
 })
 
 describe('the end of', () => {
@@ -183,84 +181,80 @@ describe('the end of', () => {
   })
 })
 
-describe('an upload whose response is lost', () => {
-  it('is found by its name, and is not repeated', async () => {
-    line.audienceSettings.cut = (call) => (call.includes('upload') ? 'after' : null)
-    await switchSync('on')
-    expect([(await stateOf()).syncState, audiences().length]).toEqual(['uploading', 1])
-    line.audienceSettings.cut = () => null
-    await advance(0.1)
-    await passes()
-    await advance(0.1)
-    await passes()
-    expect([(await stateOf()).syncState, audiences().length]).toEqual(['ready', 1])
-  })
-
-  it('is found also if LINE makes the audience later, and deleted if sync is off by then', async () => {
-    line.audienceSettings.cut = (call) => (call.includes('upload') ? 'after' : null)
-    line.audienceSettings.visibleAfterMs = 0.7 * 3_600_000
-    await switchSync('on')
-    await switchSync('off')
-    for (let i = 0; i < 8; i += 1) {
-      await advance(0.2)
-      await passes()
-    }
-    expect(audiences()).toEqual([])
-    expect((await stateOf()).syncState).toBe('off')
-  })
-
-  it('is repeated after an hour if LINE has not made one', async () => {
-    line.audienceSettings.cut = (call) => (call.includes('upload') ? 'before' : null)
-    await switchSync('on')
-    line.audienceSettings.cut = () => null
-    for (let i = 0; i < 8; i += 1) {
-      await advance(0.2)
-      await passes()
-    }
-    expect([(await stateOf()).syncState, audiences().length]).toEqual(['ready', 1])
-  })
+it('an upload whose response is lost is found by its name, and is not repeated', async () => {
+  line.audienceSettings.cut = (call) => (call.includes('upload') ? 'after' : null)
+  await switchSync('on')
+  expect([(await stateOf()).syncState, audiences().length]).toEqual(['uploading', 1])
+  line.audienceSettings.cut = () => null
+  await advance(0.1)
+  await passes()
+  await advance(0.1)
+  await passes()
+  expect([(await stateOf()).syncState, audiences().length]).toEqual(['ready', 1])
 })
 
-describe('the state says what happened and what to do', () => {
-  const sql = (text: string) => load(database, text, [tenant.accountId])
-  const fillUp = () => {
-    for (let id = 1; id <= 1_000; id += 1)
-      line.audiences.set(id, { audienceGroupId: id, description: 'x', userIds: [], status: 'READY', atMs: 0 })
-  }
-  const cases: Array<[keyof typeof SYNC_TEXTS, () => unknown]> = [
-    ['empty', () => sql(`update audience_member set relationship = 'blocked' where channel_oa_id = $1`)],
-    ['not_available', () => Object.assign(line.audienceSettings, { isRefused: true })],
-    ['credentials', () => platform.misbehave(refuseCredentials)],
-    [
-      'suspended',
-      async () => {
-        await sql(`update official_account set suspended = true where id = $1`)
-        line.audienceSettings.isRefused = true
-      },
-    ],
-    ['failed', () => Object.assign(line.audienceSettings, { isFailing: true })],
-    ['rejected', () => fillUp()],
-    ['unavailable', () => platform.misbehave((_, response) => response.writeHead(500).end())],
-    ['processing', () => Object.assign(line.audienceSettings, { readyAfterMs: 9e9 })],
-    ['ready', () => undefined],
-  ]
-  it.each(cases)('%s', async (state, arrange) => {
-    await arrange()
-    await upload('on')
-    const { stdout } = await run('show', segment)
-    expect(stdout).toContain(SYNC_TEXTS[state])
-    expect((await stateOf()).syncState).toBe(state)
-  })
-
-  it('expired', async () => {
-    line.audienceSettings.readyAfterMs = 9e9
-    await upload('on')
-    for (const audience of audiences()) audience.status = 'EXPIRED'
+it('an upload whose response is lost is found also if LINE makes the audience later, and deleted if sync is off by then', async () => {
+  line.audienceSettings.cut = (call) => (call.includes('upload') ? 'after' : null)
+  line.audienceSettings.visibleAfterMs = 0.7 * 3_600_000
+  await switchSync('on')
+  await switchSync('off')
+  for (let i = 0; i < 8; i += 1) {
     await advance(0.2)
     await passes()
-    expect(await stateOf()).toMatchObject({ syncState: 'expired' })
-    expect(audiences()).toEqual([])
-  })
+  }
+  expect(audiences()).toEqual([])
+  expect((await stateOf()).syncState).toBe('off')
+})
+
+it('an upload whose response is lost is repeated after an hour if LINE has not made one', async () => {
+  line.audienceSettings.cut = (call) => (call.includes('upload') ? 'before' : null)
+  await switchSync('on')
+  line.audienceSettings.cut = () => null
+  for (let i = 0; i < 8; i += 1) {
+    await advance(0.2)
+    await passes()
+  }
+  expect([(await stateOf()).syncState, audiences().length]).toEqual(['ready', 1])
+})
+
+const sql = (text: string) => load(database, text, [tenant.accountId])
+const fillUp = () => {
+  for (let id = 1; id <= 1_000; id += 1)
+    line.audiences.set(id, { audienceGroupId: id, description: 'x', userIds: [], status: 'READY', atMs: 0 })
+}
+const cases: Array<[keyof typeof SYNC_TEXTS, () => unknown]> = [
+  ['empty', () => sql(`update audience_member set relationship = 'blocked' where channel_oa_id = $1`)],
+  ['not_available', () => Object.assign(line.audienceSettings, { isRefused: true })],
+  ['credentials', () => platform.misbehave(refuseCredentials)],
+  [
+    'suspended',
+    async () => {
+      await sql(`update official_account set suspended = true where id = $1`)
+      line.audienceSettings.isRefused = true
+    },
+  ],
+  ['failed', () => Object.assign(line.audienceSettings, { isFailing: true })],
+  ['rejected', () => fillUp()],
+  ['unavailable', () => platform.misbehave((_, response) => response.writeHead(500).end())],
+  ['processing', () => Object.assign(line.audienceSettings, { readyAfterMs: 9e9 })],
+  ['ready', () => undefined],
+]
+it.each(cases)('the state says what happened and what to do %s', async (state, arrange) => {
+  await arrange()
+  await upload('on')
+  const { stdout } = await run('show', segment)
+  expect(stdout).toContain(SYNC_TEXTS[state])
+  expect((await stateOf()).syncState).toBe(state)
+})
+
+it('the state says what happened and what to do expired', async () => {
+  line.audienceSettings.readyAfterMs = 9e9
+  await upload('on')
+  for (const audience of audiences()) audience.status = 'EXPIRED'
+  await advance(0.2)
+  await passes()
+  expect(await stateOf()).toMatchObject({ syncState: 'expired' })
+  expect(audiences()).toEqual([])
 })
 
 it('each pass uploads one segment of an account, so many of them delay no other account', async () => {

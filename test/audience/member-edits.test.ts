@@ -1,5 +1,5 @@
 /** Who edited a member, and from what to what: as it is stored, shown and erased. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Member } from '../../src/audience/member.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
@@ -32,94 +32,92 @@ async function editsOf({ userId }: Member): Promise<Edit[]> {
 const update = (set: string, { id }: Member) =>
   database.query(`update audience_member set ${set} where id = ${id}`)
 
-describe('an edit of a member', () => {
-  it('is shown with the client and the values before and after', async () => {
-    const member = await newMember()
-    await service.put(tenant, member.id, {
-      externalId: 'c-1',
-      tags: ['a', 'b'],
-      attributes: { cups: 3, vip: true },
-    })
-    await service.put(tenant, member.id, { tags: ['b', 'c'], attributes: { cups: 4, vip: true, note: 'hi' } })
-    const by = { keyId: String(tenant.keyId), clientId: tenant.headers['x-client-id'], clientName: null }
-    expect(await editsOf(member)).toEqual([
-      {
-        fields: ['tags', 'attributes'],
-        changes: {
-          tags: { added: ['c'], removed: ['a'] },
-          attributes: { cups: [3, 4], note: [null, 'hi'] },
-        },
-        by,
+it('an edit of a member is shown with the client and the values before and after', async () => {
+  const member = await newMember()
+  await service.put(tenant, member.id, {
+    externalId: 'c-1',
+    tags: ['a', 'b'],
+    attributes: { cups: 3, vip: true },
+  })
+  await service.put(tenant, member.id, { tags: ['b', 'c'], attributes: { cups: 4, vip: true, note: 'hi' } })
+  const by = { keyId: String(tenant.keyId), clientId: tenant.headers['x-client-id'], clientName: null }
+  expect(await editsOf(member)).toEqual([
+    {
+      fields: ['tags', 'attributes'],
+      changes: {
+        tags: { added: ['c'], removed: ['a'] },
+        attributes: { cups: [3, 4], note: [null, 'hi'] },
       },
-      {
-        fields: ['externalId', 'tags', 'attributes'],
-        changes: {
-          externalId: [null, 'c-1'],
-          tags: { added: ['a', 'b'], removed: [] },
-          attributes: { cups: [null, 3], vip: [null, true] },
-        },
-        by,
+      by,
+    },
+    {
+      fields: ['externalId', 'tags', 'attributes'],
+      changes: {
+        externalId: [null, 'c-1'],
+        tags: { added: ['a', 'b'], removed: [] },
+        attributes: { cups: [null, 3], vip: [null, true] },
       },
-    ])
-  })
+      by,
+    },
+  ])
+})
 
-  it('by an operator, a task, a command or another program is shown once, with its author', async () => {
-    const member = await newMember()
-    const { id, userId } = member
-    expect(
-      (await operator.post(`${account}/members/${id}`, { version: '1', update: { tags: ['vip'] } })).status,
-    ).toBe(200)
-    const line = (tags: string[]) => JSON.stringify({ userId, tags })
-    await endOf(operator, await uploadFile(operator, tenant, 'ndjson', line(['file'])))
-    const args = ['audience', 'import', '--account', String(tenant.accountId), '-']
-    const { status } = await runCommand(args, env, { input: line(['shell']) })
-    expect(status).toBe(0)
-    await service.put(tenant, id, { tags: ['put'] })
-    await update(`tags = '{crm}'`, member)
-    const edits = await editsOf(member)
-    expect(edits.map(({ by }) => by)).toEqual([
-      null,
-      expect.objectContaining({ clientId: tenant.headers['x-client-id'] }),
-      { actor: expect.stringMatching(/^.+@.+$/) },
-      { actor: 'mali@example.com' },
-      { actor: 'mali@example.com' },
-    ])
-    expect(edits[4]?.changes).toEqual({ tags: { added: ['vip'], removed: [] } })
-  })
+it('an edit of a member by an operator, a task, a command or another program is shown once, with its author', async () => {
+  const member = await newMember()
+  const { id, userId } = member
+  expect(
+    (await operator.post(`${account}/members/${id}`, { version: '1', update: { tags: ['vip'] } })).status,
+  ).toBe(200)
+  const line = (tags: string[]) => JSON.stringify({ userId, tags })
+  await endOf(operator, await uploadFile(operator, tenant, 'ndjson', line(['file'])))
+  const args = ['audience', 'import', '--account', String(tenant.accountId), '-']
+  const { status } = await runCommand(args, env, { input: line(['shell']) })
+  expect(status).toBe(0)
+  await service.put(tenant, id, { tags: ['put'] })
+  await update(`tags = '{crm}'`, member)
+  const edits = await editsOf(member)
+  expect(edits.map(({ by }) => by)).toEqual([
+    null,
+    expect.objectContaining({ clientId: tenant.headers['x-client-id'] }),
+    { actor: expect.stringMatching(/^.+@.+$/) },
+    { actor: 'mali@example.com' },
+    { actor: 'mali@example.com' },
+  ])
+  expect(edits[4]?.changes).toEqual({ tags: { added: ['vip'], removed: [] } })
+})
 
-  it.each([
-    ['is too large to keep', `attributes = jsonb_build_object('note', repeat('x', 5000))`],
-    ['has more tags than the API accepts', `tags = array(select i::text from generate_series(1, 300) i)`],
-    [
-      'would take long to compare',
-      `attributes = (select jsonb_object_agg(i, md5(i::text)) from generate_series(1, 9999) i)`,
-    ],
-  ])('that %s keeps the names of the fields only', async (_, set) => {
-    const member = await newMember()
-    await update(set, member)
-    expect(await editsOf(member)).toEqual([{ fields: [set.split(' ')[0]], changes: null, by: null }])
-  })
+it.each([
+  ['is too large to keep', `attributes = jsonb_build_object('note', repeat('x', 5000))`],
+  ['has more tags than the API accepts', `tags = array(select i::text from generate_series(1, 300) i)`],
+  [
+    'would take long to compare',
+    `attributes = (select jsonb_object_agg(i, md5(i::text)) from generate_series(1, 9999) i)`,
+  ],
+])('an edit of a member that %s keeps the names of the fields only', async (_, set) => {
+  const member = await newMember()
+  await update(set, member)
+  expect(await editsOf(member)).toEqual([{ fields: [set.split(' ')[0]], changes: null, by: null }])
+})
 
-  it('with null or repeated tags, or none, is stored', async () => {
-    const member = await newMember()
-    await update(`tags = '{a,a,null}'`, member)
-    await update(`tags = '{}'`, member)
-    expect((await editsOf(member)).map(({ changes }) => changes)).toEqual([
-      { tags: { added: [], removed: ['a', 'a', null] } },
-      { tags: { added: ['a', 'a', null], removed: [] } },
-    ])
-  })
+it('an edit of a member with null or repeated tags, or none, is stored', async () => {
+  const member = await newMember()
+  await update(`tags = '{a,a,null}'`, member)
+  await update(`tags = '{}'`, member)
+  expect((await editsOf(member)).map(({ changes }) => changes)).toEqual([
+    { tags: { added: [], removed: ['a', 'a', null] } },
+    { tags: { added: ['a', 'a', null], removed: [] } },
+  ])
+})
 
-  it('is erased with the member, and its values are nowhere in the database afterwards', async () => {
-    const member = await newMember()
-    const secret = 'Somsri-0812345678'
-    const values = { externalId: secret, tags: [secret], attributes: { [secret]: secret } }
-    await operator.post(`${account}/members/${member.id}`, { version: '1', update: values })
-    await service.put(tenant, member.id, { externalId: 'x', tags: [], attributes: {} })
-    expect(await readEverything(database)).toContain(secret)
-    const [activity] = await database.query(`select string_agg(a::text, ' ') as text from activity a`)
-    expect(String(activity?.text)).not.toContain(secret)
-    expect((await service.erase(tenant, member.id)).status).toBe(204)
-    expect(await readEverything(database)).not.toContain(secret)
-  })
+it('an edit of a member is erased with the member, and its values are nowhere in the database afterwards', async () => {
+  const member = await newMember()
+  const secret = 'Somsri-0812345678'
+  const values = { externalId: secret, tags: [secret], attributes: { [secret]: secret } }
+  await operator.post(`${account}/members/${member.id}`, { version: '1', update: values })
+  await service.put(tenant, member.id, { externalId: 'x', tags: [], attributes: {} })
+  expect(await readEverything(database)).toContain(secret)
+  const [activity] = await database.query(`select string_agg(a::text, ' ') as text from activity a`)
+  expect(String(activity?.text)).not.toContain(secret)
+  expect((await service.erase(tenant, member.id)).status).toBe(204)
+  expect(await readEverything(database)).not.toContain(secret)
 })

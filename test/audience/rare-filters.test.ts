@@ -1,6 +1,6 @@
 /** GET /api/audience with filters that few of many members match. */
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import { toFilters } from '../../src/audience/filters.ts'
 import { type Beginning, beginningOf, type Page, readPage } from '../../src/audience/list-pages.ts'
 import { SCAN_MAX } from '../../src/audience/list-statements.ts'
@@ -73,8 +73,9 @@ async function* plannedPages(query: string, form: 'page' | 'csv', limit: number)
   }
 }
 
-describe('a filter that few of many members match', () => {
-  it.each(cases)('$query examines a bounded number of rows for each page', async ({ query, matches }) => {
+it.each(cases)(
+  'a filter that few of many members match $query examines a bounded number of rows for each page',
+  async ({ query, matches }) => {
     for (const [form, limit] of [
       ['page', LIMIT],
       ['csv', 1_000],
@@ -89,9 +90,12 @@ describe('a filter that few of many members match', () => {
       }
       expect(members).toBe(matches.length)
     }
-  })
+  },
+)
 
-  it.each(cases)('$query returns every match once, in the order of ids', async ({ query, matches }) => {
+it.each(cases)(
+  'a filter that few of many members match $query returns every match once, in the order of ids',
+  async ({ query, matches }) => {
     const seen: string[] = []
     let pages = 0
     for await (const page of pagesOf(service, large, query, LIMIT)) {
@@ -100,62 +104,62 @@ describe('a filter that few of many members match', () => {
     }
     expect(seen).toEqual(matches)
     expect(pages).toBeLessThanOrEqual(MEMBERS / SCAN_MAX + matches.length / LIMIT + 2)
-  })
+  },
+)
 
-  it.each(['tag=common', 'q=ann', 'q=n', 'relationship=following', 'tag=common&q=ann'])(
-    'does not concern %s: pages are full where matches are dense',
-    async (query) => {
-      const { json } = await listPage(service, large, `${query}&limit=200`)
-      expect(json.data).toHaveLength(200)
-    },
+it.each(['tag=common', 'q=ann', 'q=n', 'relationship=following', 'tag=common&q=ann'])(
+  'a filter that few of many members match does not concern %s: pages are full where matches are dense',
+  async (query) => {
+    const { json } = await listPage(service, large, `${query}&limit=200`)
+    expect(json.data).toHaveLength(200)
+  },
+)
+
+it('a filter that few of many members match reads no member for a key whose organization is not the account’s', async () => {
+  const foreign = { ...scope, organizationId: scope.organizationId + 1n }
+  const database = planned()
+  const relationship = 'following'
+  for (const filters of [{}, { q: 'z' }, { q: 'zoe' }, { tag: ['common'] }, { relationship } as const]) {
+    const page = await readPage(database, foreign, filters, beginningOf(filters), LIMIT, 'page')
+    expect(page).toEqual({ lines: '', members: 0, next: null })
+  }
+  const members = database.steps.filter(({ relation }) => relation?.startsWith('audience_'))
+  for (const step of members) expect(step.rows, JSON.stringify(step)).toBe(0)
+})
+
+it('a filter that few of many members match returns each match that exists throughout once, whatever changes meanwhile (property)', async () => {
+  const tenant = await tenantWithRareMembers()
+  const idOf = new Map((await service.members(tenant)).map(({ id, userId }) => [userId, id]))
+  const pool = [...RARE.slice(0, 4), 'U1', 'U2500', 'U5000', 'U8999']
+  const change = fc.record({
+    kind: fc.constantFrom('add', 'tag', 'event'),
+    userId: fc.constantFrom(...pool),
+  })
+  await fc.assert(
+    fc.asyncProperty(
+      fc.nat(cases.length - 1),
+      fc.array(change, { maxLength: 6 }),
+      fc.integer({ min: 1, max: 60 }),
+      async (no, changes, limit) => {
+        const { query, matches } = cases[no] as (typeof cases)[number]
+        const pending = changes.values()
+        const seen: string[] = []
+        for await (const page of pagesOf(service, tenant, query, matches.length > 100 ? 200 : limit)) {
+          seen.push(...page.map(({ userId }) => userId))
+          const { value } = pending.next()
+          if (value?.kind === 'add') await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+          if (value?.kind === 'event') await service.deliver(tenant, [lineEvent('message', value.userId)])
+          if (value?.kind === 'tag')
+            await load(
+              database,
+              `update audience_member set tags = tags || '{more}' where channel_oa_id = $1 and id = $2`,
+              [tenant.accountId, idOf.get(value.userId)],
+            )
+        }
+        expect(new Set(seen).size).toBe(seen.length)
+        for (const userId of matches) expect(seen).toContain(userId)
+      },
+    ),
+    { numRuns: runs(20) },
   )
-
-  it('reads no member for a key whose organization is not the account’s', async () => {
-    const foreign = { ...scope, organizationId: scope.organizationId + 1n }
-    const database = planned()
-    const relationship = 'following'
-    for (const filters of [{}, { q: 'z' }, { q: 'zoe' }, { tag: ['common'] }, { relationship } as const]) {
-      const page = await readPage(database, foreign, filters, beginningOf(filters), LIMIT, 'page')
-      expect(page).toEqual({ lines: '', members: 0, next: null })
-    }
-    const members = database.steps.filter(({ relation }) => relation?.startsWith('audience_'))
-    for (const step of members) expect(step.rows, JSON.stringify(step)).toBe(0)
-  })
-
-  it('returns each match that exists throughout once, whatever changes meanwhile (property)', async () => {
-    const tenant = await tenantWithRareMembers()
-    const idOf = new Map((await service.members(tenant)).map(({ id, userId }) => [userId, id]))
-    const pool = [...RARE.slice(0, 4), 'U1', 'U2500', 'U5000', 'U8999']
-    const change = fc.record({
-      kind: fc.constantFrom('add', 'tag', 'event'),
-      userId: fc.constantFrom(...pool),
-    })
-    await fc.assert(
-      fc.asyncProperty(
-        fc.nat(cases.length - 1),
-        fc.array(change, { maxLength: 6 }),
-        fc.integer({ min: 1, max: 60 }),
-        async (no, changes, limit) => {
-          const { query, matches } = cases[no] as (typeof cases)[number]
-          const pending = changes.values()
-          const seen: string[] = []
-          for await (const page of pagesOf(service, tenant, query, matches.length > 100 ? 200 : limit)) {
-            seen.push(...page.map(({ userId }) => userId))
-            const { value } = pending.next()
-            if (value?.kind === 'add') await service.deliver(tenant, [lineEvent('follow', randomUserId())])
-            if (value?.kind === 'event') await service.deliver(tenant, [lineEvent('message', value.userId)])
-            if (value?.kind === 'tag')
-              await load(
-                database,
-                `update audience_member set tags = tags || '{more}' where channel_oa_id = $1 and id = $2`,
-                [tenant.accountId, idOf.get(value.userId)],
-              )
-          }
-          expect(new Set(seen).size).toBe(seen.length)
-          for (const userId of matches) expect(seen).toContain(userId)
-        },
-      ),
-      { numRuns: runs(20) },
-    )
-  })
 })

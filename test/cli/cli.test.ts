@@ -1,5 +1,5 @@
 /** The command line `oa-audience`. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
 import { runCommand } from '../support/command.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -89,33 +89,31 @@ it('sets every field that an option of accounts add names', async () => {
   expect(stored).toMatchObject({ ...options, login_channel_ids, organization_id: organizationId })
 })
 
-describe('a secret given as -', () => {
-  const update = async (idText: string, options: string[], input: string) =>
-    runCommand(['accounts', 'update', idText, ...options], env, { input })
+const update = async (idText: string, options: string[], input: string) =>
+  runCommand(['accounts', 'update', idText, ...options], env, { input })
 
-  it('is read from standard input, one line each in the order of the options', async () => {
-    const { id, idText } = await addSecretAccount()
-    const options = '--chat-secret - --name Bar --channel-secret - --channel-access-token=-'.split(' ')
-    const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
-    expect(status).toBe(0)
-    const [updated] = await database.query('select * from official_account where id = $1', [id])
-    expect(updated).toMatchObject({
-      name: 'Bar',
-      chat_secret: 'new chat secret',
-      channel_secret: 'new-channel-secret',
-      channel_access_token: 'new-token',
-    })
+it('a secret given as - is read from standard input, one line each in the order of the options', async () => {
+  const { id, idText } = await addSecretAccount()
+  const options = '--chat-secret - --name Bar --channel-secret - --channel-access-token=-'.split(' ')
+  const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
+  expect(status).toBe(0)
+  const [updated] = await database.query('select * from official_account where id = $1', [id])
+  expect(updated).toMatchObject({
+    name: 'Bar',
+    chat_secret: 'new chat secret',
+    channel_secret: 'new-channel-secret',
+    channel_access_token: 'new-token',
   })
+})
 
-  it.each([
-    ['is missing', ''],
-    ['is empty', '\nthe next line\n'],
-  ])('is refused with one line when its line %s', async (_, input) => {
-    const { idText } = await addSecretAccount()
-    const { status, stderr } = await update(idText, ['--channel-secret', '-'], input)
-    expect(status).toBe(1)
-    expect(stderr).toMatch(/^oa-audience: standard input has no line for --channel-secret\. .+\n$/)
-  })
+it.each([
+  ['is missing', ''],
+  ['is empty', '\nthe next line\n'],
+])('a secret given as - is refused with one line when its line %s', async (_, input) => {
+  const { idText } = await addSecretAccount()
+  const { status, stderr } = await update(idText, ['--channel-secret', '-'], input)
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/^oa-audience: standard input has no line for --channel-secret\. .+\n$/)
 })
 
 it('shows the identifiers of an account but only the presence of its secrets', async () => {
@@ -150,39 +148,37 @@ it('provisions rows beside rows that another program has inserted with explicit 
   for (const added of [account, client, key]) expect(added?.id).toBeGreaterThan(1n)
 })
 
-describe('an error that the user can fix is one line and exit code 1', () => {
-  const expectError = async (args: readonly string[], message: string, withEnv: Record<string, string>) => {
-    const { status, stderr } = await runCommand([...args], withEnv)
-    expect(status).toBe(1)
-    expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
-    expect(stderr).toContain(message)
-  }
+const expectError = async (args: readonly string[], message: string, withEnv: Record<string, string>) => {
+  const { status, stderr } = await runCommand([...args], withEnv)
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
+  expect(stderr).toContain(message)
+}
 
-  it.each([
-    [['keys', 'revoke', '999'], 'key 999 does not exist'],
-    [['accounts', 'update', '1'], 'no field to change is given'],
-    [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
-    [['clients', 'revoke', 'x'], '"x" is not an id'],
-    [['organizations', 'add', '--name', ''], '--name must not be empty'],
-    [['events', 'list', '--account', '999'], 'account 999 does not exist'],
-    [['events', 'retry', '999'], 'no failed event has the id 999'],
-  ] as const)('%j', async (args, message) => {
-    await expectError(args, message, env)
-  })
+it.each([
+  [['keys', 'revoke', '999'], 'key 999 does not exist'],
+  [['accounts', 'update', '1'], 'no field to change is given'],
+  [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
+  [['clients', 'revoke', 'x'], '"x" is not an id'],
+  [['organizations', 'add', '--name', ''], '--name must not be empty'],
+  [['events', 'list', '--account', '999'], 'account 999 does not exist'],
+  [['events', 'retry', '999'], 'no failed event has the id 999'],
+] as const)('an error that the user can fix is one line and exit code 1 %j', async (args, message) => {
+  await expectError(args, message, env)
+})
 
-  it.each([
-    [
-      'postgres://127.0.0.1:1/x',
-      'the database at 127.0.0.1:1 cannot be used: connect ECONNREFUSED 127.0.0.1:1. Start it, or correct DATABASE_URL.',
-    ],
-    [
-      'postgres://me:secret@no-such-host.invalid/x',
-      'the database at no-such-host.invalid:5432 cannot be used: getaddrinfo ENOTFOUND no-such-host.invalid',
-    ],
-    [`${env.DATABASE_URL}&sslmode=require`, 'The server does not support SSL connections'],
-    [env.DATABASE_URL.replace('/test_', '/missing_'), 'does not exist. Start it, or correct DATABASE_URL.'],
-    ['none', 'needs a database'],
-  ])('for the database %s', async (url, message) => {
-    await expectError(['clients', 'list'], message, { DATABASE_URL: url })
-  })
+it.each([
+  [
+    'postgres://127.0.0.1:1/x',
+    'the database at 127.0.0.1:1 cannot be used: connect ECONNREFUSED 127.0.0.1:1. Start it, or correct DATABASE_URL.',
+  ],
+  [
+    'postgres://me:secret@no-such-host.invalid/x',
+    'the database at no-such-host.invalid:5432 cannot be used: getaddrinfo ENOTFOUND no-such-host.invalid',
+  ],
+  [`${env.DATABASE_URL}&sslmode=require`, 'The server does not support SSL connections'],
+  [env.DATABASE_URL.replace('/test_', '/missing_'), 'does not exist. Start it, or correct DATABASE_URL.'],
+  ['none', 'needs a database'],
+])('an error that the user can fix is one line and exit code 1 for the database %s', async (url, message) => {
+  await expectError(['clients', 'list'], message, { DATABASE_URL: url })
 })

@@ -1,5 +1,5 @@
 /** What operators ask first: `doctor` and `members show`. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { findingsOf, runCommand } from '../support/command.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -8,39 +8,37 @@ import { setUpService } from '../support/service.ts'
 
 const { database, env } = await createTestDatabase()
 
-describe('doctor', () => {
-  it('reports a database that does not sync to disk, and exits with 1', async () => {
-    const { stdout, status } = await runCommand(['doctor', '--json'], env)
-    const message = expect.stringMatching('fsync is off')
-    expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'error', message })
-    expect(status).toBe(1)
-  })
+it('doctor reports a database that does not sync to disk, and exits with 1', async () => {
+  const { stdout, status } = await runCommand(['doctor', '--json'], env)
+  const message = expect.stringMatching('fsync is off')
+  expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'error', message })
+  expect(status).toBe(1)
+})
 
-  it('reports every server that does not respond and exits with 1', async () => {
-    const { stdout, status } = await runCommand(['doctor', '--json'], {
-      DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
-      LINE_API_URL: 'http://127.0.0.1:9',
-      REDIS_URL: 'redis://127.0.0.1:9',
-    })
-    expect(status).toBe(1)
-    for (const check of ['database', 'Redis', 'platform'])
-      expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check, severity: 'error' }))
+it('doctor reports every server that does not respond and exits with 1', async () => {
+  const { stdout, status } = await runCommand(['doctor', '--json'], {
+    DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
+    LINE_API_URL: 'http://127.0.0.1:9',
+    REDIS_URL: 'redis://127.0.0.1:9',
   })
+  expect(status).toBe(1)
+  for (const check of ['database', 'Redis', 'platform'])
+    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check, severity: 'error' }))
+})
 
-  it('warns when the clock of the database stepped back', async () => {
-    await load(database, `insert into change_mark values (now() + interval '1 hour', 1)`)
-    const { stdout } = await runCommand(['doctor', '--json'], env)
-    await load(database, 'truncate change_mark')
-    const message = expect.stringMatching(/clock stepped back by 3\d\d\d s/)
-    expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'warning', message })
-  })
+it('doctor warns when the clock of the database stepped back', async () => {
+  await load(database, `insert into change_mark values (now() + interval '1 hour', 1)`)
+  const { stdout } = await runCommand(['doctor', '--json'], env)
+  await load(database, 'truncate change_mark')
+  const message = expect.stringMatching(/clock stepped back by 3\d\d\d s/)
+  expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'warning', message })
+})
 
-  it('names the account of each finding', async () => {
-    const tenant = await addTenant(database)
-    expect(await findingsOf(env)).toContainEqual(
-      expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
-    )
-  })
+it('doctor names the account of each finding', async () => {
+  const tenant = await addTenant(database)
+  expect(await findingsOf(env)).toContainEqual(
+    expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
+  )
 })
 
 it('members show lists the events and edits that led to the state of a member, newest first', async () => {

@@ -1,5 +1,5 @@
 /** Guessed tokens, hostile addresses and hostile bodies on the console port. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { CONSOLE_TOKEN, Operator, signedIn, startConsole } from '../support/console.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { sendRaw } from '../support/raw.ts'
@@ -22,9 +22,8 @@ it('guessing the token gains nothing from X-Forwarded-For unless TRUST_PROXY nam
   expect(statuses).toEqual([...Array(10).fill(401), ...Array(5).fill(429)])
 })
 
-describe('an address', () => {
-  const secrets = /devDependencies|root:|sourceMappingURL|CREATE TABLE|Index of/i
-  const targets = `
+const secrets = /devDependencies|root:|sourceMappingURL|CREATE TABLE|Index of/i
+const targets = `
     /..%2f..%2fpackage.json /%2e%2e/%2e%2e/etc/passwd /assets/..%2findex.html%00.js
     /assets/%2e%2e%2f%2e%2e%2fpackage.json /assets/....//....//package.json
     /assets/%252e%252e%252fpackage.json /assets/..%5c..%5cpackage.json /assets/. /assets/%00
@@ -33,38 +32,40 @@ describe('an address', () => {
     http://127.0.0.1/etc/passwd http://evil.example/api/fleet /api/../api/fleet /%61pi/fleet /api%2ffleet
     /API/fleet //api/fleet /api/fleet/ /api/fleet%20 /api/fleet;x=1 /x/../api/fleet *
   `
-    .trim()
-    .split(/\s+/)
-  it.each(targets)('%s is neither a file nor data without a sign-in', async (target) => {
-    const answer = await sendHead(`GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
-    const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
-    expect(['200', '400', '401', '404']).toContain(status)
-    expect(answer).not.toMatch(secrets)
-    expect(answer).not.toContain('"accounts"')
-    // A redirect to `//evil.example` would leave the console.
-    expect(answer).not.toMatch(/^location:/im)
-    if (status === '200') expect(answer).toContain('<div id="app">')
-  })
+  .trim()
+  .split(/\s+/)
+it.each(targets)('an address %s is neither a file nor data without a sign-in', async (target) => {
+  const answer = await sendHead(`GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
+  const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
+  expect(['200', '400', '401', '404']).toContain(status)
+  expect(answer).not.toMatch(secrets)
+  expect(answer).not.toContain('"accounts"')
+  // A redirect to `//evil.example` would leave the console.
+  expect(answer).not.toMatch(/^location:/im)
+  if (status === '200') expect(answer).toContain('<div id="app">')
+})
 
-  it.each(['TRACE', 'CONNECT', 'PATCH', 'DELETE', 'PROPFIND'])('has no method %s', async (method) => {
+it.each(['TRACE', 'CONNECT', 'PATCH', 'DELETE', 'PROPFIND'])(
+  'an address has no method %s',
+  async (method) => {
     const { cookie } = await signedIn(url)
     const answer = await sendHead(
       `${method} /api/clients HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-secret: 1`,
     )
     expect(answer).not.toMatch(/^HTTP\/1\.1 2/)
     expect(answer).not.toContain('x-secret')
-  })
+  },
+)
 
-  it('of the API port is none of the console', async () => {
-    for (const path of '/ /assets/ /api/fleet /api/session /api/clients /audience /sign-in'.split(' ')) {
-      const answer = await fetch(service.url + path)
-      const text = await answer.text()
-      expect([path, answer.status]).toEqual([path, 404])
-      expect(text).not.toContain('id="app"')
-      expect(answer.headers.get('set-cookie')).toBeNull()
-    }
-    expect((await new Operator(service.url).signIn()).status).toBe(404)
-  })
+it('an address of the API port is none of the console', async () => {
+  for (const path of '/ /assets/ /api/fleet /api/session /api/clients /audience /sign-in'.split(' ')) {
+    const answer = await fetch(service.url + path)
+    const text = await answer.text()
+    expect([path, answer.status]).toEqual([path, 404])
+    expect(text).not.toContain('id="app"')
+    expect(answer.headers.get('set-cookie')).toBeNull()
+  }
+  expect((await new Operator(service.url).signIn()).status).toBe(404)
 })
 
 it.each([

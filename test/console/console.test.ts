@@ -15,36 +15,37 @@ const { operator } = await startSignedIn(database, { onJob: jobs.wake })
 
 const accountPath = `/api/accounts/${tenant.accountId}`
 
-describe('accounts', () => {
-  it('are listed and found by a part of their name or by their id', async () => {
-    const other = await addTenant(database)
-    await updateAccount(database, other.accountId, { name: 'Café ☕ "Ō"' })
-    const { json } = await operator.get('/api/fleet')
-    const ids = json.accounts.map(({ id }: { id: string }) => id)
-    expect(ids).toEqual(expect.arrayContaining([String(tenant.accountId), String(other.accountId)]))
-    for (const q of ['café', '☕', String(other.accountId)]) {
-      const found = await operator.get(`/api/accounts?q=${encodeURIComponent(q)}`)
-      expect(found.json.accounts[0]).toMatchObject({ id: String(other.accountId), name: 'Café ☕ "Ō"' })
-    }
-    expect((await operator.get('/api/accounts?q=%25')).json.accounts).toEqual([])
-  })
+it('accounts are listed and found by a part of their name or by their id', async () => {
+  const other = await addTenant(database)
+  await updateAccount(database, other.accountId, { name: 'Café ☕ "Ō"' })
+  const { json } = await operator.get('/api/fleet')
+  const ids = json.accounts.map(({ id }: { id: string }) => id)
+  expect(ids).toEqual(expect.arrayContaining([String(tenant.accountId), String(other.accountId)]))
+  for (const q of ['café', '☕', String(other.accountId)]) {
+    const found = await operator.get(`/api/accounts?q=${encodeURIComponent(q)}`)
+    expect(found.json.accounts[0]).toMatchObject({ id: String(other.accountId), name: 'Café ☕ "Ō"' })
+  }
+  expect((await operator.get('/api/accounts?q=%25')).json.accounts).toEqual([])
+})
 
-  it('have charts of their deliveries and followers, for those that a page shows', async () => {
-    const id = String(tenant.accountId)
-    const { json } = await operator.get(`/api/fleet/charts?ids=${id},999`)
-    expect(json.charts.map((charts: { id: string }) => charts.id)).toEqual([id])
-    expect(json.charts[0]).toMatchObject({ hours: { length: 24 }, days: { length: 30 } })
-    for (const ids of ['', '1,', 'x', '99999999999999999999', Array(251).fill('1').join(',')])
-      expect((await operator.get(`/api/fleet/charts?ids=${ids}`)).status, ids).toBe(400)
-    expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(404)
-  })
+it('accounts have charts of their deliveries and followers, for those that a page shows', async () => {
+  const id = String(tenant.accountId)
+  const { json } = await operator.get(`/api/fleet/charts?ids=${id},999`)
+  expect(json.charts.map((charts: { id: string }) => charts.id)).toEqual([id])
+  expect(json.charts[0]).toMatchObject({ hours: { length: 24 }, days: { length: 30 } })
+  for (const ids of ['', '1,', 'x', '99999999999999999999', Array(251).fill('1').join(',')])
+    expect((await operator.get(`/api/fleet/charts?ids=${ids}`)).status, ids).toBe(400)
+  expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(404)
+})
 
-  it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])('that do not exist are 404: %s', async (id) => {
+it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])(
+  'accounts that do not exist are 404: %s',
+  async (id) => {
     for (const path of ['accounts', 'endpoints', 'clients'])
       expect([path, (await operator.get(`/api/${path}/${id}`)).status]).toEqual([path, 404])
     expect((await operator.post(`/api/accounts/${id}/verify`)).status).toBe(404)
-  })
-})
+  },
+)
 
 describe('members', () => {
   const people = Array.from({ length: 60 }, () => randomUserId())
@@ -120,70 +121,65 @@ it('events that could not be applied are counted by reason, and retried together
   expect(await service.member(other, userId)).toMatchObject({ relationship: 'following' })
 })
 
-describe('endpoints', () => {
-  it('are listed with backlog and deliveries in pages, and each delivery with its request', async () => {
-    const own = await addTenant(database)
-    const endpoint = { channel_oa_id: own.accountId, url: 'https://tool.example/hook', replies: true }
-    const id = String(await insertRow(database, 'endpoint', endpoint))
-    await service.deliver(own, [textMessage(randomUserId(), 'hello')])
-    await database.query(
-      `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
-       select $1, $2, (select array_agg(key) from event where channel_oa_id = $1), 9, now(), 500, 'no',
-              now() - interval '1 day'
-         from generate_series(1, 60)`,
-      [own.accountId, id],
-    )
-    const { json } = await operator.get(`/api/endpoints?account=${own.accountId}`)
-    expect(json).toMatchObject({ endpoints: [{ id, pending: 1, failed: 60, status: 'active' }], next: null })
-    const first = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed`)).json
-    expect(first.deliveries).toHaveLength(50)
-    expect(first.deliveries[0]).toMatchObject({ attempts: 9, lastStatus: 500, lastAnswer: 'no', events: 1 })
-    const second = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed&after=${first.next}`))
-      .json
-    expect(second.deliveries).toHaveLength(10)
-    const pending = (await operator.get(`/api/endpoints/${id}/deliveries?status=pending`)).json
-    expect(pending.deliveries).toHaveLength(1)
+it('endpoints are listed with backlog and deliveries in pages, and each delivery with its request', async () => {
+  const own = await addTenant(database)
+  const endpoint = { channel_oa_id: own.accountId, url: 'https://tool.example/hook', replies: true }
+  const id = String(await insertRow(database, 'endpoint', endpoint))
+  await service.deliver(own, [textMessage(randomUserId(), 'hello')])
+  await database.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
+     select $1, $2, (select array_agg(key) from event where channel_oa_id = $1), 9, now(), 500, 'no',
+            now() - interval '1 day'
+       from generate_series(1, 60)`,
+    [own.accountId, id],
+  )
+  const { json } = await operator.get(`/api/endpoints?account=${own.accountId}`)
+  expect(json).toMatchObject({ endpoints: [{ id, pending: 1, failed: 60, status: 'active' }], next: null })
+  const first = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed`)).json
+  expect(first.deliveries).toHaveLength(50)
+  expect(first.deliveries[0]).toMatchObject({ attempts: 9, lastStatus: 500, lastAnswer: 'no', events: 1 })
+  const second = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed&after=${first.next}`))
+    .json
+  expect(second.deliveries).toHaveLength(10)
+  const pending = (await operator.get(`/api/endpoints/${id}/deliveries?status=pending`)).json
+  expect(pending.deliveries).toHaveLength(1)
 
-    const answer = await operator.get(`/api/endpoints/${id}/delivery?delivery=${first.deliveries[0].id}`)
-    const { request } = answer.json
-    expect(request.url).toBe('https://tool.example/hook')
-    expect(JSON.parse(request.body)).toMatchObject({ events: [{ message: { text: 'hello' } }] })
-    expect(request.headers['x-line-signature']).toBe('•••')
-    expect(answer.text).not.toContain(new Secret(own.channelSecret).reveal())
-    expect((await operator.get(`/api/endpoints/0/delivery?delivery=${first.deliveries[0].id}`)).status).toBe(
-      404,
-    )
-  })
+  const answer = await operator.get(`/api/endpoints/${id}/delivery?delivery=${first.deliveries[0].id}`)
+  const { request } = answer.json
+  expect(request.url).toBe('https://tool.example/hook')
+  expect(JSON.parse(request.body)).toMatchObject({ events: [{ message: { text: 'hello' } }] })
+  expect(request.headers['x-line-signature']).toBe('•••')
+  expect(answer.text).not.toContain(new Secret(own.channelSecret).reveal())
+  expect((await operator.get(`/api/endpoints/0/delivery?delivery=${first.deliveries[0].id}`)).status).toBe(
+    404,
+  )
 })
 
-describe('clients', () => {
-  it('are added with a secret that is in no later answer, and are revoked', async () => {
-    const added = (await operator.post('/api/clients', { name: 'CRM' })).json
-    const key = (await operator.post('/api/keys', { client: added.id, account: String(tenant.accountId) }))
-      .json
-    const headers = {
-      'x-client-id': added.clientId,
-      'x-client-secret': added.clientSecret,
-      'x-api-key': key.key,
-    }
-    const list = () => service.call('GET', '/api/audience', { headers })
-    expect((await list()).status).toBe(200)
-    const client = `/api/clients/${added.id}`
-    const paths = ['/api/clients', client, `${client}/keys`, `${accountPath}/keys`]
-    for (const path of paths) {
-      const { text, status } = await operator.get(path)
-      expect(status).toBe(200)
-      expect(text).not.toContain(added.clientSecret)
-      expect(text).not.toContain(key.key)
-    }
-    expect((await operator.get(`/api/clients/${added.id}/keys`)).json.keys).toMatchObject([
-      { id: key.id, accountName: 'test', works: true },
-    ])
-    expect((await operator.post(`/api/keys/${key.id}/revoke`)).status).toBe(204)
-    expect((await list()).json).toBeNull()
-    expect((await operator.post(`/api/clients/${added.id}/revoke`)).status).toBe(204)
-    expect((await list()).status).toBe(401)
-  })
+it('clients are added with a secret that is in no later answer, and are revoked', async () => {
+  const added = (await operator.post('/api/clients', { name: 'CRM' })).json
+  const key = (await operator.post('/api/keys', { client: added.id, account: String(tenant.accountId) })).json
+  const headers = {
+    'x-client-id': added.clientId,
+    'x-client-secret': added.clientSecret,
+    'x-api-key': key.key,
+  }
+  const list = () => service.call('GET', '/api/audience', { headers })
+  expect((await list()).status).toBe(200)
+  const client = `/api/clients/${added.id}`
+  const paths = ['/api/clients', client, `${client}/keys`, `${accountPath}/keys`]
+  for (const path of paths) {
+    const { text, status } = await operator.get(path)
+    expect(status).toBe(200)
+    expect(text).not.toContain(added.clientSecret)
+    expect(text).not.toContain(key.key)
+  }
+  expect((await operator.get(`/api/clients/${added.id}/keys`)).json.keys).toMatchObject([
+    { id: key.id, accountName: 'test', works: true },
+  ])
+  expect((await operator.post(`/api/keys/${key.id}/revoke`)).status).toBe(204)
+  expect((await list()).json).toBeNull()
+  expect((await operator.post(`/api/clients/${added.id}/revoke`)).status).toBe(204)
+  expect((await list()).status).toBe(401)
 })
 
 it.each([

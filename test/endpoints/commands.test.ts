@@ -1,5 +1,5 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { verifyAccount } from '../../src/accounts/verify.ts'
 import { requireAccount } from '../../src/cli/command.ts'
 import { ownAddresses } from '../../src/endpoints/address.ts'
@@ -77,189 +77,181 @@ it('shows neither query strings nor credentials of URLs', async () => {
   expect(stdout).not.toContain('hidden')
 })
 
-describe('endpoints add', () => {
-  it('prints the id, and a secret for the format members alone', async () => {
-    const own = await addTenant(database)
-    const account = String(own.accountId)
-    const given = ['--account', account, '--url', URL_OF_TOOL]
-    expect(await json('add', ...given)).toEqual({ id: expect.stringMatching(/^\d+$/), secret: null })
-    const asked = ['--format', 'members', '--events', 'member.created, member.erased']
-    const members = await json('add', ...given, ...asked)
-    expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
-    const listed = await json('list', '--account', account)
-    expect(listed[1]).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
-    expect(JSON.stringify(listed)).not.toContain('whsec_')
-  })
+it('endpoints add prints the id, and a secret for the format members alone', async () => {
+  const own = await addTenant(database)
+  const account = String(own.accountId)
+  const given = ['--account', account, '--url', URL_OF_TOOL]
+  expect(await json('add', ...given)).toEqual({ id: expect.stringMatching(/^\d+$/), secret: null })
+  const asked = ['--format', 'members', '--events', 'member.created, member.erased']
+  const members = await json('add', ...given, ...asked)
+  expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
+  const listed = await json('list', '--account', account)
+  expect(listed[1]).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
+  expect(JSON.stringify(listed)).not.toContain('whsec_')
+})
 
-  it.each<[string, Partial<NewEndpoint>, RegExp]>([
-    ['a condition for members', { format: 'members', condition: {} }, /only endpoints of the format line/],
-    ['a condition with an unknown field', { condition: { tag: 'vip' } as object }, /invalid/],
-    ['its own URL spelled otherwise', { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' }, /itself/],
-    ['its own port', { url: 'http://localhost:3000/api/line/1', allowPrivateNetwork: true }, /itself/],
-  ])('refuses %s', async (_, fields, complaint) => {
-    const own = await addTenant(database)
-    await add(own, { name: 'Bot', replies: true })
-    await expect(add(own, fields)).rejects.toThrow(complaint)
-  })
+it.each<[string, Partial<NewEndpoint>, RegExp]>([
+  ['a condition for members', { format: 'members', condition: {} }, /only endpoints of the format line/],
+  ['a condition with an unknown field', { condition: { tag: 'vip' } as object }, /invalid/],
+  ['its own URL spelled otherwise', { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' }, /itself/],
+  ['its own port', { url: 'http://localhost:3000/api/line/1', allowPrivateNetwork: true }, /itself/],
+])('endpoints add refuses %s', async (_, fields, complaint) => {
+  const own = await addTenant(database)
+  await add(own, { name: 'Bot', replies: true })
+  await expect(add(own, fields)).rejects.toThrow(complaint)
+})
 
-  it('accepts another tool on the host of this service', async () => {
-    expect((await add(tenant, { url: 'https://oa.example.com/chat' })).secret).toBeNull()
+it('endpoints add accepts another tool on the host of this service', async () => {
+  expect((await add(tenant, { url: 'https://oa.example.com/chat' })).secret).toBeNull()
+})
+
+it('an endpoint keeps its backlog while it is paused, and up to 10,000 deliveries are due as soon as it is resumed', async () => {
+  const { id } = await add(tenant)
+  const tried = { attempts: '1', first_attempt_at: `now() - interval '30 hours'` }
+  await addDeliveries(id, 2, { ...tried, due_at: `now() + interval '1 hour'` })
+  await addDeliveries(id, 9_999, { ...tried, due_at: `now() - interval '1 hour'` })
+  expect(await json('pause', id)).toEqual({ id, status: 'paused' })
+  expect(await json('resume', id)).toEqual({ id, status: 'active' })
+  const due = await database.query(
+    `select from endpoint_delivery where endpoint_id = $1 and due_at <= now() and first_attempt_at is null`,
+    [id],
+  )
+  expect(due).toHaveLength(10_000)
+})
+
+it('an endpoint keeps the previous secret until its rotation is finished', async () => {
+  const first = await add(tenant, { format: 'members' })
+  const { id } = first
+  const second = await json('rotate', id)
+  expect(second).toEqual({ id, secret: expect.stringMatching(SECRET) })
+  const secrets = () => database.query('select secret, previous_secret from endpoint where id = $1', [id])
+  expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: first.secret }])
+  expect(await run('rotate', id)).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining(`rotate ${id} --finish`),
+  })
+  expect(await json('rotate', id, '--finish')).toEqual({ id, status: 'finished' })
+  expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: null }])
+})
+
+it.each(['--finish', '--discard'])('an endpoint refuses %s without a rotation', async (option) => {
+  const { id } = await add(tenant)
+  expect((await run('rotate', id, option)).stderr).toBe(
+    `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
+  )
+  expect((await run('rotate', id)).stderr).toContain('channel secret')
+  expect(await run('rotate', '404404', option)).toMatchObject({
+    ...{ status: 1, stderr: expect.stringContaining('does not exist') },
   })
 })
 
-describe('an endpoint', () => {
-  it('keeps its backlog while it is paused, and up to 10,000 deliveries are due as soon as it is resumed', async () => {
-    const { id } = await add(tenant)
-    const tried = { attempts: '1', first_attempt_at: `now() - interval '30 hours'` }
-    await addDeliveries(id, 2, { ...tried, due_at: `now() + interval '1 hour'` })
-    await addDeliveries(id, 9_999, { ...tried, due_at: `now() - interval '1 hour'` })
-    expect(await json('pause', id)).toEqual({ id, status: 'paused' })
-    expect(await json('resume', id)).toEqual({ id, status: 'active' })
-    const due = await database.query(
-      `select from endpoint_delivery where endpoint_id = $1 and due_at <= now() and first_attempt_at is null`,
-      [id],
-    )
-    expect(due).toHaveLength(10_000)
-  })
-
-  it('keeps the previous secret until its rotation is finished', async () => {
-    const first = await add(tenant, { format: 'members' })
-    const { id } = first
-    const second = await json('rotate', id)
-    expect(second).toEqual({ id, secret: expect.stringMatching(SECRET) })
-    const secrets = () => database.query('select secret, previous_secret from endpoint where id = $1', [id])
-    expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: first.secret }])
-    expect(await run('rotate', id)).toMatchObject({
-      status: 1,
-      stderr: expect.stringContaining(`rotate ${id} --finish`),
-    })
-    expect(await json('rotate', id, '--finish')).toEqual({ id, status: 'finished' })
-    expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: null }])
-  })
-
-  it.each(['--finish', '--discard'])('refuses %s without a rotation', async (option) => {
-    const { id } = await add(tenant)
-    expect((await run('rotate', id, option)).stderr).toBe(
-      `oa-audience: endpoint ${id} is not rotating: it has one secret, or none. Nothing was changed.\n`,
-    )
-    expect((await run('rotate', id)).stderr).toContain('channel secret')
-    expect(await run('rotate', '404404', option)).toMatchObject({
-      ...{ status: 1, stderr: expect.stringContaining('does not exist') },
-    })
-  })
+it('deliveries are listed with their status and last answer, failed ones first, and failed ones can be retried', async () => {
+  const { id } = await add(tenant)
+  const tried = { attempts: '9', status: '500', answer: `E'first\\nsecond'`, first_attempt_at: 'now()' }
+  await addDeliveries(id, 1, { ...tried, leased_until: `now() + interval '1 minute'` })
+  await addDeliveries(id, 1, { ...tried, failed_at: 'now()', created_at: `now() - interval '1 day'` })
+  const deliveries = await json('deliveries', id)
+  expect(deliveries).toMatchObject([
+    {
+      ...{ status: 'failed', events: 1, attempts: 9, dueAt: null },
+      lastStatus: 500,
+      lastAnswer: 'first\nsecond',
+    },
+    { status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null },
+  ])
+  expect(await json('deliveries', id, '--status', 'failed')).toMatchObject([{ status: 'failed' }])
+  expect(await json('deliveries', id, '--status', 'pending')).toMatchObject([{ status: 'sending' }])
+  expect(await json('deliveries', id, '--limit', '1')).toMatchObject([{ status: 'failed' }])
+  expect((await run('deliveries', id, '--status', 'failed')).stdout).toMatch(/500 first second\n$/)
+  expect(await json('retry', id)).toEqual({ id, retried: 1 })
+  expect(await json('retry', id)).toEqual({ id, retried: 0 })
+  const rows = await database.query(
+    `select attempts, first_attempt_at from endpoint_delivery where endpoint_id = $1 and leased_until <= now()`,
+    [id],
+  )
+  expect(rows).toEqual([{ attempts: 1, first_attempt_at: null }])
 })
 
-describe('deliveries', () => {
-  it('are listed with their status and last answer, failed ones first, and failed ones can be retried', async () => {
-    const { id } = await add(tenant)
-    const tried = { attempts: '9', status: '500', answer: `E'first\\nsecond'`, first_attempt_at: 'now()' }
-    await addDeliveries(id, 1, { ...tried, leased_until: `now() + interval '1 minute'` })
-    await addDeliveries(id, 1, { ...tried, failed_at: 'now()', created_at: `now() - interval '1 day'` })
-    const deliveries = await json('deliveries', id)
-    expect(deliveries).toMatchObject([
-      {
-        ...{ status: 'failed', events: 1, attempts: 9, dueAt: null },
-        lastStatus: 500,
-        lastAnswer: 'first\nsecond',
-      },
-      { status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null },
-    ])
-    expect(await json('deliveries', id, '--status', 'failed')).toMatchObject([{ status: 'failed' }])
-    expect(await json('deliveries', id, '--status', 'pending')).toMatchObject([{ status: 'sending' }])
-    expect(await json('deliveries', id, '--limit', '1')).toMatchObject([{ status: 'failed' }])
-    expect((await run('deliveries', id, '--status', 'failed')).stdout).toMatch(/500 first second\n$/)
-    expect(await json('retry', id)).toEqual({ id, retried: 1 })
-    expect(await json('retry', id)).toEqual({ id, retried: 0 })
+it('deliveries are counted per endpoint up to 10,000', async () => {
+  const own = await addTenant(database)
+  const { id } = await add(own)
+  await addDeliveries(id, 1, {
+    created_at: `now() - interval '3 hours'`,
+    due_at: `now() - interval '1 hour'`,
+  })
+  await addDeliveries(id, 10_001)
+  await addDeliveries(id, 2, { failed_at: 'now()' })
+  await addAnswer(id, null, 'no response: ECONNREFUSED')
+  const [endpoint] = await json('list', '--account', String(own.accountId))
+  expect(endpoint).toMatchObject({
+    pending: 10_000,
+    failed: 2,
+    lastAnswer: { at: expect.any(String), status: null, text: 'no response: ECONNREFUSED' },
+  })
+  expect(Math.round(endpoint.oldestPendingSeconds / 60)).toBe(180)
+  const { stdout } = await run('list', '--account', String(own.accountId))
+  expect(stdout).toMatch(/ 10000\+ +2 +3 h .*no response: ECONNREFUSED/)
+})
+
+it('deliveries that failed are deleted after the retention, when the week of their events is dropped', async () => {
+  const { id } = await add(tenant)
+  await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '98 days'` })
+  await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '96 days'` })
+  await addDeliveries(id, 1, { created_at: `now() - interval '98 days'` })
+  const left = async (retentionDays: number) => {
+    await maintain(database, { retentionDays })
     const rows = await database.query(
-      `select attempts, first_attempt_at from endpoint_delivery where endpoint_id = $1 and leased_until <= now()`,
+      `select failed_at is not null as failed from endpoint_delivery where endpoint_id = $1 order by id`,
       [id],
     )
-    expect(rows).toEqual([{ attempts: 1, first_attempt_at: null }])
-  })
-
-  it('are counted per endpoint up to 10,000', async () => {
-    const own = await addTenant(database)
-    const { id } = await add(own)
-    await addDeliveries(id, 1, {
-      created_at: `now() - interval '3 hours'`,
-      due_at: `now() - interval '1 hour'`,
-    })
-    await addDeliveries(id, 10_001)
-    await addDeliveries(id, 2, { failed_at: 'now()' })
-    await addAnswer(id, null, 'no response: ECONNREFUSED')
-    const [endpoint] = await json('list', '--account', String(own.accountId))
-    expect(endpoint).toMatchObject({
-      pending: 10_000,
-      failed: 2,
-      lastAnswer: { at: expect.any(String), status: null, text: 'no response: ECONNREFUSED' },
-    })
-    expect(Math.round(endpoint.oldestPendingSeconds / 60)).toBe(180)
-    const { stdout } = await run('list', '--account', String(own.accountId))
-    expect(stdout).toMatch(/ 10000\+ +2 +3 h .*no response: ECONNREFUSED/)
-  })
-
-  it('that failed are deleted after the retention, when the week of their events is dropped', async () => {
-    const { id } = await add(tenant)
-    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '98 days'` })
-    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '96 days'` })
-    await addDeliveries(id, 1, { created_at: `now() - interval '98 days'` })
-    const left = async (retentionDays: number) => {
-      await maintain(database, { retentionDays })
-      const rows = await database.query(
-        `select failed_at is not null as failed from endpoint_delivery where endpoint_id = $1 order by id`,
-        [id],
-      )
-      return rows.map(({ failed }) => failed)
-    }
-    expect(await left(0)).toEqual([true, true, false])
-    expect(await left(90)).toEqual([true, false])
-  })
+    return rows.map(({ failed }) => failed)
+  }
+  expect(await left(0)).toEqual([true, true, false])
+  expect(await left(90)).toEqual([true, false])
 })
 
-describe('the examination of an endpoint', () => {
-  async function findingOf(id: string) {
-    const findings = await examineEndpoints(database)
-    return findings.filter(({ check }) => check === `endpoint ${id}`)
-  }
+async function findingOf(id: string) {
+  const findings = await examineEndpoints(database)
+  return findings.filter(({ check }) => check === `endpoint ${id}`)
+}
 
-  it('states the last status of an endpoint that fails', async () => {
-    const { id } = await add(tenant)
-    await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
-    await addAnswer(id, 502)
-    const [finding] = await findingOf(id)
-    expect(finding).toMatchObject({ severity: 'error' })
-    expect(finding?.message).toMatch(/fails with "502"; pending deliveries: 2, the oldest for 60 min/)
-  })
+it('the examination of an endpoint states the last status of an endpoint that fails', async () => {
+  const { id } = await add(tenant)
+  await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
+  await addAnswer(id, 502)
+  const [finding] = await findingOf(id)
+  expect(finding).toMatchObject({ severity: 'error' })
+  expect(finding?.message).toMatch(/fails with "502"; pending deliveries: 2, the oldest for 60 min/)
+})
 
-  it('warns of event types that do not exist, which only other programs can store', async () => {
-    const { id } = await add(tenant)
-    await database.query(`update endpoint set events = '{message,messages}' where id = $1`, [id])
-    const message = expect.stringContaining(
-      `event types that do not exist: messages; run oa-audience endpoints update ${id}`,
-    )
-    expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
-    expect((await json('update', id, '--name', 'renamed')).id).toBe(id)
-  })
+it('the examination of an endpoint warns of event types that do not exist, which only other programs can store', async () => {
+  const { id } = await add(tenant)
+  await database.query(`update endpoint set events = '{message,messages}' where id = $1`, [id])
+  const message = expect.stringContaining(
+    `event types that do not exist: messages; run oa-audience endpoints update ${id}`,
+  )
+  expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
+  expect((await json('update', id, '--name', 'renamed')).id).toBe(id)
+})
 
-  it('warns of a paused endpoint with a backlog and says who paused it', async () => {
-    const { id } = await add(tenant)
-    await addDeliveries(id, 1)
-    await addAnswer(id, 410)
-    await json('pause', id)
-    const message = expect.stringMatching(/paused after the response "410"; pending deliveries: 1,/)
-    expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
-  })
+it('the examination of an endpoint warns of a paused endpoint with a backlog and says who paused it', async () => {
+  const { id } = await add(tenant)
+  await addDeliveries(id, 1)
+  await addAnswer(id, 410)
+  await json('pause', id)
+  const message = expect.stringMatching(/paused after the response "410"; pending deliveries: 1,/)
+  expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
+})
 
-  it('warns of an endpoint that falls behind, and of failed deliveries', async () => {
-    const { id } = await add(tenant)
-    await addDeliveries(id, 1, { due_at: `now() - interval '20 minutes'` })
-    await addDeliveries(id, 3, { failed_at: 'now()' })
-    await addAnswer(id, 200)
-    expect(await findingOf(id)).toMatchObject([
-      { severity: 'warning', message: expect.stringContaining('slower than its deliveries arrive') },
-      { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },
-    ])
-  })
+it('the examination of an endpoint warns of an endpoint that falls behind, and of failed deliveries', async () => {
+  const { id } = await add(tenant)
+  await addDeliveries(id, 1, { due_at: `now() - interval '20 minutes'` })
+  await addDeliveries(id, 3, { failed_at: 'now()' })
+  await addAnswer(id, 200)
+  expect(await findingOf(id)).toMatchObject([
+    { severity: 'warning', message: expect.stringContaining('slower than its deliveries arrive') },
+    { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },
+  ])
 })
 
 it('is not behind with a delivery that it refused, and whose retry is not due', async () => {

@@ -15,43 +15,41 @@ const OWN = [new URL('https://oa.example.com/audience')]
 const update = ({ database }: Pick<Sending, 'database'>, id: bigint, changes: Partial<EndpointSettings>) =>
   database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
 
-describe('an endpoint with another URL', () => {
-  it('gets its whole backlog there at once, and the old URL gets nothing more', async () => {
-    const sending = await startSending()
-    const { service, tenant, addEndpoint: add, becomesQuiet } = sending
-    const [first, second] = [await startReceiver(), await startReceiver()]
-    const id = await add(first.url)
-    await service.deliver(tenant, [textMessage(randomUserId(), 'accepted')])
-    await becomesQuiet()
-    first.answer = { status: 500 }
-    for (const text of ['one', 'two']) await service.deliver(tenant, [textMessage(randomUserId(), text)])
-    await becomesQuiet()
-    const before = first.received.length
-    expect(await update(sending, id, { url: second.url })).toMatchObject({
-      before: { url: first.url },
-      after: { url: second.url, name: '' },
-    })
-    await expect.poll(() => textsOf(second).sort()).toHaveLength(2)
-    await service.deliver(tenant, [textMessage(randomUserId(), 'three')])
-    await expect.poll(() => textsOf(second)).toContain('three')
-    expect(textsOf(second).sort()).toEqual(['one', 'three', 'two'])
-    expect(first.received).toHaveLength(before)
+it('an endpoint with another URL gets its whole backlog there at once, and the old URL gets nothing more', async () => {
+  const sending = await startSending()
+  const { service, tenant, addEndpoint: add, becomesQuiet } = sending
+  const [first, second] = [await startReceiver(), await startReceiver()]
+  const id = await add(first.url)
+  await service.deliver(tenant, [textMessage(randomUserId(), 'accepted')])
+  await becomesQuiet()
+  first.answer = { status: 500 }
+  for (const text of ['one', 'two']) await service.deliver(tenant, [textMessage(randomUserId(), text)])
+  await becomesQuiet()
+  const before = first.received.length
+  expect(await update(sending, id, { url: second.url })).toMatchObject({
+    before: { url: first.url },
+    after: { url: second.url, name: '' },
   })
+  await expect.poll(() => textsOf(second).sort()).toHaveLength(2)
+  await service.deliver(tenant, [textMessage(randomUserId(), 'three')])
+  await expect.poll(() => textsOf(second)).toContain('three')
+  expect(textsOf(second).sort()).toEqual(['one', 'three', 'two'])
+  expect(first.received).toHaveLength(before)
+})
 
-  it('finishes the request that is in flight at the old URL, and sends it once', async () => {
-    const sending = await startSending()
-    const { database, service, tenant, addEndpoint: add } = sending
-    const [first, second] = [await startReceiver(), await startReceiver()]
-    const response = gate()
-    first.answer = { status: 200, until: response.passed }
-    const id = await add(first.url)
-    await service.deliver(tenant, [textMessage(randomUserId(), 'in flight')])
-    await expect.poll(() => first.received.length).toBe(1)
-    await update(sending, id, { url: second.url })
-    response.open()
-    await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
-    expect(second.received).toEqual([])
-  })
+it('an endpoint with another URL finishes the request that is in flight at the old URL, and sends it once', async () => {
+  const sending = await startSending()
+  const { database, service, tenant, addEndpoint: add } = sending
+  const [first, second] = [await startReceiver(), await startReceiver()]
+  const response = gate()
+  first.answer = { status: 200, until: response.passed }
+  const id = await add(first.url)
+  await service.deliver(tenant, [textMessage(randomUserId(), 'in flight')])
+  await expect.poll(() => first.received.length).toBe(1)
+  await update(sending, id, { url: second.url })
+  response.open()
+  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
+  expect(second.received).toEqual([])
 })
 
 it('sends queued events that its new list of events no longer has, and none of them later', async () => {

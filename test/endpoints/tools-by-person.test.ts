@@ -1,5 +1,5 @@
 /** Several tools behind one account: a condition decides who receives an event, and the priority who may reply to it. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ENDPOINTS } from '../../src/operations/endpoints.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
@@ -49,77 +49,73 @@ async function startTwoTools() {
   return { ...tools, all, vips }
 }
 
-describe('an endpoint with a condition', () => {
-  it('receives the events of the people for whom it holds, and those without a person', async () => {
-    const { addEndpoint, message, deliver, setTags } = await startTools()
-    await deliver(message('Uvip', 'before'), message('Uother', 'before'))
-    await setTags('Uvip', ['vip'])
-    const receiver = await startReceiver()
-    await addEndpoint(receiver.url, { condition: VIP, replies: true })
-    const { source: _, ...withoutPerson } = lineEvent('accountLink', 'Unobody') as { source: object }
-    await deliver(message('Uvip', 'mine'), message('Uother', 'not mine'), withoutPerson)
-    expect(seenBy(receiver)).toEqual([['mine', '(accountLink)']])
-  })
-
-  it('evaluates a condition after the effects of the event itself', async () => {
-    const { addEndpoint, deliver } = await startTools()
-    const [followers, blockers] = [await startReceiver(), await startReceiver()]
-    await addEndpoint(followers.url, { condition: { relationship: 'following', eventCountMin: 1 } })
-    await addEndpoint(blockers.url, { condition: { relationship: 'blocked' } })
-    await deliver(lineEvent('follow', 'Unew'))
-    await deliver(lineEvent('unfollow', 'Unew'))
-    expect([seenBy(followers), seenBy(blockers)]).toEqual([[['(follow)']], [['(unfollow)']]])
-  })
-
-  it('follows a change with the next event, and repeats what it was sent before', async () => {
-    const { addEndpoint, message, deliver, setTags, makeDue, becomesQuiet } = await startTools()
-    const receiver = await startReceiver()
-    await deliver(message('Uvip', 'before'))
-    await setTags('Uvip', ['vip'])
-    await addEndpoint(receiver.url, { condition: VIP, replies: true })
-    receiver.answer = { status: 500 }
-    await deliver(message('Uvip', 'first'))
-    await setTags('Uvip', [])
-    await deliver(message('Uvip', 'second'))
-    receiver.answer = { status: 200 }
-    await makeDue()
-    await becomesQuiet()
-    expect(seenBy(receiver)).toEqual([['first'], ['first']])
-  })
-
-  it('is refused by the database if a flush could not evaluate its condition', async () => {
-    const { addEndpoint } = await startTools()
-    for (const condition of [
-      { tag: 'vip' },
-      { followedAfter: 'yesterday' },
-      { eventCountMin: 'many' },
-      ['vip'],
-    ])
-      await expect(
-        addEndpoint('https://a.example', { condition: JSON.stringify(condition) }),
-      ).rejects.toThrow(/endpoint_condition_check/)
-  })
+it('an endpoint with a condition receives the events of the people for whom it holds, and those without a person', async () => {
+  const { addEndpoint, message, deliver, setTags } = await startTools()
+  await deliver(message('Uvip', 'before'), message('Uother', 'before'))
+  await setTags('Uvip', ['vip'])
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url, { condition: VIP, replies: true })
+  const { source: _, ...withoutPerson } = lineEvent('accountLink', 'Unobody') as { source: object }
+  await deliver(message('Uvip', 'mine'), message('Uother', 'not mine'), withoutPerson)
+  expect(seenBy(receiver)).toEqual([['mine', '(accountLink)']])
 })
 
-describe('of several endpoints that may reply', () => {
-  it('the first by priority and id whose condition holds has the token, and the others are in standby', async () => {
-    const { addEndpoint, message, deliver, all, vips } = await startTwoTools()
-    const crm = await startReceiver()
-    await addEndpoint(crm.url, { replies: true })
-    await deliver(message('Uvip', 'one'), message('Uother', 'two'), message('Uvip', 'three'))
-    expect(seenBy(all)).toEqual([['(one)', 'two', '(three)']])
-    expect(seenBy(vips)).toEqual([['one', 'three']])
-    expect(seenBy(crm)).toEqual([['(one)', '(two)', '(three)']])
-  })
+it('an endpoint with a condition evaluates a condition after the effects of the event itself', async () => {
+  const { addEndpoint, deliver } = await startTools()
+  const [followers, blockers] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(followers.url, { condition: { relationship: 'following', eventCountMin: 1 } })
+  await addEndpoint(blockers.url, { condition: { relationship: 'blocked' } })
+  await deliver(lineEvent('follow', 'Unew'))
+  await deliver(lineEvent('unfollow', 'Unew'))
+  expect([seenBy(followers), seenBy(blockers)]).toEqual([[['(follow)']], [['(unfollow)']]])
+})
 
-  it('none loses its turn by the event types of another', async () => {
-    const { addEndpoint, message, deliver } = await startTools()
-    const [first, second] = [await startReceiver(), await startReceiver()]
-    await addEndpoint(first.url, { replies: true, events: ['follow'] })
-    await addEndpoint(second.url, { replies: true })
-    await deliver(message('Uany', 'hello'))
-    expect([seenBy(first), seenBy(second)]).toEqual([[], [['hello']]])
-  })
+it('an endpoint with a condition follows a change with the next event, and repeats what it was sent before', async () => {
+  const { addEndpoint, message, deliver, setTags, makeDue, becomesQuiet } = await startTools()
+  const receiver = await startReceiver()
+  await deliver(message('Uvip', 'before'))
+  await setTags('Uvip', ['vip'])
+  await addEndpoint(receiver.url, { condition: VIP, replies: true })
+  receiver.answer = { status: 500 }
+  await deliver(message('Uvip', 'first'))
+  await setTags('Uvip', [])
+  await deliver(message('Uvip', 'second'))
+  receiver.answer = { status: 200 }
+  await makeDue()
+  await becomesQuiet()
+  expect(seenBy(receiver)).toEqual([['first'], ['first']])
+})
+
+it('an endpoint with a condition is refused by the database if a flush could not evaluate its condition', async () => {
+  const { addEndpoint } = await startTools()
+  for (const condition of [
+    { tag: 'vip' },
+    { followedAfter: 'yesterday' },
+    { eventCountMin: 'many' },
+    ['vip'],
+  ])
+    await expect(addEndpoint('https://a.example', { condition: JSON.stringify(condition) })).rejects.toThrow(
+      /endpoint_condition_check/,
+    )
+})
+
+it('of several endpoints that may reply the first by priority and id whose condition holds has the token, and the others are in standby', async () => {
+  const { addEndpoint, message, deliver, all, vips } = await startTwoTools()
+  const crm = await startReceiver()
+  await addEndpoint(crm.url, { replies: true })
+  await deliver(message('Uvip', 'one'), message('Uother', 'two'), message('Uvip', 'three'))
+  expect(seenBy(all)).toEqual([['(one)', 'two', '(three)']])
+  expect(seenBy(vips)).toEqual([['one', 'three']])
+  expect(seenBy(crm)).toEqual([['(one)', '(two)', '(three)']])
+})
+
+it('of several endpoints that may reply none loses its turn by the event types of another', async () => {
+  const { addEndpoint, message, deliver } = await startTools()
+  const [first, second] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(first.url, { replies: true, events: ['follow'] })
+  await addEndpoint(second.url, { replies: true })
+  await deliver(message('Uany', 'hello'))
+  expect([seenBy(first), seenBy(second)]).toEqual([[], [['hello']]])
 })
 
 it('an erased person is missing in a retry, and the tokens of the others stay with theirs', async () => {

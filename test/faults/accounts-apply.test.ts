@@ -1,5 +1,5 @@
 /** `oa-audience accounts apply`: a fleet of accounts from a CSV file into service, on the simulated platform. */
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { fileSource } from '../../src/cli/io.ts'
 import { applyAccounts } from '../../src/jobs/apply-accounts.ts'
@@ -72,48 +72,46 @@ const stored = () =>
 const followers = () =>
   load(database, 'select from audience_member where organization_id = $1', [organizationId])
 
-describe('a fleet', () => {
-  it('is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
-    const first = await apply(csv(), ['--json'])
-    expect(first.status).toBe(0)
-    expect(first.stderr).toMatch(/accounts \[=*\] 100 %, 3 of 3/)
-    const accounts = await stored()
-    expect(first.rows).toEqual(
-      fleet.map(({ account }, i) => ({
-        account: String(accounts[i]?.id),
-        organization: String(organizationId),
-        name: account.displayName,
-        channelId: account.channelId,
-        change: 'added',
-        columns: null,
-        problem: null,
-      })),
-    )
-    expect(accounts.map(({ verification }) => verification)).toEqual(fleet.map(() => VERIFIED))
-    expect(await followers()).toHaveLength(9)
-    expect(fleet.map(({ settings }) => settings.webhook)).toEqual(
-      accounts.map(({ id }) => ({ endpoint: `${PUBLIC_URL}/api/line/${id}`, active: true })),
-    )
-    expect([callsTo(PUT).length, callsTo(TEST).length]).toEqual([3, 3])
+it('a fleet is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
+  const first = await apply(csv(), ['--json'])
+  expect(first.status).toBe(0)
+  expect(first.stderr).toMatch(/accounts \[=*\] 100 %, 3 of 3/)
+  const accounts = await stored()
+  expect(first.rows).toEqual(
+    fleet.map(({ account }, i) => ({
+      account: String(accounts[i]?.id),
+      organization: String(organizationId),
+      name: account.displayName,
+      channelId: account.channelId,
+      change: 'added',
+      columns: null,
+      problem: null,
+    })),
+  )
+  expect(accounts.map(({ verification }) => verification)).toEqual(fleet.map(() => VERIFIED))
+  expect(await followers()).toHaveLength(9)
+  expect(fleet.map(({ settings }) => settings.webhook)).toEqual(
+    accounts.map(({ id }) => ({ endpoint: `${PUBLIC_URL}/api/line/${id}`, active: true })),
+  )
+  expect([callsTo(PUT).length, callsTo(TEST).length]).toEqual([3, 3])
 
-    platform.calls.length = 0
-    const second = await apply(csv(), ['--json'])
-    expect(second.status).toBe(0)
-    for (const row of second.rows) expect(row).toMatchObject({ change: 'unchanged', problem: null })
-    expect(new Set(platform.calls)).toEqual(new Set(['GET /v2/bot/channel/webhook/endpoint']))
-    expect(await stored()).toEqual(accounts)
-  })
+  platform.calls.length = 0
+  const second = await apply(csv(), ['--json'])
+  expect(second.status).toBe(0)
+  for (const row of second.rows) expect(row).toMatchObject({ change: 'unchanged', problem: null })
+  expect(new Set(platform.calls)).toEqual(new Set(['GET /v2/bot/channel/webhook/endpoint']))
+  expect(await stored()).toEqual(accounts)
+})
 
-  it('is added once by several runs at the same time', async () => {
-    const wanted = await readFleet(fileSource(fileOf(csv())))
-    const runs = await Promise.all(
-      Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted, async () => 0n)),
-    )
-    expect(await stored()).toHaveLength(3)
-    const isAdded = runs.map(({ accounts }) => accounts.map(({ storedId }) => storedId === null))
-    expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
-    expect(isAdded.filter((added) => !added.some(Boolean))).toHaveLength(3)
-  })
+it('a fleet is added once by several runs at the same time', async () => {
+  const wanted = await readFleet(fileSource(fileOf(csv())))
+  const runs = await Promise.all(
+    Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted, async () => 0n)),
+  )
+  expect(await stored()).toHaveLength(3)
+  const isAdded = runs.map(({ accounts }) => accounts.map(({ storedId }) => storedId === null))
+  expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
+  expect(isAdded.filter((added) => !added.some(Boolean))).toHaveLength(3)
 })
 
 it('the report lists what only the console of LINE can do, and the next run verifies again what was off', async () => {
@@ -128,48 +126,46 @@ it('the report lists what only the console of LINE can do, and the next run veri
   expect((await apply(csv())).stderr).toContain('verified: 3 of 3')
 })
 
-describe('an account with a problem', () => {
-  /** The first account has the problem. All others must be in service. */
-  const expectProblem = async (content: string, problem: RegExp) => {
-    const { rows, status } = await apply(content, ['--json'])
-    expect([status, rows[0].problem]).toEqual([1, expect.stringMatching(problem)])
-    for (const other of rows.slice(1)) expect(other.problem).toBeNull()
-    const [, ...others] = await stored()
-    for (const { verification } of others) expect(verification).toEqual(VERIFIED)
-  }
+/** The first account has the problem. All others must be in service. */
+const expectProblem = async (content: string, problem: RegExp) => {
+  const { rows, status } = await apply(content, ['--json'])
+  expect([status, rows[0].problem]).toEqual([1, expect.stringMatching(problem)])
+  for (const other of rows.slice(1)) expect(other.problem).toBeNull()
+  const [, ...others] = await stored()
+  for (const { verification } of others) expect(verification).toEqual(VERIFIED)
+}
 
-  it('(LINE limits its rate) delays no other, and the next run finishes it', async () => {
-    const [{ settings }] = fleet as [SimulatedPlatform]
-    settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
-    await expectProblem(csv(), /platform does not respond/)
-    settings.misbehaviour = null
-    platform.calls.length = 0
-    const { rows, status } = await apply(csv(), ['--json'])
-    expect([status, rows[0]]).toMatchObject([0, { change: 'unchanged', problem: null }])
-    expect((await stored())[0]?.verification).toEqual(VERIFIED)
-    expect(callsTo(PUT)).toHaveLength(1)
-  })
+it('an account with a problem (LINE limits its rate) delays no other, and the next run finishes it', async () => {
+  const [{ settings }] = fleet as [SimulatedPlatform]
+  settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
+  await expectProblem(csv(), /platform does not respond/)
+  settings.misbehaviour = null
+  platform.calls.length = 0
+  const { rows, status } = await apply(csv(), ['--json'])
+  expect([status, rows[0]]).toMatchObject([0, { change: 'unchanged', problem: null }])
+  expect((await stored())[0]?.verification).toEqual(VERIFIED)
+  expect(callsTo(PUT)).toHaveLength(1)
+})
 
-  it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
-    const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
-    const before = second.settings.webhook
-    const wrong = { ...first.account, channelAccessToken: second.account.channelAccessToken }
-    await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/)
-    expect(second.settings.webhook).toEqual(before)
-    expect(await followers()).toEqual([])
-  })
+it('an account with a problem (its token is that of another channel) leaves the webhook of that channel alone', async () => {
+  const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
+  const before = second.settings.webhook
+  const wrong = { ...first.account, channelAccessToken: second.account.channelAccessToken }
+  await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/)
+  expect(second.settings.webhook).toEqual(before)
+  expect(await followers()).toEqual([])
+})
 
-  it('(its channel is that of an account of another organization) leaves the webhook of that account alone', async () => {
-    const [{ account, settings }] = fleet as [SimulatedPlatform]
-    await apply(csv())
-    const webhook = settings.webhook
-    organizationId = await addOrganization(database, 'Other agency')
-    const { channelId, channelSecret } = account
-    const columns = { name: 'x', channel_id: channelId, channel_secret: channelSecret }
-    await addAccount(database, organizationId, columns)
-    await expectProblem(csv([lineOf(account)]), /URL is that of account \d+, which has the same channel/)
-    expect(settings.webhook).toEqual(webhook)
-  })
+it('an account with a problem (its channel is that of an account of another organization) leaves the webhook of that account alone', async () => {
+  const [{ account, settings }] = fleet as [SimulatedPlatform]
+  await apply(csv())
+  const webhook = settings.webhook
+  organizationId = await addOrganization(database, 'Other agency')
+  const { channelId, channelSecret } = account
+  const columns = { name: 'x', channel_id: channelId, channel_secret: channelSecret }
+  await addAccount(database, organizationId, columns)
+  await expectProblem(csv([lineOf(account)]), /URL is that of account \d+, which has the same channel/)
+  expect(settings.webhook).toEqual(webhook)
 })
 
 it('waits until LINE applies a new webhook URL', async () => {

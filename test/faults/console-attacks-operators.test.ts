@@ -1,6 +1,6 @@
 /** What operators and strangers try with sessions, passwords, invitations and the shared connection of the console. */
 import { randomBytes } from 'node:crypto'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { AppError } from '../../src/errors.ts'
 import { type Actor, commandActor } from '../../src/operators/actor.ts'
 import { changePassword } from '../../src/operators/sign-in.ts'
@@ -41,72 +41,68 @@ function withHook(name: string, hook: (run: () => Promise<unknown>) => Promise<u
   return { console: hooked, reads: { ...database.reads, console: () => hooked } }
 }
 
-describe('an owner', () => {
-  it('whose organizations were taken away meanwhile does not take them back', async () => {
-    const { organizationId } = await addTenant(database)
-    const operator = await addSignedIn({ url, database }, { role: 'owner' })
-    await addSignedIn({ url, database }, { role: 'owner' })
-    await updateOperator(database, commandActor(), operator.id, { organizationIds: [organizationId] })
-    // The request began before the change, and waited for it.
-    const before = actorOf(operator)
-    await expect(updateOperator(database, before, operator.id, { organizationIds: null })).rejects.toThrow()
-    await expect(addOperator(database, before, someone(), viewer)).rejects.toThrow()
-  })
-
-  it('ends an open invitation by disabling its operator', async () => {
-    const { id, invitation } = await addOperator(database, commandActor(), someone(), viewer)
-    await updateOperator(database, commandActor(), id, { status: 'disabled' })
-    await updateOperator(database, commandActor(), id, { status: 'active' })
-    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
-  })
-
-  it.each(['nobody', 'a@b, c@d', 'a\u202eb@example.com', 'a\u200bb@example.com'])(
-    'adds nothing that is not an address, or looks like another one: %j',
-    async (email) => {
-      const { status, json } = await owner.post('/api/operators', { email, ...viewer })
-      expect([status, json.details?.[0].path]).toEqual([400, 'email'])
-    },
-  )
-
-  it.each(['İ@example.com', 'ΑΣ@example.com', 'ẞ@example.com', '\u212a@example.com', 'ﬀ+x@example.com'])(
-    'adds the address %j once',
-    async (email) => {
-      expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(200)
-      expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(400)
-    },
-  )
+it('an owner whose organizations were taken away meanwhile does not take them back', async () => {
+  const { organizationId } = await addTenant(database)
+  const operator = await addSignedIn({ url, database }, { role: 'owner' })
+  await addSignedIn({ url, database }, { role: 'owner' })
+  await updateOperator(database, commandActor(), operator.id, { organizationIds: [organizationId] })
+  // The request began before the change, and waited for it.
+  const before = actorOf(operator)
+  await expect(updateOperator(database, before, operator.id, { organizationIds: null })).rejects.toThrow()
+  await expect(addOperator(database, before, someone(), viewer)).rejects.toThrow()
 })
 
-describe('a sign-in', () => {
-  it('with a password that is replaced at the same moment opens no session', async () => {
-    const target = await addSignedIn({ url, database }, { role: 'viewer' })
-    const replace = async (run: () => Promise<unknown>) => {
-      const rows = await run()
-      const operator = { ...actorOf(target), kind: 'operator', role: 'viewer' } as const
-      await changePassword(database, operator, PASSWORD, 'a quite different password')
-      return rows
-    }
-    const raced = await startConsole(withHook('select-operator-by-email', replace))
-    const thief = new Operator(raced.url)
-    const { email } = target
-    expect((await thief.send('/sign-in', { email, password: PASSWORD })).status).toBe(401)
-    expect((await thief.get('/api/fleet')).status).toBe(401)
-  })
+it('an owner ends an open invitation by disabling its operator', async () => {
+  const { id, invitation } = await addOperator(database, commandActor(), someone(), viewer)
+  await updateOperator(database, commandActor(), id, { status: 'disabled' })
+  await updateOperator(database, commandActor(), id, { status: 'active' })
+  expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+})
 
-  it('that the service could not check is not a wrong one', async () => {
-    let isDown = true
-    const unlessDown = async (run: () => Promise<unknown>) => {
-      if (isDown) throw new AppError('unavailable')
-      return run()
-    }
-    const { email } = await addSignedIn({ url, database }, { role: 'viewer' })
-    const own = await startConsole(withHook('select-operator-by-email', unlessDown))
-    const signIn = async () =>
-      (await new Operator(own.url).send('/sign-in', { email, password: PASSWORD })).status
-    for (let attempt = 0; attempt < 12; attempt += 1) expect(await signIn()).toBe(503)
-    isDown = false
-    expect(await signIn()).toBe(200)
-  })
+it.each(['nobody', 'a@b, c@d', 'a\u202eb@example.com', 'a\u200bb@example.com'])(
+  'an owner adds nothing that is not an address, or looks like another one: %j',
+  async (email) => {
+    const { status, json } = await owner.post('/api/operators', { email, ...viewer })
+    expect([status, json.details?.[0].path]).toEqual([400, 'email'])
+  },
+)
+
+it.each(['İ@example.com', 'ΑΣ@example.com', 'ẞ@example.com', '\u212a@example.com', 'ﬀ+x@example.com'])(
+  'an owner adds the address %j once',
+  async (email) => {
+    expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(200)
+    expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(400)
+  },
+)
+
+it('a sign-in with a password that is replaced at the same moment opens no session', async () => {
+  const target = await addSignedIn({ url, database }, { role: 'viewer' })
+  const replace = async (run: () => Promise<unknown>) => {
+    const rows = await run()
+    const operator = { ...actorOf(target), kind: 'operator', role: 'viewer' } as const
+    await changePassword(database, operator, PASSWORD, 'a quite different password')
+    return rows
+  }
+  const raced = await startConsole(withHook('select-operator-by-email', replace))
+  const thief = new Operator(raced.url)
+  const { email } = target
+  expect((await thief.send('/sign-in', { email, password: PASSWORD })).status).toBe(401)
+  expect((await thief.get('/api/fleet')).status).toBe(401)
+})
+
+it('a sign-in that the service could not check is not a wrong one', async () => {
+  let isDown = true
+  const unlessDown = async (run: () => Promise<unknown>) => {
+    if (isDown) throw new AppError('unavailable')
+    return run()
+  }
+  const { email } = await addSignedIn({ url, database }, { role: 'viewer' })
+  const own = await startConsole(withHook('select-operator-by-email', unlessDown))
+  const signIn = async () =>
+    (await new Operator(own.url).send('/sign-in', { email, password: PASSWORD })).status
+  for (let attempt = 0; attempt < 12; attempt += 1) expect(await signIn()).toBe(503)
+  isDown = false
+  expect(await signIn()).toBe(200)
 })
 
 it('the activity log shows what was done with operators to owners alone', async () => {

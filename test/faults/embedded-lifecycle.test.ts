@@ -14,7 +14,7 @@ import {
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../src/config/config.ts'
 import { startService } from '../../src/main.ts'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
@@ -42,91 +42,91 @@ const organizations = (dataDir: string) =>
     database.query<{ name: string }>('select name from organization order by id'),
   ).then((rows) => rows.map(({ name }) => name))
 
-describe('a service', () => {
-  it('creates its server on first use, which syncs every commit and opens no TCP port', async () => {
-    const dataDir = temporaryDirectory()
-    await startIn(dataDir)
-    const command = execFileSync('ps', ['-o', 'args=', '-p', String(serverPid(dataDir))], {
-      encoding: 'utf8',
-    })
-    expect(command).toContain('fsync=on')
-    expect(command).toContain('synchronous_commit=on')
-    expect(command).toMatch(/listen_addresses=( |$)/)
+it('a service creates its server on first use, which syncs every commit and opens no TCP port', async () => {
+  const dataDir = temporaryDirectory()
+  await startIn(dataDir)
+  const command = execFileSync('ps', ['-o', 'args=', '-p', String(serverPid(dataDir))], {
+    encoding: 'utf8',
   })
-
-  it('stops the server of a killed service and starts its own, with the same data', async () => {
-    const dataDir = createDataDirectory()
-    const first = await startIn(dataDir)
-    await addOrganization(dataDir, 'kept')
-    const pid = serverPid(dataDir)
-    first.child.kill('SIGKILL')
-    await first.exited
-    expect(findServer(join(dataDir, 'postgres'))).toBe(pid)
-    const second = await startIn(dataDir)
-    expect(serverPid(dataDir)).not.toBe(pid)
-    expect(await organizations(dataDir)).toEqual(['kept'])
-    second.child.kill('SIGINT')
-    expect((await second.exited).code).toBe(0)
-    expect(() => serverPid(dataDir)).toThrow()
-  })
-
-  it('keeps the server that a command has started and uses', async () => {
-    const dataDir = createDataDirectory()
-    const command = new EmbeddedServer(dataDir)
-    await command.use()
-    const pid = serverPid(dataDir)
-    const service = await startIn(dataDir)
-    await command.release()
-    expect(serverPid(dataDir)).toBe(pid)
-    await becomesWell(service.url)
-    service.child.kill('SIGINT')
-    expect((await service.exited).code).toBe(0)
-    expect(() => serverPid(dataDir)).toThrow()
-  })
+  expect(command).toContain('fsync=on')
+  expect(command).toContain('synchronous_commit=on')
+  expect(command).toMatch(/listen_addresses=( |$)/)
 })
 
-describe('a service that does not start', () => {
-  const isRunning = (dataDir: string) => existsSync(join(dataDir, 'postgres', 'postmaster.pid'))
+it('a service stops the server of a killed service and starts its own, with the same data', async () => {
+  const dataDir = createDataDirectory()
+  const first = await startIn(dataDir)
+  await addOrganization(dataDir, 'kept')
+  const pid = serverPid(dataDir)
+  first.child.kill('SIGKILL')
+  await first.exited
+  expect(findServer(join(dataDir, 'postgres'))).toBe(pid)
+  const second = await startIn(dataDir)
+  expect(serverPid(dataDir)).not.toBe(pid)
+  expect(await organizations(dataDir)).toEqual(['kept'])
+  second.child.kill('SIGINT')
+  expect((await second.exited).code).toBe(0)
+  expect(() => serverPid(dataDir)).toThrow()
+})
 
-  it.each([
-    ['PORT', /^oa-audience: PORT \d+ on 127\.0\.0\.1 is already in use\..*\n$/],
-    ['CONSOLE_PORT', /^oa-audience: CONSOLE_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
-    ['METRICS_PORT', /^oa-audience: METRICS_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
-  ])('exits with 1 and one line, and stops its server, if %s is already in use', async (name, line) => {
+it('a service keeps the server that a command has started and uses', async () => {
+  const dataDir = createDataDirectory()
+  const command = new EmbeddedServer(dataDir)
+  await command.use()
+  const pid = serverPid(dataDir)
+  const service = await startIn(dataDir)
+  await command.release()
+  expect(serverPid(dataDir)).toBe(pid)
+  await becomesWell(service.url)
+  service.child.kill('SIGINT')
+  expect((await service.exited).code).toBe(0)
+  expect(() => serverPid(dataDir)).toThrow()
+})
+
+const isRunning = (dataDir: string) => existsSync(join(dataDir, 'postgres', 'postmaster.pid'))
+
+it.each([
+  ['PORT', /^oa-audience: PORT \d+ on 127\.0\.0\.1 is already in use\..*\n$/],
+  ['CONSOLE_PORT', /^oa-audience: CONSOLE_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
+  ['METRICS_PORT', /^oa-audience: METRICS_PORT \d+ on 127\.0\.0\.1 cannot be used: .*\n$/],
+])(
+  'a service that does not start exits with 1 and one line, and stops its server, if %s is already in use',
+  async (name, line) => {
     const dataDir = createDataDirectory()
     const port = String(await acceptForTest(() => undefined))
     const env = { DATA_DIR: dataDir, [name]: port, CONSOLE_TOKEN: 'x'.repeat(24) }
     const { status, stderr } = await runProgramAsync(['serve'], env)
     expect([status, stderr]).toEqual([1, expect.stringMatching(line)])
     expect(isRunning(dataDir)).toBe(false)
-  })
+  },
+)
 
-  it('stops its server if a part cannot be created', async () => {
-    const dataDir = createDataDirectory()
-    const config = { ...readConfig({ DATA_DIR: dataDir }), trustProxy: ['nobody'] }
-    await expect(startService(config)).rejects.toThrow('invalid IP address: nobody')
-    expect(isRunning(dataDir)).toBe(false)
-  })
+it('a service that does not start stops its server if a part cannot be created', async () => {
+  const dataDir = createDataDirectory()
+  const config = { ...readConfig({ DATA_DIR: dataDir }), trustProxy: ['nobody'] }
+  await expect(startService(config)).rejects.toThrow('invalid IP address: nobody')
+  expect(isRunning(dataDir)).toBe(false)
 })
 
-describe('a command', () => {
-  it('does not stop the server while another command uses it', async () => {
-    const dataDir = createDataDirectory()
-    const runs = Array.from({ length: 6 }, (_, i) =>
-      runProgramAsync(['organizations', 'add', '--name', `n${i}`, '--json'], { DATA_DIR: dataDir }),
-    )
-    const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
-    expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
-    expect(() => serverPid(dataDir)).toThrow()
-  })
+it('a command does not stop the server while another command uses it', async () => {
+  const dataDir = createDataDirectory()
+  const runs = Array.from({ length: 6 }, (_, i) =>
+    runProgramAsync(['organizations', 'add', '--name', `n${i}`, '--json'], { DATA_DIR: dataDir }),
+  )
+  const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
+  expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
+  expect(() => serverPid(dataDir)).toThrow()
+})
 
-  it('ignores a lock file whose process id now belongs to another program', () => {
-    const dataDir = createDataDirectory()
-    writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
-    expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
-  })
+it('a command ignores a lock file whose process id now belongs to another program', () => {
+  const dataDir = createDataDirectory()
+  writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
+  expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+})
 
-  it.runIf(existsSync('/proc/self'))('ignores a lock file whose killed server is a zombie', async () => {
+it.runIf(existsSync('/proc/self'))(
+  'a command ignores a lock file whose killed server is a zombie',
+  async () => {
     const dataDir = createDataDirectory()
     const program = join(temporaryDirectory(), 'postgres')
     cpSync('/bin/sleep', program)
@@ -142,13 +142,13 @@ describe('a command', () => {
     await expect.poll(() => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')).toBe(true)
     writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${pid}\n/nowhere\n0\n5432\n.\n`)
     expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
-  })
+  },
+)
 
-  it('fails with one line if DATA_DIR is a file', () => {
-    const { status, stderr } = runProgram(['serve'], { DATA_DIR: fileURLToPath(import.meta.url) })
-    expect(status).toBe(1)
-    expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/)
-  })
+it('a command fails with one line if DATA_DIR is a file', () => {
+  const { status, stderr } = runProgram(['serve'], { DATA_DIR: fileURLToPath(import.meta.url) })
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/)
 })
 
 it.each([0, 500])(

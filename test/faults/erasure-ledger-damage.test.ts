@@ -1,7 +1,7 @@
 /** ERASURE_LEDGER when a reapply is interrupted, and when files of it are damaged, lost or replaced. */
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import { listLedgerFiles } from '../../src/audience/erasure/ledger-files.ts'
 import { unnamed } from '../../src/postgres/statement.ts'
@@ -89,49 +89,47 @@ it('a start after a restore is refused until a reapply, even if the database has
   await start()
 })
 
-describe('one damaged byte in the middle of an old file', () => {
-  it('does not keep a reapply from applying all other lines, but the start waits for a decision about the line', async () => {
-    const { directory, database, tenants, erasures, start, record, write, membersOf } = await setUp()
-    const [tenant] = tenants as [Tenant]
-    await loadMembers(database, tenant, 100)
-    await record(tenant, 2, people(100))
-    await write()
-    await load(database, 'delete from erased_person')
-    await load(database, 'insert into pending_reapply default values')
-    const [path = ''] = await listLedgerFiles(directory)
-    damageLine(path, 51)
-    const { status, stderr } = await erasures('reapply')
-    expect([status, stderr.slice(stderr.indexOf('oa-audience: '))]).toEqual([
-      1,
-      `oa-audience: ${path}, line 51 is not a line of an erasure ledger. The other 99 lines are applied. Restore the file from a copy, ` +
-        'or remove the lines if their erasures are not needed. Then run the command again.\n',
-    ])
-    expect(await membersOf(tenant)).toBe(1)
-    await expect(start()).rejects.toThrow('have not all been reapplied')
-    removeLine(path, 51)
-    expect((await erasures('reapply')).json).toMatchObject({ lines: 99, erasures: 0 })
-    await start()
-    expect((await erasures('status')).json).toMatchObject({ unreadable: 0, mustReapply: false })
-  })
+it('one damaged byte in the middle of an old file does not keep a reapply from applying all other lines, but the start waits for a decision about the line', async () => {
+  const { directory, database, tenants, erasures, start, record, write, membersOf } = await setUp()
+  const [tenant] = tenants as [Tenant]
+  await loadMembers(database, tenant, 100)
+  await record(tenant, 2, people(100))
+  await write()
+  await load(database, 'delete from erased_person')
+  await load(database, 'insert into pending_reapply default values')
+  const [path = ''] = await listLedgerFiles(directory)
+  damageLine(path, 51)
+  const { status, stderr } = await erasures('reapply')
+  expect([status, stderr.slice(stderr.indexOf('oa-audience: '))]).toEqual([
+    1,
+    `oa-audience: ${path}, line 51 is not a line of an erasure ledger. The other 99 lines are applied. Restore the file from a copy, ` +
+      'or remove the lines if their erasures are not needed. Then run the command again.\n',
+  ])
+  expect(await membersOf(tenant)).toBe(1)
+  await expect(start()).rejects.toThrow('have not all been reapplied')
+  removeLine(path, 51)
+  expect((await erasures('reapply')).json).toMatchObject({ lines: 99, erasures: 0 })
+  await start()
+  expect((await erasures('status')).json).toMatchObject({ unreadable: 0, mustReapply: false })
+})
 
-  it('does not prevent a start of a database that was not restored, and its erasure can be recorded again', async () => {
-    const { directory, database, tenants, start, doctor, erasures, record, write } = await setUp()
-    const [tenant] = tenants as [Tenant]
-    await record(tenant, 2, people(10))
-    await write()
-    const [path = ''] = await listLedgerFiles(directory)
-    damageLine(path, 6)
-    await start()
-    expect((await erasures('status')).json).toMatchObject({ ledger: 9, lost: 1, unreadable: 1, unknown: 0 })
-    expect(await doctor()).toEqual([
-      expect.stringMatching(/^error: \S+, line 6 is not a line of an erasure ledger\. Restore the file/),
-      expect.stringMatching(/^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded/),
-    ])
-    await load(database, 'update erased_person set in_ledger = false')
-    await write()
-    rmSync(path)
-    expect(await doctor()).toEqual(['ok: ERASURE_LEDGER has every erasure'])
-  })
+it('one damaged byte in the middle of an old file does not prevent a start of a database that was not restored, and its erasure can be recorded again', async () => {
+  const { directory, database, tenants, start, doctor, erasures, record, write } = await setUp()
+  const [tenant] = tenants as [Tenant]
+  await record(tenant, 2, people(10))
+  await write()
+  const [path = ''] = await listLedgerFiles(directory)
+  damageLine(path, 6)
+  await start()
+  expect((await erasures('status')).json).toMatchObject({ ledger: 9, lost: 1, unreadable: 1, unknown: 0 })
+  expect(await doctor()).toEqual([
+    expect.stringMatching(/^error: \S+, line 6 is not a line of an erasure ledger\. Restore the file/),
+    expect.stringMatching(/^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded/),
+  ])
+  await load(database, 'update erased_person set in_ledger = false')
+  await write()
+  rmSync(path)
+  expect(await doctor()).toEqual(['ok: ERASURE_LEDGER has every erasure'])
 })
 
 it.each([

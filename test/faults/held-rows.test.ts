@@ -1,6 +1,7 @@
 /** Another program holds rows or tables, or the events of one account take too long: nobody else waits for it. */
 import { expect, it } from 'vitest'
-import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { queueChanged } from '../../src/observability/facts.ts'
+import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
 import { type Answer, type Service, setUpService } from '../support/service.ts'
@@ -53,4 +54,56 @@ it('tries the events of one account that take too long at most twice a batch, an
   // A sequence counts attempts that were rolled back, too. Two batches: each fails with all accounts, then with this one.
   const [attempts] = await database.query<{ count: bigint }>('select last_value as count from attempt')
   expect(Number(attempts?.count)).toBeLessThanOrEqual(4)
+})
+
+it('a delivery is answered 503 only if it needs a row that the other program holds, and can be sent again', async () => {
+  const { database, service } = await setUpService()
+  const [slow, other] = [await addTenant(database), await addTenant(database)]
+  const release = await holdTransaction(
+    database,
+    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Uheld')`,
+    [slow.accountId, slow.organizationId],
+  )
+  const event = textMessage('Uheld', 'held')
+  const answers = await Promise.all([
+    service.deliver(slow, [event]),
+    service.deliver(slow, [textMessage('Uheld', 'held too')]),
+    service.deliver(other, [lineEvent('follow', 'U1')]),
+  ])
+  expect(answers.map(({ status }) => status)).toEqual([503, 503, 200])
+  await release()
+  expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
+  expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
+})
+
+it('an account with a locked row is flushed apart, without the others, until it can be stored', async () => {
+  const { database, service } = await setUpService()
+  const deliver = (to: Tenant) => service.deliver(to, [lineEvent('follow', randomUserId())])
+  const [locked, other] = [await addTenant(database), await addTenant(database)]
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query('select from official_account where id = $1 for update', [locked.accountId])
+    expect((await deliver(locked)).status).toBe(503)
+    let queued = 0
+    let isOver = false
+    const unsubscribe = queueChanged.subscribe(({ queuedEvents }) => {
+      queued = queuedEvents
+    })
+    // It waits for the lock.
+    const waiting = deliver(locked).finally(() => {
+      isOver = true
+    })
+    const second = deliver(locked)
+    for (let sent = 0; sent < 2; sent += 1) expect((await deliver(other)).status).toBe(200)
+    expect(isOver).toBe(false)
+    // The second one waits behind the first, and the metric counts it.
+    expect(queued).toBe(1)
+    expect((await waiting).status).toBe(503)
+    expect((await second).status).toBe(503)
+    expect(queued).toBe(0)
+    unsubscribe()
+    await session.query('rollback')
+  })
+  expect((await deliver(locked)).status).toBe(200)
+  expect(await service.members(locked)).toHaveLength(1)
 })

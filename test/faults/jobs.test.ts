@@ -3,8 +3,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
+import { AppError } from '../../src/errors.ts'
+import type { Platform } from '../../src/jobs/step.ts'
 import { startSignedIn } from '../support/console.ts'
-import { endOf, uploadFile } from '../support/jobs.ts'
+import { endOf, startJobRunner, uploadFile } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { environment, eventually, MAIN, runProgramAsync, spawnService } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
@@ -82,4 +84,18 @@ it('finishes an import of which several processes are killed, and applies each l
     { version: 2n, members: MEMBERS - refused },
   ])
   expect(await load(database, 'select from job_file')).toEqual([])
+})
+
+it('a shutdown waits a few seconds for a job that waits for LINE', async () => {
+  const { database, operator, tenant } = await setUp()
+  let refuse = (_error: Error): void => undefined
+  const slow = new Promise<never>((_resolve, reject) => {
+    refuse = reject
+  })
+  const lineApi = new Proxy({}, { get: () => () => slow }) as Platform['lineApi']
+  await operator.post(`/api/accounts/${tenant.accountId}/followers`)
+  const runner = startJobRunner(database, { lineApi, publicUrl: null, webhookPaths: () => [], now: Date.now })
+  await expect.poll(() => load(database, 'select from job where claim = 1')).toHaveLength(1)
+  await runner.stop()
+  refuse(new AppError('platform_unavailable'))
 })

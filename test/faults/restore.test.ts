@@ -1,5 +1,5 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { lineEvent, randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
@@ -46,66 +46,64 @@ async function moveToOtherServer(database: TextDatabase): Promise<void> {
   })
 }
 
-describe('after a restore', () => {
-  it('gives no member an id that was given before, so a repeated DELETE erases nobody else', async () => {
-    const { connection, service, tenant } = await setUpService()
-    await follow(service, tenant)
-    const backup = await copyDatabase(connection)
-    const erased = await Promise.all([1, 2, 3].map(() => follow(service, tenant)))
-    for (const id of erased) expect((await service.erase(tenant, id)).status).toBe(204)
-    await restore(connection, backup)
-    const given = [await follow(service, tenant), await follow(service, tenant)]
-    for (const id of erased) {
-      expect(given[0]).toBeGreaterThan(id)
-      expect((await service.erase(tenant, id)).status).toBe(404)
-    }
-    expect(given[1]).toBeLessThan(2n ** 53n)
-  })
+it('after a restore gives no member an id that was given before, so a repeated DELETE erases nobody else', async () => {
+  const { connection, service, tenant } = await setUpService()
+  await follow(service, tenant)
+  const backup = await copyDatabase(connection)
+  const erased = await Promise.all([1, 2, 3].map(() => follow(service, tenant)))
+  for (const id of erased) expect((await service.erase(tenant, id)).status).toBe(204)
+  await restore(connection, backup)
+  const given = [await follow(service, tenant), await follow(service, tenant)]
+  for (const id of erased) {
+    expect(given[0]).toBeGreaterThan(id)
+    expect((await service.erase(tenant, id)).status).toBe(404)
+  }
+  expect(given[1]).toBeLessThan(2n ** 53n)
+})
 
-  it('gives no id again after members were loaded with ids far ahead', async () => {
-    const { database, connection, service, tenant } = await setUpService()
-    const ahead = String(10n ** 15n)
-    await loadMembers(database, tenant, 1, { id: ahead })
-    expect((await service.erase(tenant, ahead)).status).toBe(204)
-    const backup = await copyDatabase(connection)
-    const id = await follow(service, tenant)
-    expect(id).toBeGreaterThan(BigInt(ahead))
-    await restore(connection, backup)
-    expect(await follow(service, tenant)).toBeGreaterThan(id)
-  })
+it('after a restore gives no id again after members were loaded with ids far ahead', async () => {
+  const { database, connection, service, tenant } = await setUpService()
+  const ahead = String(10n ** 15n)
+  await loadMembers(database, tenant, 1, { id: ahead })
+  expect((await service.erase(tenant, ahead)).status).toBe(204)
+  const backup = await copyDatabase(connection)
+  const id = await follow(service, tenant)
+  expect(id).toBeGreaterThan(BigInt(ahead))
+  await restore(connection, backup)
+  expect(await follow(service, tenant)).toBeGreaterThan(id)
+})
 
-  it('gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {
-    const { database, tenant, addEndpoint } = await startSending()
-    const { url, received } = await startReceiver()
-    await loadMembers(database, tenant, 1, { id: '5' })
-    const endpoint = await addEndpoint(url, { format: 'members' })
-    for (const count of [1, 2]) {
-      await load(
-        database,
-        `insert into endpoint_delivery (id, channel_oa_id, endpoint_id, type, member_id, change)
-         values (7, $1, $2, 'member.updated', 5, 9)`,
-        [tenant.accountId, endpoint],
-      )
-      await expect
-        .poll(async () => [received.length, (await load(database, 'select from endpoint_delivery')).length])
-        .toSatisfy(([arrived, waiting]) => arrived === count && waiting === 0)
-    }
-    const ids = received.map(({ headers }) => headers['webhook-id'])
-    expect(new Set(ids).size).toBe(2)
-  })
+it('after a restore gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {
+  const { database, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await loadMembers(database, tenant, 1, { id: '5' })
+  const endpoint = await addEndpoint(url, { format: 'members' })
+  for (const count of [1, 2]) {
+    await load(
+      database,
+      `insert into endpoint_delivery (id, channel_oa_id, endpoint_id, type, member_id, change)
+       values (7, $1, $2, 'member.updated', 5, 9)`,
+      [tenant.accountId, endpoint],
+    )
+    await expect
+      .poll(async () => [received.length, (await load(database, 'select from endpoint_delivery')).length])
+      .toSatisfy(([arrived, waiting]) => arrived === count && waiting === 0)
+  }
+  const ids = received.map(({ headers }) => headers['webhook-id'])
+  expect(new Set(ids).size).toBe(2)
+})
 
-  it('misses no change if a running service meets the restored dump on another server', async () => {
-    const { database, service, tenant, addEndpoint } = await startSending()
-    const { url, received } = await startReceiver()
-    await loadMembers(database, tenant, 2)
-    await addEndpoint(url, { format: 'members' })
-    await moveToOtherServer(database)
-    await service.deliver(tenant, [lineEvent('follow', 'U1')])
-    const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
-    expect(feed.map(({ userId }) => userId)).toEqual(['U2', 'U1'])
-    await expect.poll(() => received.length).toBe(1)
-    expect(await load(database, 'select from change_server')).toHaveLength(1)
-  })
+it('after a restore misses no change if a running service meets the restored dump on another server', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await loadMembers(database, tenant, 2)
+  await addEndpoint(url, { format: 'members' })
+  await moveToOtherServer(database)
+  await service.deliver(tenant, [lineEvent('follow', 'U1')])
+  const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
+  expect(feed.map(({ userId }) => userId)).toEqual(['U2', 'U1'])
+  await expect.poll(() => received.length).toBe(1)
+  expect(await load(database, 'select from change_server')).toHaveLength(1)
 })
 
 it('the command members erase accepts user ids of members and of others, and can be repeated', async () => {

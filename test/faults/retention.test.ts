@@ -1,9 +1,12 @@
 /** What a run of retention reads when tables are large, and every page has rows of each age, as after years of reused space. */
 import { expect, it, onTestFinished } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { maintain } from '../support/maintenance.ts'
+import { holdTransaction } from '../support/locks.ts'
+import { maintain, partitionsOf } from '../support/maintenance.ts'
+import { setUpService } from '../support/service.ts'
 
 /** The levels of the B-trees grow, and the planner's samples differ. */
 const FURTHER_BLOCKS = 30
@@ -74,4 +77,30 @@ it('retention reads as much of 100,000 rows in each table as of 10,000 if nothin
       expect(blocks, `${name}, ${statistics}`).toBeLessThanOrEqual(expected)
     }
   }
+})
+
+it('partitions are left for the next time while a dump reads them, and deliveries go on meanwhile', async () => {
+  const { database, service, tenant } = await setUpService()
+  const old = 'event_20200106'
+  await load(
+    database,
+    `create table ${old} partition of event for values from ('2020-01-06Z') to ('2020-01-13Z')`,
+  )
+  const endDump = await holdTransaction(
+    database,
+    `lock table event, event_default, ${old} in access share mode`,
+  )
+  let isDone = false
+  const maintained = maintain(database).finally(() => {
+    isDone = true
+  })
+  while (!isDone) {
+    const answers = [1, 2, 3].map(() => service.deliver(tenant, [lineEvent('follow', randomUserId())]))
+    for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
+  }
+  await maintained
+  expect(await partitionsOf(database, 'event')).toContain(old)
+  await endDump()
+  await maintain(database)
+  expect(await partitionsOf(database, 'event')).not.toContain(old)
 })

@@ -1,12 +1,12 @@
 /** A channel secret changes under load, with webhook redelivery off: LINE signs with the new secret before the service knows it. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { createTestDatabase, type Tenant } from '../support/database.ts'
 import { load } from '../support/load.ts'
 import { holdTransaction } from '../support/locks.ts'
 import { setUpProcess } from '../support/process.ts'
-import { NEW_SECRET, startRefusing } from '../support/refused.ts'
+import { message, NEW_SECRET, startRefusing } from '../support/refused.ts'
 import { createEncrypted } from '../support/secret-keys.ts'
 import { sendDelivery } from '../support/service.ts'
 
@@ -153,4 +153,40 @@ describe('what an account with', async () => {
       await expect.poll(() => peopleOf(broken)).toEqual(expect.arrayContaining(late))
     },
   )
+})
+
+const setUpRefusing = async () => startRefusing((await createTestDatabase()).database)
+
+it('a refused delivery waits for a secret that signs it, and is forgotten if it is forged, too large, for another bot, or an hour old', async () => {
+  const { refuse, refuseMany, peopleOf, addTenants, changeSecret, stores } = await setUpRefusing()
+  const [tenant, expired, control] = (await addTenants(3)) as [Tenant, Tenant, Tenant]
+  await refuse(expired, [message()])
+  const nowMs = performance.now.bind(performance)
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => nowMs() + 3_601_000)
+  try {
+    const people = await refuseMany(tenant, 1, { bytes: 64 * 1024 })
+    await refuse(tenant, [message()], { bytes: 64 * 1024 + 1 })
+    await refuse(tenant, [message()], { secret: 'forged' })
+    await refuse({ ...tenant, botUserId: 'Uother' }, [message()])
+    const nested = { destination: tenant.botUserId, ...(message() as object) }
+    await refuse({ ...tenant, botUserId: '"' }, [nested])
+    await changeSecret([tenant], 'wrong')
+    const proven = await refuseMany(control, 1)
+    await changeSecret([control, expired])
+    await stores(control, proven)
+    expect([await peopleOf(tenant), await peopleOf(expired)]).toEqual([[], []])
+    await changeSecret([tenant])
+    await stores(tenant, people)
+  } finally {
+    clock.mockRestore()
+  }
+})
+
+it('a refused delivery is stored by the process that refused it', async () => {
+  const { start, refuseMany, addTenants, changeSecret, stores, takenOf } = await setUpRefusing()
+  const [tenant] = (await addTenants(1)) as [Tenant]
+  const people = [...(await refuseMany(tenant, 2)), ...(await refuseMany(tenant, 3, { to: await start() }))]
+  await changeSecret([tenant])
+  await stores(tenant, people)
+  await expect.poll(() => takenOf(tenant)).toEqual([2, 3])
 })

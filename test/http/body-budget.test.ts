@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { BodyBudget, INCOMPLETE_BYTES } from '../../src/http/body-budget.ts'
 import { createServer } from '../../src/http/server.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -66,39 +66,37 @@ it('refuses a request to an unknown route before it reads the body', async () =>
   await expect.poll(() => held.answer()).toSatisfy((answer) => answer.startsWith('HTTP/1.1 404'))
 })
 
-describe('a budget', () => {
-  const KIB = 1024
-  const start = (kib: number) => {
-    const cutOff: string[] = []
-    const budget = new BodyBudget(kib * KIB)
-    const open = (name: string, address = name) => budget.open(address, () => cutOff.push(name))
-    return { budget, cutOff, open }
-  }
+const KIB = 1024
+const start = (kib: number) => {
+  const cutOff: string[] = []
+  const budget = new BodyBudget(kib * KIB)
+  const open = (name: string, address = name) => budget.open(address, () => cutOff.push(name))
+  return { budget, cutOff, open }
+}
 
-  it('cuts off the largest body while all are young, and keeps those that are complete', () => {
-    const { budget, cutOff, open } = start(400)
-    expect(open('complete')?.complete(Buffer.alloc(100 * KIB))).toBe(true)
-    open('large')?.grow(150 * KIB)
-    open('small')?.grow(20 * KIB)
-    expect(open('newcomer')?.grow(100 * KIB)).toBe(true)
-    expect(cutOff).toEqual(['large'])
-    expect(budget.bytes).toBe((100 + 20 + 100) * KIB + 2 * INCOMPLETE_BYTES)
-  })
+it('a budget cuts off the largest body while all are young, and keeps those that are complete', () => {
+  const { budget, cutOff, open } = start(400)
+  expect(open('complete')?.complete(Buffer.alloc(100 * KIB))).toBe(true)
+  open('large')?.grow(150 * KIB)
+  open('small')?.grow(20 * KIB)
+  expect(open('newcomer')?.grow(100 * KIB)).toBe(true)
+  expect(cutOff).toEqual(['large'])
+  expect(budget.bytes).toBe((100 + 20 + 100) * KIB + 2 * INCOMPLETE_BYTES)
+})
 
-  it('cuts off the newcomer itself if it is the largest', () => {
-    const { cutOff, open } = start(400)
-    for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) open(name)?.grow(40 * KIB)
-    expect(open('newcomer')?.grow(190 * KIB)).toBe(false)
-    expect(cutOff).toEqual([])
-  })
+it('a budget cuts off the newcomer itself if it is the largest', () => {
+  const { cutOff, open } = start(400)
+  for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) open(name)?.grow(40 * KIB)
+  expect(open('newcomer')?.grow(190 * KIB)).toBe(false)
+  expect(cutOff).toEqual([])
+})
 
-  it('leaves half of itself to other addresses', () => {
-    const { cutOff, open } = start(400)
-    for (const no of [1, 2, 3, 4, 5]) open(`stranger ${no}`, '192.0.2.1')?.grow(80 * KIB)
-    expect(cutOff).toEqual(['stranger 1', 'stranger 2', 'stranger 3'])
-    expect(open('other')?.grow(100 * KIB)).toBe(true)
-    expect(cutOff).toHaveLength(3)
-  })
+it('a budget leaves half of itself to other addresses', () => {
+  const { cutOff, open } = start(400)
+  for (const no of [1, 2, 3, 4, 5]) open(`stranger ${no}`, '192.0.2.1')?.grow(80 * KIB)
+  expect(cutOff).toEqual(['stranger 1', 'stranger 2', 'stranger 3'])
+  expect(open('other')?.grow(100 * KIB)).toBe(true)
+  expect(cutOff).toHaveLength(3)
 })
 
 /** libuv's, if UV_THREADPOOL_SIZE is not set. */

@@ -1,5 +1,5 @@
 /** Body limits, methods, path ids and health, on every route. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { setUpService, startApp } from '../support/service.ts'
 
 const { service, tenant } = await setUpService()
@@ -10,29 +10,27 @@ const PUBLIC_POSTS = [
   ['mbox', `/api/mbox/callback/${tenant.oaHash}`],
 ] as const
 
-describe('a body', () => {
-  const large = 'x'.repeat(1024 * 1024 + 1)
-  const compressed = { body: 'x', headers: { 'content-encoding': 'gzip', ...tenant.headers } }
+const large = 'x'.repeat(1024 * 1024 + 1)
+const compressed = { body: 'x', headers: { 'content-encoding': 'gzip', ...tenant.headers } }
 
-  it.each(PUBLIC_POSTS)('over 1 MiB is refused with 413 on the %s route', async (_, path) => {
-    expect((await service.call('POST', path, { body: large })).json).toMatchObject({
-      statusCode: 413,
-      error: 'Payload Too Large',
-    })
+it.each(PUBLIC_POSTS)('a body over 1 MiB is refused with 413 on the %s route', async (_, path) => {
+  expect((await service.call('POST', path, { body: large })).json).toMatchObject({
+    statusCode: 413,
+    error: 'Payload Too Large',
   })
+})
 
-  it('over 1 MiB is refused with 413 on a protected route', async () => {
-    const init = { body: large, headers: tenant.headers }
-    expect((await service.call('PUT', '/api/audience/1', init)).status).toBe(413)
-  })
+it('a body over 1 MiB is refused with 413 on a protected route', async () => {
+  const init = { body: large, headers: tenant.headers }
+  expect((await service.call('PUT', '/api/audience/1', init)).status).toBe(413)
+})
 
-  // The tracking route reads gzip: see intake/tracking.test.ts.
-  const refusing = [...PUBLIC_POSTS, ['verification', '/api/line-oa/verify'] as const].filter(
-    ([, path]) => path !== '/api/tracking',
-  )
-  it.each(refusing)('that claims gzip is refused with 415 on the %s route', async (_, path) => {
-    expect((await service.call('POST', path, compressed)).status).toBe(415)
-  })
+// The tracking route reads gzip: see intake/tracking.test.ts.
+const refusing = [...PUBLIC_POSTS, ['verification', '/api/line-oa/verify'] as const].filter(
+  ([, path]) => path !== '/api/tracking',
+)
+it.each(refusing)('a body that claims gzip is refused with 415 on the %s route', async (_, path) => {
+  expect((await service.call('POST', path, compressed)).status).toBe(415)
 })
 
 it.each(['/api', '/api/health', '/api/audience'])(

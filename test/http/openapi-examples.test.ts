@@ -1,7 +1,7 @@
 /** The examples of the OpenAPI document match the schemas beside them, and a linter finds no fault in the document. */
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { CSV_HEADER } from '../../src/audience/member.ts'
 import { faultsOf, openapi, parts } from '../support/openapi.ts'
 
@@ -18,25 +18,23 @@ const examples = all.flatMap(([pointer, part]) => {
   return 'example' in part ? [{ pointer: `${pointer}/schema`, example: part.example }] : []
 })
 
-describe('examples', () => {
-  it('match their schemas', () => {
-    expect(examples.length).toBeGreaterThan(15)
-    for (const { pointer, example } of examples) expect(faultsOf(pointer, example), pointer).toEqual([])
-  })
+it('examples match their schemas', () => {
+  expect(examples.length).toBeGreaterThan(15)
+  for (const { pointer, example } of examples) expect(faultsOf(pointer, example), pointer).toEqual([])
+})
 
-  it('exist for every named schema', () => {
-    const { schemas } = openapi.components
-    expect(Object.keys(schemas).filter((name) => schemas[name].examples === undefined)).toEqual([])
-  })
+it('examples exist for every named schema', () => {
+  const { schemas } = openapi.components
+  expect(Object.keys(schemas).filter((name) => schemas[name].examples === undefined)).toEqual([])
+})
 
-  it('of streams have lines that match, and the columns of the service', () => {
-    const { MemberLines, MemberTable } = openapi.components.schemas
-    const lines: string[] = MemberLines.examples[0].trimEnd().split('\n')
-    for (const line of lines) {
-      expect(faultsOf('#/components/schemas/MemberLines/contentSchema', JSON.parse(line))).toEqual([])
-    }
-    expect(MemberTable.examples[0].split('\r\n')[0]).toBe(CSV_HEADER)
-  })
+it('examples of streams have lines that match, and the columns of the service', () => {
+  const { MemberLines, MemberTable } = openapi.components.schemas
+  const lines: string[] = MemberLines.examples[0].trimEnd().split('\n')
+  for (const line of lines) {
+    expect(faultsOf('#/components/schemas/MemberLines/contentSchema', JSON.parse(line))).toEqual([])
+  }
+  expect(MemberTable.examples[0].split('\r\n')[0]).toBe(CSV_HEADER)
 })
 
 it.each(['docs/openapi.json', 'dist/docs/console-openapi.json'])(

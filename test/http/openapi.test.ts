@@ -1,6 +1,6 @@
 /** The OpenAPI document, its page and the typed client agree with the running service. */
 import { isDeepStrictEqual } from 'node:util'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { audienceClient, members } from '../../examples/client.ts'
 import { Secret } from '../../src/config/secret.ts'
 import { signLine } from '../../src/line-api/line-signature.ts'
@@ -16,28 +16,26 @@ const operations = Object.entries(openapi.paths).flatMap(([path, methods]) =>
   })),
 )
 
-describe('the OpenAPI document', () => {
-  it('equals docs/openapi.json, which `npm run generate` writes', () => {
-    expect(service.app.swagger()).toEqual(openapi)
-  })
+it('the OpenAPI document equals docs/openapi.json, which `npm run generate` writes', () => {
+  expect(service.app.swagger()).toEqual(openapi)
+})
 
-  it('is served at /openapi.json', async () => {
-    const served = await service.call('GET', '/openapi.json')
-    expect(served.headers.get('content-type')).toBe('application/json; charset=utf-8')
-    expect(served.json).toEqual(openapi)
-  })
+it('the OpenAPI document is served at /openapi.json', async () => {
+  const served = await service.call('GET', '/openapi.json')
+  expect(served.headers.get('content-type')).toBe('application/json; charset=utf-8')
+  expect(served.json).toEqual(openapi)
+})
 
-  it('requires the three headers together on protected endpoints, and says that the others are public', () => {
-    const secured = operations.filter(({ security }) => !isDeepStrictEqual(security, []))
-    expect(secured.map(({ name }) => name).sort()).toEqual([
-      'DELETE /api/audience/{id}',
-      'GET /api/audience',
-      'POST /api/line-oa/verify',
-      'PUT /api/audience/{id}',
-    ])
-    for (const { security } of secured)
-      expect(security).toEqual([{ clientId: [], clientSecret: [], apiKey: [] }])
-  })
+it('the OpenAPI document requires the three headers together on protected endpoints, and says that the others are public', () => {
+  const secured = operations.filter(({ security }) => !isDeepStrictEqual(security, []))
+  expect(secured.map(({ name }) => name).sort()).toEqual([
+    'DELETE /api/audience/{id}',
+    'GET /api/audience',
+    'POST /api/line-oa/verify',
+    'PUT /api/audience/{id}',
+  ])
+  for (const { security } of secured)
+    expect(security).toEqual([{ clientId: [], clientSecret: [], apiKey: [] }])
 })
 
 it('the documentation page loads only files of its own host', async () => {
@@ -60,36 +58,34 @@ function exampleOf(path: string, method = 'post'): string {
   return JSON.stringify(content.example ?? openapi.components.schemas[component].examples[0])
 }
 
-describe('the example of a request body', () => {
-  const receipt = { accepted: 1, duplicates: 0 }
+const receipt = { accepted: 1, duplicates: 0 }
 
-  it('is accepted by every endpoint that receives events', async () => {
-    const delivery = exampleOf('/api/line/{id}')
-    const headers = { 'x-line-signature': signLine(delivery, new Secret(tenant.channelSecret)) }
-    const delivered = await service.call('POST', `/api/line/${tenant.accountId}`, { headers, body: delivery })
-    expect(delivered.json).toEqual(receipt)
-    const callback = exampleOf('/api/mbox/callback/{oaHash}')
-    const called = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body: callback })
-    expect(called.json).toEqual(receipt)
-    const tracking = exampleOf('/api/tracking').replace('{trackingKey}', tenant.trackingKey)
-    const tracked = await service.call('POST', '/api/tracking', { body: tracking })
-    expect(tracked.json).toMatchObject({ accepted: 1 })
-    const [member] = await service.members(tenant)
-    expect(member).toMatchObject({ eventCount: 2, conversation: { id: '31', status: 'resolved' } })
-  })
+it('the example of a request body is accepted by every endpoint that receives events', async () => {
+  const delivery = exampleOf('/api/line/{id}')
+  const headers = { 'x-line-signature': signLine(delivery, new Secret(tenant.channelSecret)) }
+  const delivered = await service.call('POST', `/api/line/${tenant.accountId}`, { headers, body: delivery })
+  expect(delivered.json).toEqual(receipt)
+  const callback = exampleOf('/api/mbox/callback/{oaHash}')
+  const called = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body: callback })
+  expect(called.json).toEqual(receipt)
+  const tracking = exampleOf('/api/tracking').replace('{trackingKey}', tenant.trackingKey)
+  const tracked = await service.call('POST', '/api/tracking', { body: tracking })
+  expect(tracked.json).toMatchObject({ accepted: 1 })
+  const [member] = await service.members(tenant)
+  expect(member).toMatchObject({ eventCount: 2, conversation: { id: '31', status: 'resolved' } })
+})
 
-  it('is accepted by the update of a member', async () => {
-    const [member] = await service.members(tenant)
-    const body = exampleOf('/api/audience/{id}', 'put')
-    const updated = await service.put(tenant, member?.id, body)
-    expect(updated.json).toMatchObject(JSON.parse(body))
-  })
+it('the example of a request body is accepted by the update of a member', async () => {
+  const [member] = await service.members(tenant)
+  const body = exampleOf('/api/audience/{id}', 'put')
+  const updated = await service.put(tenant, member?.id, body)
+  expect(updated.json).toMatchObject(JSON.parse(body))
+})
 
-  it('is accepted by the verification', async () => {
-    const body = exampleOf('/api/line-oa/verify')
-    const verified = await service.call('POST', '/api/line-oa/verify', { headers: tenant.headers, body })
-    expect(verified.status).toBe(200)
-  })
+it('the example of a request body is accepted by the verification', async () => {
+  const body = exampleOf('/api/line-oa/verify')
+  const verified = await service.call('POST', '/api/line-oa/verify', { headers: tenant.headers, body })
+  expect(verified.status).toBe(200)
 })
 
 const client = audienceClient(service.url, {

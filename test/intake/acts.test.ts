@@ -1,6 +1,6 @@
 /** Whose act an event was: the table "Acts of a person" in docs/api.md, row by row, for every kind of the three sources. */
 import { readFileSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../../tools/simulator/kinds.ts'
 import * as chatwoot from '../support/chatwoot.ts'
@@ -86,40 +86,39 @@ const CHATWOOT = [
   ...['inbox_created', 'inbox_updated', 'any other'],
 ]
 
-describe('the table of docs/api.md', () => {
-  it.each([
-    // Among them the retired one.
-    ['LINE', [...Object.keys(KINDS), 'things', 'any other']],
-    // Typing events are not stored.
-    ['support chat', CHATWOOT],
-    ['tracking', ['track', 'page', 'screen', 'identify', 'group', 'alias', 'any other']],
-  ])('has every kind of %s', (source, kinds) => {
-    expect(kindsOf(source).sort()).toEqual(kinds.sort())
-  })
+it.each([
+  // Among them the retired one.
+  ['LINE', [...Object.keys(KINDS), 'things', 'any other']],
+  // Typing events are not stored.
+  ['support chat', CHATWOOT],
+  ['tracking', ['track', 'page', 'screen', 'identify', 'group', 'alias', 'any other']],
+])('the table of docs/api.md has every kind of %s', (source, kinds) => {
+  expect(kindsOf(source).sort()).toEqual(kinds.sort())
 })
 
-describe('an event', () => {
-  it.each(TABLE)('of $source, kind $kind, with $detail: counts for the person: $counts', async (row) => {
+it.each(TABLE)(
+  'an event of $source, kind $kind, with $detail: counts for the person: $counts',
+  async (row) => {
     const userId = randomUserId()
     expect((await send(row, userId)).status).toBe(200)
     const act = { eventCount: 1, firstSeenAt: AT, lastSeenAt: AT }
     const nothing = { eventCount: 0, firstSeenAt: null, lastSeenAt: null }
     expect(await service.member(tenant, userId)).toMatchObject(row.counts ? act : nothing)
     expect(await load(database, 'select kind, failure from event where failure is not null')).toEqual([])
-  })
+  },
+)
 
-  it('about a stranger makes a member whom the delta feed reports and whose profile is due', async () => {
-    const account = await addTenant(database)
-    const before = new Date().toISOString()
-    await service.chat(account, webhookOf('conversation_updated', null, 'Ustranger'))
-    const path = `/api/audience?updatedSince=${before}`
-    const { json } = await service.call('GET', path, { headers: account.headers })
-    expect(json.data).toMatchObject([{ userId: 'Ustranger', eventCount: 0, conversation: { id: '17' } }])
-    const [{ is_due }] = (await load(
-      database,
-      'select profile_due_at <= now() as is_due from audience_member where channel_oa_id = $1',
-      [account.accountId],
-    )) as [{ is_due: boolean }]
-    expect(is_due).toBe(true)
-  })
+it('an event about a stranger makes a member whom the delta feed reports and whose profile is due', async () => {
+  const account = await addTenant(database)
+  const before = new Date().toISOString()
+  await service.chat(account, webhookOf('conversation_updated', null, 'Ustranger'))
+  const path = `/api/audience?updatedSince=${before}`
+  const { json } = await service.call('GET', path, { headers: account.headers })
+  expect(json.data).toMatchObject([{ userId: 'Ustranger', eventCount: 0, conversation: { id: '17' } }])
+  const [{ is_due }] = (await load(
+    database,
+    'select profile_due_at <= now() as is_due from audience_member where channel_oa_id = $1',
+    [account.accountId],
+  )) as [{ is_due: boolean }]
+  expect(is_due).toBe(true)
 })

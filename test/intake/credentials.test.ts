@@ -179,40 +179,38 @@ describe('of any JSON', () => {
   })
 })
 
-describe('an address', () => {
-  it.each([
-    ['https://user:pass@host/path', 'https://host/path'],
-    ['https://user:p@ss@host', 'https://host'],
-    ['wss://:key@host', 'wss://host'],
-    ['https://host/?u=https%3A%2F%2Fa%3Ab%40other%2Fpath', 'https://host/?u=https%3A%2F%2Fother%2Fpath'],
-    ['https://host/?a=1&token=x&b=2', 'https://host/?a=1&token=[token]&b=2'],
-    ['https://host/?user[token]=x#id_token=y', 'https://host/?user[token]=[token]#id_token=[token]'],
-    [
-      'https://host/?X-Amz-Credential=x&X-Amz-Security-Token=y',
-      'https://host/?X-Amz-Credential=[token]&X-Amz-Security-Token=[token]',
-    ],
-    ['https://host/?token=a\\b', 'https://host/?token=[token]'],
-    ['<a href="https://host/?token=x">@ann</a>', '<a href="https://host/?token=[token]">@ann</a>'],
-  ])('%s is stored without its credentials', (address, kept) => {
-    expect(JSON.parse(storedPayload({ address }))).toEqual({ address: kept })
-  })
+it.each([
+  ['https://user:pass@host/path', 'https://host/path'],
+  ['https://user:p@ss@host', 'https://host'],
+  ['wss://:key@host', 'wss://host'],
+  ['https://host/?u=https%3A%2F%2Fa%3Ab%40other%2Fpath', 'https://host/?u=https%3A%2F%2Fother%2Fpath'],
+  ['https://host/?a=1&token=x&b=2', 'https://host/?a=1&token=[token]&b=2'],
+  ['https://host/?user[token]=x#id_token=y', 'https://host/?user[token]=[token]#id_token=[token]'],
+  [
+    'https://host/?X-Amz-Credential=x&X-Amz-Security-Token=y',
+    'https://host/?X-Amz-Credential=[token]&X-Amz-Security-Token=[token]',
+  ],
+  ['https://host/?token=a\\b', 'https://host/?token=[token]'],
+  ['<a href="https://host/?token=x">@ann</a>', '<a href="https://host/?token=[token]">@ann</a>'],
+])('an address %s is stored without its credentials', (address, kept) => {
+  expect(JSON.parse(storedPayload({ address }))).toEqual({ address: kept })
+})
 
-  it.each([
-    'mail ann@example.com',
-    'https://host/@ann?page=2#pin',
-    'see https://host and ask @ann',
-    'a token=x of yours',
-    'HP:https://shop.example、メール:info@shop.example',
-    '公式https://shop.exampleお問合せinfo@shop.exampleまで',
-  ])('%s is kept', (text) => expect(JSON.parse(storedPayload({ text }))).toEqual({ text }))
+it.each([
+  'mail ann@example.com',
+  'https://host/@ann?page=2#pin',
+  'see https://host and ask @ann',
+  'a token=x of yours',
+  'HP:https://shop.example、メール:info@shop.example',
+  '公式https://shop.exampleお問合せinfo@shop.exampleまで',
+])('an address %s is kept', (text) => expect(JSON.parse(storedPayload({ text }))).toEqual({ text }))
 
-  it('of a megabyte costs no more than reading it', () => {
-    for (const text of ['://', '%3A%2F%2F', '?', '?a', '&token=', 'a@', '://a', '\\']) {
-      const startedAtMs = performance.now()
-      storedPayload({ text: text.repeat(1_000_000 / text.length) })
-      expect(performance.now() - startedAtMs, text).toBeLessThan(2_000)
-    }
-  })
+it('an address of a megabyte costs no more than reading it', () => {
+  for (const text of ['://', '%3A%2F%2F', '?', '?a', '&token=', 'a@', '://a', '\\']) {
+    const startedAtMs = performance.now()
+    storedPayload({ text: text.repeat(1_000_000 / text.length) })
+    expect(performance.now() - startedAtMs, text).toBeLessThan(2_000)
+  }
 })
 
 it.each('replyToken quoteToken markAsReadToken compass bypass spin secretary key name'.split(' '))(

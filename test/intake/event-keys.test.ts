@@ -1,6 +1,6 @@
 /** The partitions of event keys: a duplicate is found wherever its key is, and keys stay DEDUPLICATION_DAYS after their receipt. */
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -44,33 +44,28 @@ async function addMonth(database: PostgresDatabase, monthsAhead: number): Promis
   return name
 }
 
-describe('a duplicate', () => {
-  it('is found for every time that an event claims, before and after its month gets a partition (property)', async () => {
-    const { database, service, tenant } = await setUpService()
-    const boundaries = [0, 1, 2, 3].flatMap((month) => [monthStart(month) - 1, monthStart(month)])
-    const time = fc.oneof(
-      fc.integer({ min: 0, max: YEAR_9999_MS }),
-      fc.constantFrom(...boundaries, Date.now()),
-    )
-    const sent: unknown[] = []
-    const deliver = async (times: number[]) => {
-      const events = times.map(eventAt)
-      const { json } = await service.deliver(tenant, events)
-      expect(json).toEqual({ accepted: events.length, duplicates: 0 })
-      sent.push(...events)
-    }
-    const expectDuplicates = async () =>
-      expect((await service.deliver(tenant, sent)).json).toEqual({ accepted: 0, duplicates: sent.length })
-    const property = fc.asyncProperty(fc.array(time, { minLength: 1, maxLength: 8 }), deliver)
-    await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
-    await deliver(boundaries)
-    await expectDuplicates()
-    await maintain(database)
-    await expectDuplicates()
-    await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
-    await deliver(boundaries)
-    await expectDuplicates()
-  })
+it('a duplicate is found for every time that an event claims, before and after its month gets a partition (property)', async () => {
+  const { database, service, tenant } = await setUpService()
+  const boundaries = [0, 1, 2, 3].flatMap((month) => [monthStart(month) - 1, monthStart(month)])
+  const time = fc.oneof(fc.integer({ min: 0, max: YEAR_9999_MS }), fc.constantFrom(...boundaries, Date.now()))
+  const sent: unknown[] = []
+  const deliver = async (times: number[]) => {
+    const events = times.map(eventAt)
+    const { json } = await service.deliver(tenant, events)
+    expect(json).toEqual({ accepted: events.length, duplicates: 0 })
+    sent.push(...events)
+  }
+  const expectDuplicates = async () =>
+    expect((await service.deliver(tenant, sent)).json).toEqual({ accepted: 0, duplicates: sent.length })
+  const property = fc.asyncProperty(fc.array(time, { minLength: 1, maxLength: 8 }), deliver)
+  await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
+  await deliver(boundaries)
+  await expectDuplicates()
+  await maintain(database)
+  await expectDuplicates()
+  await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
+  await deliver(boundaries)
+  await expectDuplicates()
 })
 
 it('a flush searches the partition of its own keys and no other', async () => {
@@ -93,81 +88,79 @@ it('a flush searches the partition of its own keys and no other', async () => {
   expect(searched).toEqual([{ name: partitionOf(monthStart(0)) }])
 })
 
-describe('the partitions of event keys', () => {
-  it('are created for this month and two ahead, also if the default partition has keys of months ahead', async () => {
-    const { database, service, tenant } = await setUpService()
-    await service.deliver(tenant, [eventAt(0), eventAt(monthStart(1)), eventAt(monthStart(2) - 1)])
-    await Promise.all([1, 2, 3].map(() => maintain(database)))
-    const months = [0, 1, 2].map((ahead) => partitionOf(monthStart(ahead)))
-    expect(await partitions(database)).toEqual([...months, 'event_key_default', 'event_key_hashed'])
-    expect(await partitionsOfKeys(database)).toEqual(['event_key_default', months[1], months[1]])
-    const constraints = await load(
-      database,
-      `select conname from pg_constraint where contype = 'c' and conrelid = 'event_key_default'::regclass`,
-    )
-    expect(constraints).toEqual([])
-  })
+it('the partitions of event keys are created for this month and two ahead, also if the default partition has keys of months ahead', async () => {
+  const { database, service, tenant } = await setUpService()
+  await service.deliver(tenant, [eventAt(0), eventAt(monthStart(1)), eventAt(monthStart(2) - 1)])
+  await Promise.all([1, 2, 3].map(() => maintain(database)))
+  const months = [0, 1, 2].map((ahead) => partitionOf(monthStart(ahead)))
+  expect(await partitions(database)).toEqual([...months, 'event_key_default', 'event_key_hashed'])
+  expect(await partitionsOfKeys(database)).toEqual(['event_key_default', months[1], months[1]])
+  const constraints = await load(
+    database,
+    `select conname from pg_constraint where contype = 'c' and conrelid = 'event_key_default'::regclass`,
+  )
+  expect(constraints).toEqual([])
+})
 
-  it('are not created for a month that has begun while its keys are in the default partition', async () => {
-    const { database, service, tenant } = await setUpService()
-    const event = eventAt(Date.now())
-    await service.deliver(tenant, [event])
-    await maintain(database)
-    expect(await partitions(database)).not.toContain(partitionOf(monthStart(0)))
-    expect((await service.deliver(tenant, [event, eventAt(Date.now())])).json).toEqual({
-      accepted: 1,
-      duplicates: 1,
-    })
+it('the partitions of event keys are not created for a month that has begun while its keys are in the default partition', async () => {
+  const { database, service, tenant } = await setUpService()
+  const event = eventAt(Date.now())
+  await service.deliver(tenant, [event])
+  await maintain(database)
+  expect(await partitions(database)).not.toContain(partitionOf(monthStart(0)))
+  expect((await service.deliver(tenant, [event, eventAt(Date.now())])).json).toEqual({
+    accepted: 1,
+    duplicates: 1,
   })
+})
 
-  it('are completed by the next run if one was interrupted while it moved keys', async () => {
-    const { database, service, tenant } = await setUpService()
-    const events = [eventAt(monthStart(1)), eventAt(monthStart(1) + DAY_MS)]
-    await service.deliver(tenant, events)
-    const name = partitionOf(monthStart(1))
-    const [from, to] = [boundOf(monthStart(1)), boundOf(monthStart(2))]
-    await load(
-      database,
-      `create table ${name} (like event_key including all);
-       alter table event_key_default add constraint ${name}_fence check (key < '${from}' or key >= '${to}') not valid;
-       with moved as (delete from event_key_default where key = (select key from event_key_default order by key limit 1)
-                      returning *) insert into ${name} select * from moved`,
-    )
-    const refused = await service.deliver(tenant, [events[0]])
-    expect(refused.status).toBeGreaterThanOrEqual(500)
-    await maintain(database)
-    expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
-  })
+it('the partitions of event keys are completed by the next run if one was interrupted while it moved keys', async () => {
+  const { database, service, tenant } = await setUpService()
+  const events = [eventAt(monthStart(1)), eventAt(monthStart(1) + DAY_MS)]
+  await service.deliver(tenant, events)
+  const name = partitionOf(monthStart(1))
+  const [from, to] = [boundOf(monthStart(1)), boundOf(monthStart(2))]
+  await load(
+    database,
+    `create table ${name} (like event_key including all);
+     alter table event_key_default add constraint ${name}_fence check (key < '${from}' or key >= '${to}') not valid;
+     with moved as (delete from event_key_default where key = (select key from event_key_default order by key limit 1)
+                    returning *) insert into ${name} select * from moved`,
+  )
+  const refused = await service.deliver(tenant, [events[0]])
+  expect(refused.status).toBeGreaterThanOrEqual(500)
+  await maintain(database)
+  expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
+})
 
-  it('are created the next time if a dump reads the default partition, and deliveries go on meanwhile', async () => {
-    const { database, service, tenant } = await setUpService()
-    const endDump = await holdTransaction(database, 'lock table event_key_default in access share mode')
-    await maintain(database)
-    expect(await partitions(database)).toEqual(['event_key_default', 'event_key_hashed'])
-    const { json } = await service.deliver(tenant, [eventAt(monthStart(1))])
-    expect(json).toEqual({ accepted: 1, duplicates: 0 })
-    await endDump()
-    await maintain(database)
-    expect(await partitions(database)).toHaveLength(5)
-  })
+it('the partitions of event keys are created the next time if a dump reads the default partition, and deliveries go on meanwhile', async () => {
+  const { database, service, tenant } = await setUpService()
+  const endDump = await holdTransaction(database, 'lock table event_key_default in access share mode')
+  await maintain(database)
+  expect(await partitions(database)).toEqual(['event_key_default', 'event_key_hashed'])
+  const { json } = await service.deliver(tenant, [eventAt(monthStart(1))])
+  expect(json).toEqual({ accepted: 1, duplicates: 0 })
+  await endDump()
+  await maintain(database)
+  expect(await partitions(database)).toHaveLength(5)
+})
 
-  it('are dropped DEDUPLICATION_DAYS after their month, without the keys that were received later', async () => {
-    const { database, service, tenant } = await setUpService()
-    const [old, recent] = [await addMonth(database, -15), await addMonth(database, -13)]
-    const events = [1, 2].map((days) => eventAt(monthStart(-15) + days * DAY_MS))
-    await service.deliver(tenant, events)
-    await service.deliver(tenant, [eventAt(monthStart(-13))])
-    await load(
-      database,
-      `update ${old} set received_at = now() - interval '401 days' where key = (select key from ${old} order by key limit 1)`,
-    )
-    await maintain(database)
-    expect(await partitions(database)).not.toContain(old)
-    expect(await partitionsOfKeys(database)).toEqual(['event_key_default', recent])
-    expect((await service.deliver(tenant, [events[1]])).json).toEqual({ accepted: 0, duplicates: 1 })
-    expect((await service.deliver(tenant, [events[0]])).json).toEqual({ accepted: 1, duplicates: 0 })
-    await load(database, `update event_key_default set received_at = now() - interval '401 days'`)
-    await maintain(database)
-    expect(await partitionsOfKeys(database)).toEqual([recent])
-  })
+it('the partitions of event keys are dropped DEDUPLICATION_DAYS after their month, without the keys that were received later', async () => {
+  const { database, service, tenant } = await setUpService()
+  const [old, recent] = [await addMonth(database, -15), await addMonth(database, -13)]
+  const events = [1, 2].map((days) => eventAt(monthStart(-15) + days * DAY_MS))
+  await service.deliver(tenant, events)
+  await service.deliver(tenant, [eventAt(monthStart(-13))])
+  await load(
+    database,
+    `update ${old} set received_at = now() - interval '401 days' where key = (select key from ${old} order by key limit 1)`,
+  )
+  await maintain(database)
+  expect(await partitions(database)).not.toContain(old)
+  expect(await partitionsOfKeys(database)).toEqual(['event_key_default', recent])
+  expect((await service.deliver(tenant, [events[1]])).json).toEqual({ accepted: 0, duplicates: 1 })
+  expect((await service.deliver(tenant, [events[0]])).json).toEqual({ accepted: 1, duplicates: 0 })
+  await load(database, `update event_key_default set received_at = now() - interval '401 days'`)
+  await maintain(database)
+  expect(await partitionsOfKeys(database)).toEqual([recent])
 })

@@ -1,5 +1,5 @@
 /** Events that could not be applied are stored, can be listed and retried, and count once. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { hashKey } from '../../src/intake/event-fields.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import type { BoundStatement } from '../../src/postgres/statement.ts'
@@ -61,65 +61,63 @@ const conversationOf = (userId: string, fields: object) => ({
   ...fields,
 })
 
-describe('oa-audience events', () => {
-  async function setUpFailure() {
-    const { env, ...parts } = await setUpService()
-    const invalid = { ...textMessage('Ubad', 'hello'), timestamp: 'never' }
-    await parts.service.deliver(parts.tenant, [invalid, lineEvent('follow', 'Ugood')])
-    const run = (...args: string[]) => runCommand(['events', ...args], env)
-    const json = async (...args: string[]) => JSON.parse((await run(...args, '--json')).stdout)
-    return { ...parts, run, json }
-  }
+async function setUpFailure() {
+  const { env, ...parts } = await setUpService()
+  const invalid = { ...textMessage('Ubad', 'hello'), timestamp: 'never' }
+  await parts.service.deliver(parts.tenant, [invalid, lineEvent('follow', 'Ugood')])
+  const run = (...args: string[]) => runCommand(['events', ...args], env)
+  const json = async (...args: string[]) => JSON.parse((await run(...args, '--json')).stdout)
+  return { ...parts, run, json }
+}
 
-  it('lists events that could not be applied with the reasons, shows them, and reports a retry in vain', async () => {
-    const { tenant, run, json } = await setUpFailure()
-    const failed = await json('list', '--status', 'failed')
-    expect(failed).toEqual([
-      expect.objectContaining({
-        accountId: String(tenant.accountId),
-        kind: 'message',
-        failure: expect.stringContaining('time'),
-      }),
-    ])
-    expect(await json('list')).toHaveLength(2)
-    const [{ id, failure }] = failed
-    expect((await run('show', id)).stdout).toContain('"timestamp":"never"')
-    const { stdout, status } = await run('retry', '--json')
-    expect(JSON.parse(stdout)).toEqual([{ id, outcome: failure }])
-    expect(status).toBe(1)
-  })
+it('oa-audience events lists events that could not be applied with the reasons, shows them, and reports a retry in vain', async () => {
+  const { tenant, run, json } = await setUpFailure()
+  const failed = await json('list', '--status', 'failed')
+  expect(failed).toEqual([
+    expect.objectContaining({
+      accountId: String(tenant.accountId),
+      kind: 'message',
+      failure: expect.stringContaining('time'),
+    }),
+  ])
+  expect(await json('list')).toHaveLength(2)
+  const [{ id, failure }] = failed
+  expect((await run('show', id)).stdout).toContain('"timestamp":"never"')
+  const { stdout, status } = await run('retry', '--json')
+  expect(JSON.parse(stdout)).toEqual([{ id, outcome: failure }])
+  expect(status).toBe(1)
+})
 
-  it('does not apply the event of an erased person', async () => {
-    const { database, service, tenant, json } = await setUpFailure()
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() - 60_000 })])
-    const event = lineEvent('follow', userId, { timestamp: Date.now() - 50_000 })
-    const id = await storeFailed(database, tenant, userId, event)
-    await service.eraseUser(tenant, userId)
-    expect(await json('retry', String(id))).toEqual([{ id: String(id), outcome: 'its content was erased' }])
-    expect(await service.member(tenant, userId)).toBeUndefined()
-  })
+it('oa-audience events does not apply the event of an erased person', async () => {
+  const { database, service, tenant, json } = await setUpFailure()
+  const userId = randomUserId()
+  await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() - 60_000 })])
+  const event = lineEvent('follow', userId, { timestamp: Date.now() - 50_000 })
+  const id = await storeFailed(database, tenant, userId, event)
+  await service.eraseUser(tenant, userId)
+  expect(await json('retry', String(id))).toEqual([{ id: String(id), outcome: 'its content was erased' }])
+  expect(await service.member(tenant, userId)).toBeUndefined()
+})
 
-  it('applies other events if one is refused again, and skips member ids that are taken', async () => {
-    const { database, service, tenant, run } = await setUpFailure()
-    await database.query('delete from event')
-    const allow = await refuseMembers(database, `user_id like 'Unew%'`)
-    await service.deliver(tenant, [lineEvent('follow', 'Unew-bad'), lineEvent('follow', 'Unew-good')])
-    await allow()
-    await refuseMembers(database, `user_id = 'Unew-bad'`)
-    await database.query(
-      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
-       select i, $1, $2, 'loaded' || i from generate_series(2, 501) i`,
-      [tenant.accountId, tenant.organizationId],
-    )
-    const { stdout, status } = await run('retry', '--json')
-    expect(status).toBe(1)
-    expect(JSON.parse(stdout).map(({ outcome }: { outcome: string }) => outcome)).toEqual([
-      'the database refused to apply it (SQLSTATE 23514)',
-      'applied',
-    ])
-    expect(await service.member(tenant, 'Unew-good')).toMatchObject({ eventCount: 1 })
-  })
+it('oa-audience events applies other events if one is refused again, and skips member ids that are taken', async () => {
+  const { database, service, tenant, run } = await setUpFailure()
+  await database.query('delete from event')
+  const allow = await refuseMembers(database, `user_id like 'Unew%'`)
+  await service.deliver(tenant, [lineEvent('follow', 'Unew-bad'), lineEvent('follow', 'Unew-good')])
+  await allow()
+  await refuseMembers(database, `user_id = 'Unew-bad'`)
+  await database.query(
+    `insert into audience_member (id, channel_oa_id, organization_id, user_id)
+     select i, $1, $2, 'loaded' || i from generate_series(2, 501) i`,
+    [tenant.accountId, tenant.organizationId],
+  )
+  const { stdout, status } = await run('retry', '--json')
+  expect(status).toBe(1)
+  expect(JSON.parse(stdout).map(({ outcome }: { outcome: string }) => outcome)).toEqual([
+    'the database refused to apply it (SQLSTATE 23514)',
+    'applied',
+  ])
+  expect(await service.member(tenant, 'Unew-good')).toMatchObject({ eventCount: 1 })
 })
 
 it('counts an event once that six retries apply at the same moment', async () => {

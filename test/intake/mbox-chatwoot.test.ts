@@ -1,5 +1,5 @@
 /** POST /api/mbox/callback/:oaHash with the webhooks that Chatwoot's webhook_listener.rb sends. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'
 import { AT, account, contact, conversation, inbox, message, type Webhook } from '../support/chatwoot.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
@@ -31,8 +31,9 @@ function conversationAfter(event: string) {
   return { id: '17', status, updatedAt: '2026-09-10T08:00:00.123Z' }
 }
 
-describe('a webhook of Chatwoot', () => {
-  it.each(Object.entries(WEBHOOKS))('%s is stored once and makes a member', async (event, make) => {
+it.each(Object.entries(WEBHOOKS))(
+  'a webhook of Chatwoot %s is stored once and makes a member',
+  async (event, make) => {
     const tenant = await addTenant(database, { chatSecret: 'chat-secret' })
     const userId = randomUserId()
     const webhook = { ...make(userId), event }
@@ -46,79 +47,77 @@ describe('a webhook of Chatwoot', () => {
     const member = await service.member(tenant, userId)
     expect(member).toMatchObject({ userId, relationship: 'unknown' })
     expect(member?.conversation).toEqual(conversationAfter(event))
-  })
+  },
+)
 
-  it.each<[string, Webhook, number]>([
-    [
-      'about a visitor of the web widget',
-      {
-        event: 'webwidget_triggered',
-        id: 9,
-        contact: { id: 6, name: 'visitor', type: 'contact', account },
-        inbox,
-        account,
-        current_conversation: null,
-        source_id: 'b6e9f2d0-8d0c-4b3e-9a55-5a1f2c3d4e5f',
-        event_info: { initiated_at: { timestamp: 'Thu Sep 10 2026 15:00:00 GMT+0700' }, referer: '' },
-      },
-      0,
-    ],
-    [
-      'whose contact is a group',
-      { ...conversation(`C${'0'.repeat(32)}`, { group: true }), event: 'conversation_updated' },
-      0,
-    ],
-    [
-      'with an event name that only a later version has',
-      { ...conversation(randomUserId()), event: 'conversation_merged' },
-      1,
-    ],
-  ])('%s is stored', async (_, webhook, members) => {
-    const tenant = await addTenant(database)
-    expect((await service.chat(tenant, webhook)).json).toEqual(ACCEPTED)
-    expect(await service.members(tenant)).toHaveLength(members)
-  })
+it.each<[string, Webhook, number]>([
+  [
+    'about a visitor of the web widget',
+    {
+      event: 'webwidget_triggered',
+      id: 9,
+      contact: { id: 6, name: 'visitor', type: 'contact', account },
+      inbox,
+      account,
+      current_conversation: null,
+      source_id: 'b6e9f2d0-8d0c-4b3e-9a55-5a1f2c3d4e5f',
+      event_info: { initiated_at: { timestamp: 'Thu Sep 10 2026 15:00:00 GMT+0700' }, referer: '' },
+    },
+    0,
+  ],
+  [
+    'whose contact is a group',
+    { ...conversation(`C${'0'.repeat(32)}`, { group: true }), event: 'conversation_updated' },
+    0,
+  ],
+  [
+    'with an event name that only a later version has',
+    { ...conversation(randomUserId()), event: 'conversation_merged' },
+    1,
+  ],
+])('a webhook of Chatwoot %s is stored', async (_, webhook, members) => {
+  const tenant = await addTenant(database)
+  expect((await service.chat(tenant, webhook)).json).toEqual(ACCEPTED)
+  expect(await service.members(tenant)).toHaveLength(members)
+})
 
-  it('may write ids as text and times in other formats, as forks of Chatwoot do', async () => {
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    await service.chat(tenant, {
-      ...message(userId, { id: '4711', created_at: '2026-09-10 08:00:00 UTC' }),
-      conversation: conversation(userId, { id: '17', updated_at: String(AT + 0.5) }),
-      event: 'message_created',
-    })
-    expect(await service.member(tenant, userId)).toMatchObject({
-      lastSeenAt: '2026-09-10T08:00:00.000Z',
-      conversation: { id: '17', status: 'open', updatedAt: '2026-09-10T08:00:00.500Z' },
-    })
+it('a webhook of Chatwoot may write ids as text and times in other formats, as forks of Chatwoot do', async () => {
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  await service.chat(tenant, {
+    ...message(userId, { id: '4711', created_at: '2026-09-10 08:00:00 UTC' }),
+    conversation: conversation(userId, { id: '17', updated_at: String(AT + 0.5) }),
+    event: 'message_created',
   })
-
-  it('without updated_at does not bring back a person who was erased while it was in flight', async () => {
-    const tenant = await addTenant(database)
-    const userId = randomUserId()
-    await service.chat(tenant, { ...conversation(userId), event: 'conversation_created' })
-    const timestamp = Math.floor(Date.now() / 1000)
-    await service.eraseUser(tenant, userId)
-    const late = conversation(userId, { timestamp, updated_at: undefined })
-    await service.chat(tenant, { ...late, event: 'conversation_status_changed' })
-    expect(await service.member(tenant, userId)).toBeUndefined()
+  expect(await service.member(tenant, userId)).toMatchObject({
+    lastSeenAt: '2026-09-10T08:00:00.000Z',
+    conversation: { id: '17', status: 'open', updatedAt: '2026-09-10T08:00:00.500Z' },
   })
 })
 
-// Chatwoot calls the webhook of an account for every inbox.
-describe('an account whose chat inbox is set', () => {
-  const storeInbox = (tenant: Tenant, inboxId: string | null) =>
-    database.query('update official_account set chat_inbox_id = $2 where id = $1', [
-      tenant.accountId,
-      inboxId,
-    ])
-  const send = async (tenant: Tenant, webhook: Webhook, event: string) => {
-    const { status, json } = await service.chat(tenant, { ...webhook, event })
-    expect(status).toBe(200)
-    return json
-  }
+it('a webhook of Chatwoot without updated_at does not bring back a person who was erased while it was in flight', async () => {
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  await service.chat(tenant, { ...conversation(userId), event: 'conversation_created' })
+  const timestamp = Math.floor(Date.now() / 1000)
+  await service.eraseUser(tenant, userId)
+  const late = conversation(userId, { timestamp, updated_at: undefined })
+  await service.chat(tenant, { ...late, event: 'conversation_status_changed' })
+  expect(await service.member(tenant, userId)).toBeUndefined()
+})
 
-  it.each([3, 4] as const)('to %i ignores webhooks of other inboxes and of none', async (inboxId) => {
+// Chatwoot calls the webhook of an account for every inbox.
+const storeInbox = (tenant: Tenant, inboxId: string | null) =>
+  database.query('update official_account set chat_inbox_id = $2 where id = $1', [tenant.accountId, inboxId])
+const send = async (tenant: Tenant, webhook: Webhook, event: string) => {
+  const { status, json } = await service.chat(tenant, { ...webhook, event })
+  expect(status).toBe(200)
+  return json
+}
+
+it.each([3, 4] as const)(
+  'an account whose chat inbox is set to %i ignores webhooks of other inboxes and of none',
+  async (inboxId) => {
     const tenant = await addTenant(database)
     await storeInbox(tenant, String(inboxId))
     const users = { 3: randomUserId(), 4: randomUserId() }
@@ -137,19 +136,19 @@ describe('an account whose chat inbox is set', () => {
     expect(stored).toEqual(kinds.map((kind) => ({ user_id: users[inboxId], kind })))
     const members = await service.members(tenant)
     expect(members.map(({ userId, eventCount }) => [userId, eventCount])).toEqual([[users[inboxId], 1]])
-  })
+  },
+)
 
-  it('applies a changed inbox to the next webhook, and treats a blank one as unset', async () => {
-    const tenant = await addTenant(database)
-    const webhook = conversation(randomUserId(), { inbox_id: 4 })
-    await storeInbox(tenant, ' ')
-    expect(await send(tenant, contact(randomUserId()), 'contact_created')).toEqual(ACCEPTED)
-    await storeInbox(tenant, ' 3 ')
-    expect(await send(tenant, webhook, 'conversation_updated')).toEqual(IGNORED)
-    expect(await service.members(tenant)).toHaveLength(1)
-    await storeInbox(tenant, null)
-    expect(await send(tenant, webhook, 'conversation_updated')).toEqual(ACCEPTED)
-  })
+it('an account whose chat inbox is set applies a changed inbox to the next webhook, and treats a blank one as unset', async () => {
+  const tenant = await addTenant(database)
+  const webhook = conversation(randomUserId(), { inbox_id: 4 })
+  await storeInbox(tenant, ' ')
+  expect(await send(tenant, contact(randomUserId()), 'contact_created')).toEqual(ACCEPTED)
+  await storeInbox(tenant, ' 3 ')
+  expect(await send(tenant, webhook, 'conversation_updated')).toEqual(IGNORED)
+  expect(await service.members(tenant)).toHaveLength(1)
+  await storeInbox(tenant, null)
+  expect(await send(tenant, webhook, 'conversation_updated')).toEqual(ACCEPTED)
 })
 
 it('a conversation without updated_at, as before 2025, is the last to arrive among updates of one second', async () => {

@@ -1,5 +1,5 @@
 /** Several official accounts behind one module channel: one webhook URL and one channel secret, separated by `destination`. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 import { flush } from '../../src/intake/flush.ts'
 import { readLineEvent } from '../../src/intake/line/line-payload.ts'
@@ -53,92 +53,93 @@ async function flagOf({ accountId }: Tenant): Promise<string | null | undefined>
 const change = ({ accountId }: Tenant, assignment: string, value: unknown) =>
   load(database, `update official_account set ${assignment} = $2 where id = $1`, [accountId, value])
 
-describe('a delivery whose destination is the bot of another account', () => {
-  it('of the same organization belongs to that account, and flags none', async () => {
-    const { path, attached } = await addModuleChannel()
-    for (const _ of ['looked up', 'cached']) {
-      expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
-    }
-    expect(await accountsOf(await follow(path, path.botUserId))).toEqual([path.accountId])
-    expect([await flagOf(path), await flagOf(attached)]).toEqual([null, null])
-  })
-
-  it('of another organization stays with the account in the path, and flags it', async () => {
-    const path = await addTenant(database)
-    const stranger = await addTenant(database)
-    for (const _ of ['looked up', 'cached']) {
-      expect(await accountsOf(await follow(path, stranger.botUserId))).toEqual([path.accountId])
-    }
-    expect([await flagOf(path), await flagOf(stranger)]).toEqual([stranger.botUserId, null])
-  })
-
-  it('stays with the account in the path and flags it if two accounts of the organization have the bot', async () => {
-    const { path, attached } = await addModuleChannel()
-    await attachTo(path, { botUserId: attached.botUserId })
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    expect(await flagOf(path)).toBe(attached.botUserId)
-  })
-
-  it('stays with the account in the path while more than 20 accounts have the bot', async () => {
-    const { path, attached } = await addModuleChannel()
-    await load(
-      database,
-      `insert into official_account (organization_id, name, bot_user_id)
-       select $1, 'copy', $2 from generate_series(1, 21)`,
-      [path.organizationId, attached.botUserId],
-    )
-    const versions = 'select versions_of_bot($1, $2) as versions'
-    expect(await load(database, versions, [path.accountId, attached.botUserId])).toEqual([{ versions: 0n }])
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    await load(
-      database,
-      `update official_account set bot_user_id = null where organization_id = $1 and name = 'copy'`,
-      [path.organizationId],
-    )
+it('a delivery whose destination is the bot of another account of the same organization belongs to that account, and flags none', async () => {
+  const { path, attached } = await addModuleChannel()
+  for (const _ of ['looked up', 'cached']) {
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
-  })
+  }
+  expect(await accountsOf(await follow(path, path.botUserId))).toEqual([path.accountId])
+  expect([await flagOf(path), await flagOf(attached)]).toEqual([null, null])
+})
 
-  it.each([null, ''])('stays with the account in the path if its own bot is %j', async (botUserId) => {
+it('a delivery whose destination is the bot of another account of another organization stays with the account in the path, and flags it', async () => {
+  const path = await addTenant(database)
+  const stranger = await addTenant(database)
+  for (const _ of ['looked up', 'cached']) {
+    expect(await accountsOf(await follow(path, stranger.botUserId))).toEqual([path.accountId])
+  }
+  expect([await flagOf(path), await flagOf(stranger)]).toEqual([stranger.botUserId, null])
+})
+
+it('a delivery whose destination is the bot of another account stays with the account in the path and flags it if two accounts of the organization have the bot', async () => {
+  const { path, attached } = await addModuleChannel()
+  await attachTo(path, { botUserId: attached.botUserId })
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  expect(await flagOf(path)).toBe(attached.botUserId)
+})
+
+it('a delivery whose destination is the bot of another account stays with the account in the path while more than 20 accounts have the bot', async () => {
+  const { path, attached } = await addModuleChannel()
+  await load(
+    database,
+    `insert into official_account (organization_id, name, bot_user_id)
+     select $1, 'copy', $2 from generate_series(1, 21)`,
+    [path.organizationId, attached.botUserId],
+  )
+  const versions = 'select versions_of_bot($1, $2) as versions'
+  expect(await load(database, versions, [path.accountId, attached.botUserId])).toEqual([{ versions: 0n }])
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  await load(
+    database,
+    `update official_account set bot_user_id = null where organization_id = $1 and name = 'copy'`,
+    [path.organizationId],
+  )
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+})
+
+it.each([null, ''])(
+  'a delivery whose destination is the bot of another account stays with the account in the path if its own bot is %j',
+  async (botUserId) => {
     const { path, attached } = await addModuleChannel()
     await change(path, 'bot_user_id', botUserId)
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
     expect(await flagOf(path)).toBeNull()
-  })
+  },
+)
 
-  it('of the same organization with another secret stays with the account in the path, and flags it', async () => {
-    const path = await addTenant(database)
-    const sibling = await addTenant(database, { organizationId: path.organizationId })
-    const person = await follow(sibling, sibling.botUserId)
-    await service.deliver(sibling, [
-      lineEvent('message', person, { message: { type: 'text', id: '4711', text: 'kept' } }),
-    ])
-    const forged = [
-      lineEvent('unfollow', person, { timestamp: Date.now() + 1_000 }),
-      lineEvent('unsend', person, { unsend: { messageId: '4711' } }),
-      lineEvent('botSuspended', null),
-      lineEvent('message', person),
-    ]
-    for (const _ of ['looked up', 'cached']) {
-      const answer = await service.deliver({ ...path, botUserId: sibling.botUserId }, forged)
-      expect(answer.status).toBe(200)
-    }
-    expect(await service.member(sibling, person)).toMatchObject({ relationship: 'following', eventCount: 2 })
-    const [stored] = await load<{ payload: string | null; suspended: boolean | null }>(
-      database,
-      `select e.payload, a.suspended from event e join official_account a on a.id = e.channel_oa_id
-        where a.id = $1 and e.message_id = '4711'`,
-      [sibling.accountId],
-    )
-    expect(stored).toMatchObject({ payload: expect.stringContaining('kept'), suspended: null })
-    expect([await flagOf(path), await flagOf(sibling)]).toEqual([sibling.botUserId, null])
-  })
+it('a delivery whose destination is the bot of another account of the same organization with another secret stays with the account in the path, and flags it', async () => {
+  const path = await addTenant(database)
+  const sibling = await addTenant(database, { organizationId: path.organizationId })
+  const person = await follow(sibling, sibling.botUserId)
+  await service.deliver(sibling, [
+    lineEvent('message', person, { message: { type: 'text', id: '4711', text: 'kept' } }),
+  ])
+  const forged = [
+    lineEvent('unfollow', person, { timestamp: Date.now() + 1_000 }),
+    lineEvent('unsend', person, { unsend: { messageId: '4711' } }),
+    lineEvent('botSuspended', null),
+    lineEvent('message', person),
+  ]
+  for (const _ of ['looked up', 'cached']) {
+    const answer = await service.deliver({ ...path, botUserId: sibling.botUserId }, forged)
+    expect(answer.status).toBe(200)
+  }
+  expect(await service.member(sibling, person)).toMatchObject({ relationship: 'following', eventCount: 2 })
+  const [stored] = await load<{ payload: string | null; suspended: boolean | null }>(
+    database,
+    `select e.payload, a.suspended from event e join official_account a on a.id = e.channel_oa_id
+      where a.id = $1 and e.message_id = '4711'`,
+    [sibling.accountId],
+  )
+  expect(stored).toMatchObject({ payload: expect.stringContaining('kept'), suspended: null })
+  expect([await flagOf(path), await flagOf(sibling)]).toEqual([sibling.botUserId, null])
+})
 
-  it('is refused if it has the secret of the other account instead of the path’s', async () => {
-    const path = await addTenant(database)
-    const attached = await addTenant(database, { organizationId: path.organizationId })
-    const forged = { ...path, channelSecret: attached.channelSecret, botUserId: attached.botUserId }
-    expect((await service.deliver(forged, [lineEvent('follow', 'U1')])).status).toBe(403)
-  })
+it('a delivery whose destination is the bot of another account is refused if it has the secret of the other account instead of the path’s', async () => {
+  const path = await addTenant(database)
+  const attached = await addTenant(database, { organizationId: path.organizationId })
+  const forged = { ...path, channelSecret: attached.channelSecret, botUserId: attached.botUserId }
+  expect((await service.deliver(forged, [lineEvent('follow', 'U1')])).status).toBe(403)
 })
 
 it.each(['', 'x'.repeat(129), '\0', 7, {}])('the destination %j flags nobody', async (destination) => {
@@ -188,56 +189,54 @@ it('a flush confirms no copy of an event that arrived by both webhooks if the fi
   expect(await flushBoth(versionOf(path.accountId))).toEqual(['accepted', 'duplicate'])
 })
 
-describe('a cached account does not decide alone', () => {
-  /** Both accounts, after a delivery that cached them. */
-  async function addCached() {
-    const accounts = await addModuleChannel()
-    await follow(accounts.path, accounts.attached.botUserId)
-    return accounts
-  }
+/** Both accounts, after a delivery that cached them. */
+async function addCached() {
+  const accounts = await addModuleChannel()
+  await follow(accounts.path, accounts.attached.botUserId)
+  return accounts
+}
 
-  it('when the other account gets another bot', async () => {
-    const { path, attached } = await addCached()
-    await change(attached, 'bot_user_id', 'Uchanged')
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    expect(await accountsOf(await follow(path, 'Uchanged'))).toEqual([attached.accountId])
-  })
+it('a cached account does not decide alone when the other account gets another bot', async () => {
+  const { path, attached } = await addCached()
+  await change(attached, 'bot_user_id', 'Uchanged')
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  expect(await accountsOf(await follow(path, 'Uchanged'))).toEqual([attached.accountId])
+})
 
-  it('when the other account gets another secret, and then the same one again', async () => {
-    const { path, attached } = await addCached()
-    await change(attached, 'channel_secret', 'another')
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-    await change(attached, 'channel_secret', path.channelSecret)
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
-  })
+it('a cached account does not decide alone when the other account gets another secret, and then the same one again', async () => {
+  const { path, attached } = await addCached()
+  await change(attached, 'channel_secret', 'another')
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  await change(attached, 'channel_secret', path.channelSecret)
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+})
 
-  it('when the other account moves to another organization', async () => {
-    const { path, attached } = await addModuleChannel()
-    const { organizationId } = await addTenant(database)
-    const tracked = lineEvent('botResumed', null)
-    await service.deliver({ ...path, botUserId: attached.botUserId }, [tracked])
-    await change(attached, 'organization_id', organizationId)
-    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
-  })
+it('a cached account does not decide alone when the other account moves to another organization', async () => {
+  const { path, attached } = await addModuleChannel()
+  const { organizationId } = await addTenant(database)
+  const tracked = lineEvent('botResumed', null)
+  await service.deliver({ ...path, botUserId: attached.botUserId }, [tracked])
+  await change(attached, 'organization_id', organizationId)
+  expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+})
 
-  it('when an account with the bot is added', async () => {
-    const path = await addTenant(database)
-    const botUserId = randomUserId()
-    expect(await accountsOf(await follow(path, botUserId))).toEqual([path.accountId])
-    const added = await attachTo(path, { botUserId })
-    expect(await accountsOf(await follow(path, botUserId))).toEqual([added.accountId])
-  })
+it('a cached account does not decide alone when an account with the bot is added', async () => {
+  const path = await addTenant(database)
+  const botUserId = randomUserId()
+  expect(await accountsOf(await follow(path, botUserId))).toEqual([path.accountId])
+  const added = await attachTo(path, { botUserId })
+  expect(await accountsOf(await follow(path, botUserId))).toEqual([added.accountId])
+})
 
-  it('when the account in the path gets another secret', async () => {
-    const { path, attached } = await addCached()
-    await change(path, 'channel_secret', 'another')
-    await change(attached, 'channel_secret', 'another')
-    const body = lineBody(attached.botUserId, [lineEvent('follow', 'Urevoked')])
-    expect((await service.deliverRaw(path, body)).status).toBe(403)
-    expect(await accountsOf('Urevoked')).toEqual([])
-    const renewed = { ...path, channelSecret: 'another' }
-    expect(await accountsOf(await follow(renewed, attached.botUserId))).toEqual([attached.accountId])
-  })
+it('a cached account does not decide alone when the account in the path gets another secret', async () => {
+  const { path, attached } = await addCached()
+  await change(path, 'channel_secret', 'another')
+  await change(attached, 'channel_secret', 'another')
+  const body = lineBody(attached.botUserId, [lineEvent('follow', 'Urevoked')])
+  expect((await service.deliverRaw(path, body)).status).toBe(403)
+  expect(await accountsOf('Urevoked')).toEqual([])
+  const renewed = { ...path, channelSecret: 'another' }
+  expect(await accountsOf(await follow(renewed, attached.botUserId))).toEqual([attached.accountId])
 })
 
 it('endpoints of the account that the destination names receive the delivery, signed with its secret', async () => {

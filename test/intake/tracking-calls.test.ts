@@ -46,89 +46,85 @@ const CALLS: Record<string, Record<string, unknown>> = {
   alias: { previousId: 'a-1' },
 }
 
-describe('a call', () => {
-  it.each(PREFIXES)('below %s gives its event the type that the path names', async (prefix) => {
-    const userId = randomUserId()
-    for (const [call, type] of Object.entries(TYPES)) {
-      const answer = await post(`${prefix}/${call}`, { writeKey, userId, ...CALLS[type] })
-      expect(answer.json, call).toEqual({ success: true, accepted: 1, duplicates: 0, rejected: [] })
-    }
-    expect(await storedKinds(userId)).toEqual(Object.values(TYPES))
-    expect((await stored(userId)).map(({ payload }) => payload.type)).toEqual(Object.values(TYPES))
-  })
+it.each(PREFIXES)('a call below %s gives its event the type that the path names', async (prefix) => {
+  const userId = randomUserId()
+  for (const [call, type] of Object.entries(TYPES)) {
+    const answer = await post(`${prefix}/${call}`, { writeKey, userId, ...CALLS[type] })
+    expect(answer.json, call).toEqual({ success: true, accepted: 1, duplicates: 0, rejected: [] })
+  }
+  expect(await storedKinds(userId)).toEqual(Object.values(TYPES))
+  expect((await stored(userId)).map(({ payload }) => payload.type)).toEqual(Object.values(TYPES))
+})
 
-  it.each(BATCHES)('%s leaves every event its own type', async (path) => {
-    const userId = randomUserId()
-    const batch = Object.entries(CALLS).map(([type, fields]) => ({ type, userId, ...fields }))
-    expect((await post(path, { writeKey, batch })).json).toMatchObject({ accepted: 6, rejected: [] })
-    expect(await storedKinds(userId)).toEqual(Object.keys(CALLS))
-  })
+it.each(BATCHES)('a call %s leaves every event its own type', async (path) => {
+  const userId = randomUserId()
+  const batch = Object.entries(CALLS).map(([type, fields]) => ({ type, userId, ...fields }))
+  expect((await post(path, { writeKey, batch })).json).toMatchObject({ accepted: 6, rejected: [] })
+  expect(await storedKinds(userId)).toEqual(Object.keys(CALLS))
+})
 
-  it('overrides the type in the body, as at Segment', async () => {
-    const userId = randomUserId()
-    await post('/api/tracking/v1/identify', { writeKey, userId, type: 'Mali', event: 'x' })
-    expect(await storedKinds(userId)).toEqual(['identify'])
-  })
+it('a call overrides the type in the body, as at Segment', async () => {
+  const userId = randomUserId()
+  await post('/api/tracking/v1/identify', { writeKey, userId, type: 'Mali', event: 'x' })
+  expect(await storedKinds(userId)).toEqual(['identify'])
+})
 
-  it('keeps the types of a batch that is sent to the path of one type', async () => {
-    const userId = randomUserId()
-    const batch = [
-      { type: 'page', userId },
-      { type: 'screen', userId },
-    ]
-    expect((await post('/api/tracking/v1/track', { writeKey, batch })).json).toMatchObject({ accepted: 2 })
-    expect(await storedKinds(userId)).toEqual(['page', 'screen'])
-  })
+it('a call keeps the types of a batch that is sent to the path of one type', async () => {
+  const userId = randomUserId()
+  const batch = [
+    { type: 'page', userId },
+    { type: 'screen', userId },
+  ]
+  expect((await post('/api/tracking/v1/track', { writeKey, batch })).json).toMatchObject({ accepted: 2 })
+  expect(await storedKinds(userId)).toEqual(['page', 'screen'])
+})
 
-  it.each(
-    `
+it.each(
+  `
     /api/tracking/ /api/tracking/v1 /api/tracking/v1/ /api/tracking/v1/tracks /api/tracking/v1/Track
     /api/tracking/v1/constructor /api/tracking/v1/track/1 /api/tracking/v2/track /api/tracking/api/s
     /api/tracking/api/s/m /api/tracking/beacon/v1/track /api/Tracking/v1/track
   `
-      .trim()
-      .split(/\s+/),
-  )('%s does not exist', async (path) => {
-    const answer = await post(path, { writeKey, type: 'page', userId: 'U1' })
-    expect(answer).toMatchObject({ status: 404, json: { message: 'No such route' } })
-    expect((await service.call('OPTIONS', path, { headers: { origin } })).status).toBe(404)
-    expect((await service.call('GET', '/api/tracking/v1/track')).status).toBe(404)
-  })
+    .trim()
+    .split(/\s+/),
+)('a call %s does not exist', async (path) => {
+  const answer = await post(path, { writeKey, type: 'page', userId: 'U1' })
+  expect(answer).toMatchObject({ status: 404, json: { message: 'No such route' } })
+  expect((await service.call('OPTIONS', path, { headers: { origin } })).status).toBe(404)
+  expect((await service.call('GET', '/api/tracking/v1/track')).status).toBe(404)
 })
 
-describe('every kind of path', () => {
-  it('answers the preflight request of any origin', async () => {
-    const allowed = 'anonymousid,authorization,content-type,x-line-id-token,x-write-key'
-    for (const path of [...SOME_PATHS, ...METRICS_PATHS]) {
-      const preflight = await service.call('OPTIONS', path, {
-        headers: {
-          origin,
-          'access-control-request-method': 'POST',
-          'access-control-request-headers': allowed,
-        },
-      })
-      expect(preflight.status, path).toBe(204)
-      expect(Object.fromEntries(preflight.headers), path).toMatchObject({
-        'access-control-allow-origin': origin,
-        'access-control-allow-credentials': 'true',
-        'access-control-allow-methods': 'POST',
-        'access-control-allow-headers': allowed,
-      })
-    }
-  })
+it('every kind of path answers the preflight request of any origin', async () => {
+  const allowed = 'anonymousid,authorization,content-type,x-line-id-token,x-write-key'
+  for (const path of [...SOME_PATHS, ...METRICS_PATHS]) {
+    const preflight = await service.call('OPTIONS', path, {
+      headers: {
+        origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': allowed,
+      },
+    })
+    expect(preflight.status, path).toBe(204)
+    expect(Object.fromEntries(preflight.headers), path).toMatchObject({
+      'access-control-allow-origin': origin,
+      'access-control-allow-credentials': 'true',
+      'access-control-allow-methods': 'POST',
+      'access-control-allow-headers': allowed,
+    })
+  }
+})
 
-  it('lets any origin read its answers, errors included', async () => {
-    for (const path of [...SOME_PATHS, ...METRICS_PATHS]) {
-      for (const [status, encoding] of [
-        [200, 'identity'],
-        [415, 'br'],
-      ] as const) {
-        const answer = await post(path, { writeKey, batch: [] }, { origin, 'content-encoding': encoding })
-        expect(answer.status, path).toBe(status)
-        expect(answer.headers.get('access-control-allow-origin'), path).toBe(origin)
-      }
+it('every kind of path lets any origin read its answers, errors included', async () => {
+  for (const path of [...SOME_PATHS, ...METRICS_PATHS]) {
+    for (const [status, encoding] of [
+      [200, 'identity'],
+      [415, 'br'],
+    ] as const) {
+      const answer = await post(path, { writeKey, batch: [] }, { origin, 'content-encoding': encoding })
+      expect(answer.status, path).toBe(status)
+      expect(answer.headers.get('access-control-allow-origin'), path).toBe(origin)
     }
-  })
+  }
 })
 
 describe('the limits', () => {

@@ -39,186 +39,180 @@ async function startedBy(job: { id: string }, columns: Record<string, unknown>):
 
 const following = { relationship: 'following' }
 
-describe('a bulk change of tags', () => {
-  it('changes all members that match, and is one entry of the activity log', async () => {
-    const { tenant, path, tag } = await addAudience(1_500)
-    expect((await operator.get(`${path}/count?relationship=following`)).json).toEqual({ count: 750 })
-    const { status, json } = await tag({ filters: following, add: ['spring'], expectedCount: 750 })
-    expect(status).toBe(202)
-    expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
-    expect(json.job.parameters).toMatchObject({ matching: following, add: ['spring'], remove: [] })
-    await finishJobs(database)
-    expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
-      ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },
-    })
-    expect((await operator.get(`${path}/count?tag=spring`)).json).toEqual({ count: 750 })
-    expect(await service.member(tenant, 'U2')).toMatchObject({ tags: ['spring'], version: 2 })
-    expect(await service.member(tenant, 'U1')).toMatchObject({ tags: [], version: 1 })
-    const activity = await database.query(
-      `select action, object_kind, object_id, channel_oa_id, changes from activity where channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    expect(activity).toEqual([
-      {
-        action: 'members.tagged',
-        object_kind: 'account',
-        object_id: String(tenant.accountId),
-        channel_oa_id: tenant.accountId,
-        changes: { filters: following, add: ['spring'], remove: [], members: 750 },
-      },
-    ])
+it('a bulk change of tags changes all members that match, and is one entry of the activity log', async () => {
+  const { tenant, path, tag } = await addAudience(1_500)
+  expect((await operator.get(`${path}/count?relationship=following`)).json).toEqual({ count: 750 })
+  const { status, json } = await tag({ filters: following, add: ['spring'], expectedCount: 750 })
+  expect(status).toBe(202)
+  expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
+  expect(json.job.parameters).toMatchObject({ matching: following, add: ['spring'], remove: [] })
+  await finishJobs(database)
+  expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
+    ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },
   })
-
-  it('is refused if the number of matching members differs from the confirmed one', async () => {
-    const { tag } = await addAudience(200)
-    const tags = { filters: following, add: ['x'] }
-    for (const expectedCount of [0, 99, 102, 200]) {
-      const { status, json } = await tag({ ...tags, expectedCount })
-      expect([status, json.message]).toEqual([409, expect.stringContaining('matches 100 members now')])
-    }
-    expect((await tag({ add: ['x'], expectedCount: 202 })).status).toBe(202)
-  })
-
-  it('refuses tags that a PUT would refuse', async () => {
-    const { tag } = await addAudience(1)
-    for (const body of [
-      { add: ['x'.repeat(65)] },
-      { add: ['a'], remove: ['a'] },
-      { add: ['a'], filters: { updatedSince: '2026-01-01T00:00:00Z' } },
-      { add: ['a'], filters: { tag: 7 } },
-    ])
-      expect((await tag({ expectedCount: 1, ...body })).status, JSON.stringify(body)).toBe(400)
-    expect((await tag({ add: ['a'] })).status).toBe(400)
-    expect((await tag({ add: ['a'], expectedCount: -1 })).status).toBe(400)
-  })
+  expect((await operator.get(`${path}/count?tag=spring`)).json).toEqual({ count: 750 })
+  expect(await service.member(tenant, 'U2')).toMatchObject({ tags: ['spring'], version: 2 })
+  expect(await service.member(tenant, 'U1')).toMatchObject({ tags: [], version: 1 })
+  const activity = await database.query(
+    `select action, object_kind, object_id, channel_oa_id, changes from activity where channel_oa_id = $1`,
+    [tenant.accountId],
+  )
+  expect(activity).toEqual([
+    {
+      action: 'members.tagged',
+      object_kind: 'account',
+      object_id: String(tenant.accountId),
+      channel_oa_id: tenant.accountId,
+      changes: { filters: following, add: ['spring'], remove: [], members: 750 },
+    },
+  ])
 })
 
-describe('a job', () => {
-  it('stops when it is cancelled, and what it has changed stays', async () => {
-    const { tenant, path, tag } = await addAudience(1_000)
-    const { job } = (await tag({ add: ['half'], expectedCount: 1_000 })).json
+it('a bulk change of tags is refused if the number of matching members differs from the confirmed one', async () => {
+  const { tag } = await addAudience(200)
+  const tags = { filters: following, add: ['x'] }
+  for (const expectedCount of [0, 99, 102, 200]) {
+    const { status, json } = await tag({ ...tags, expectedCount })
+    expect([status, json.message]).toEqual([409, expect.stringContaining('matches 100 members now')])
+  }
+  expect((await tag({ add: ['x'], expectedCount: 202 })).status).toBe(202)
+})
+
+it('a bulk change of tags refuses tags that a PUT would refuse', async () => {
+  const { tag } = await addAudience(1)
+  for (const body of [
+    { add: ['x'.repeat(65)] },
+    { add: ['a'], remove: ['a'] },
+    { add: ['a'], filters: { updatedSince: '2026-01-01T00:00:00Z' } },
+    { add: ['a'], filters: { tag: 7 } },
+  ])
+    expect((await tag({ expectedCount: 1, ...body })).status, JSON.stringify(body)).toBe(400)
+  expect((await tag({ add: ['a'] })).status).toBe(400)
+  expect((await tag({ add: ['a'], expectedCount: -1 })).status).toBe(400)
+})
+
+it('a job stops when it is cancelled, and what it has changed stays', async () => {
+  const { tenant, path, tag } = await addAudience(1_000)
+  const { job } = (await tag({ add: ['half'], expectedCount: 1_000 })).json
+  await takeShortTurn(database)
+  const { json } = await operator.post(`/api/jobs/${job.id}/cancel`)
+  expect(json.job).toMatchObject({ status: 'cancelled', reason: 'cancelled' })
+  expect(await takeShortTurn(database)).toBe(false)
+  const done = Number(json.job.done)
+  expect(done).toBeGreaterThan(0)
+  expect(done).toBeLessThan(1_000)
+  expect((await operator.get(`${path}/count?tag=half`)).json).toEqual({ count: done })
+  expect((await operator.post(`/api/jobs/${job.id}/cancel`)).json.job).toEqual(json.job)
+  const recorded = await database.query(
+    `select object_id from activity where action = 'job.cancelled' and channel_oa_id = $1`,
+    [tenant.accountId],
+  )
+  expect(recorded).toEqual([{ object_id: job.id }])
+  expect((await operator.post('/api/jobs/0/cancel')).status).toBe(404)
+})
+
+it('a job ends if its operator is disabled, demoted, or no longer sees the organization', async () => {
+  for (const [change, reason] of [
+    [`status = 'disabled'`, 'operator_disabled'],
+    [`role = 'viewer'`, 'operator_demoted'],
+    [`organization_ids = '{-1}'`, 'organization_hidden'],
+  ]) {
+    const { tag, path } = await addAudience(1_000)
+    const { job } = (await tag({ add: ['a'], expectedCount: 1_000 })).json
+    const id = await startedBy(job, { email: `${reason}@example.com` })
     await takeShortTurn(database)
-    const { json } = await operator.post(`/api/jobs/${job.id}/cancel`)
-    expect(json.job).toMatchObject({ status: 'cancelled', reason: 'cancelled' })
-    expect(await takeShortTurn(database)).toBe(false)
-    const done = Number(json.job.done)
-    expect(done).toBeGreaterThan(0)
-    expect(done).toBeLessThan(1_000)
-    expect((await operator.get(`${path}/count?tag=half`)).json).toEqual({ count: done })
-    expect((await operator.post(`/api/jobs/${job.id}/cancel`)).json.job).toEqual(json.job)
-    const recorded = await database.query(
-      `select object_id from activity where action = 'job.cancelled' and channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    expect(recorded).toEqual([{ object_id: job.id }])
-    expect((await operator.post('/api/jobs/0/cancel')).status).toBe(404)
-  })
-
-  it('ends if its operator is disabled, demoted, or no longer sees the organization', async () => {
-    for (const [change, reason] of [
-      [`status = 'disabled'`, 'operator_disabled'],
-      [`role = 'viewer'`, 'operator_demoted'],
-      [`organization_ids = '{-1}'`, 'organization_hidden'],
-    ]) {
-      const { tag, path } = await addAudience(1_000)
-      const { job } = (await tag({ add: ['a'], expectedCount: 1_000 })).json
-      const id = await startedBy(job, { email: `${reason}@example.com` })
-      await takeShortTurn(database)
-      await database.query(`update operator set ${change} where id = $1`, [id])
-      await takeShortTurn(database)
-      const { json } = await operator.get(`/api/jobs/${job.id}`)
-      expect(json.job).toMatchObject({ status: 'cancelled', reason })
-      expect(Number(json.job.done)).toBeGreaterThan(0)
-      expect((await operator.get(`${path}/count?tag=a`)).json.count).toBe(Number(json.job.done))
-    }
-  })
-
-  it('alternates with the jobs of others', async () => {
-    const large = await addAudience(1_000)
-    const { job } = (await large.tag({ add: ['a'], expectedCount: 1_000 })).json
+    await database.query(`update operator set ${change} where id = $1`, [id])
     await takeShortTurn(database)
-    const small = await addAudience(10)
-    const second = (await small.tag({ add: ['a'], expectedCount: 10 })).json.job
-    await takeShortTurn(database)
-    await takeShortTurn(database)
-    expect((await operator.get(`/api/jobs/${second.id}`)).json.job.status).toBe('done')
-    expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
-    const running = (await operator.get('/api/jobs/running')).json.running as Array<{ id: string }>
-    expect(running.map(({ id }) => id)).toContain(job.id)
-    expect(running.map(({ id }) => id)).not.toContain(second.id)
-  })
+    const { json } = await operator.get(`/api/jobs/${job.id}`)
+    expect(json.job).toMatchObject({ status: 'cancelled', reason })
+    expect(Number(json.job.done)).toBeGreaterThan(0)
+    expect((await operator.get(`${path}/count?tag=a`)).json.count).toBe(Number(json.job.done))
+  }
+})
 
-  it('is worked on by two instances without repetition', async () => {
-    const { path, tag } = await addAudience(1_500)
-    const { job } = (await tag({ add: ['a'], expectedCount: 1_500 })).json
-    await Promise.all([finishJobs(database), finishJobs(database)])
-    await eventually(
-      async () => (await takeTurn(database)) || (await operator.get(`/api/jobs/${job.id}`)).json.job.status,
-      (status) => status === 'done',
-    )
-    expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
-      ...{ done: '1500', tally: { changed: 1_500, unchanged: 0 } },
-    })
-    expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 1_500 })
-  })
+it('a job alternates with the jobs of others', async () => {
+  const large = await addAudience(1_000)
+  const { job } = (await large.tag({ add: ['a'], expectedCount: 1_000 })).json
+  await takeShortTurn(database)
+  const small = await addAudience(10)
+  const second = (await small.tag({ add: ['a'], expectedCount: 10 })).json.job
+  await takeShortTurn(database)
+  await takeShortTurn(database)
+  expect((await operator.get(`/api/jobs/${second.id}`)).json.job.status).toBe('done')
+  expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
+  const running = (await operator.get('/api/jobs/running')).json.running as Array<{ id: string }>
+  expect(running.map(({ id }) => id)).toContain(job.id)
+  expect(running.map(({ id }) => id)).not.toContain(second.id)
+})
 
-  it('of a kind that only a newer release knows is left to that release', async () => {
-    const { tenant } = await addAudience(1)
-    const id = await insertRow(database, 'job', {
-      ...{ kind: 'members.merge', channel_oa_id: tenant.accountId, organization_id: tenant.organizationId },
-      ...{ actor_kind: 'command', actor: 'a newer release', parameters: '{}' },
-    })
-    expect(await takeTurn(database)).toBe(false)
-    expect((await operator.get(`/api/jobs/${id}`)).json.job.status).toBe('running')
+it('a job is worked on by two instances without repetition', async () => {
+  const { path, tag } = await addAudience(1_500)
+  const { job } = (await tag({ add: ['a'], expectedCount: 1_500 })).json
+  await Promise.all([finishJobs(database), finishJobs(database)])
+  await eventually(
+    async () => (await takeTurn(database)) || (await operator.get(`/api/jobs/${job.id}`)).json.job.status,
+    (status) => status === 'done',
+  )
+  expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
+    ...{ done: '1500', tally: { changed: 1_500, unchanged: 0 } },
   })
+  expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 1_500 })
+})
 
-  it('does not wait for a job that waits for LINE, and neither does a shutdown', async () => {
-    let refuse = (_error: Error): void => undefined
-    const slow = new Promise<never>((_resolve, reject) => {
-      refuse = reject
-    })
-    const lineApi = new Proxy({}, { get: () => () => slow }) as Platform['lineApi']
-    const calls = { lineApi, publicUrl: null, webhookPaths: () => [], now: Date.now }
-    const waiting = await addAudience(1)
-    await operator.post(`/api/accounts/${waiting.tenant.accountId}/followers`)
-    const runner = startJobRunner(database, calls)
-    const [{ claim } = { claim: 0n }] = await eventually(
-      () =>
-        database.query<{ claim: bigint }>(`select claim from job where kind = 'account.import_followers'`),
-      ([job]) => job?.claim === 1n,
-    )
-    expect(claim).toBe(1n)
-    const { tag } = await addAudience(5)
-    const { json } = await tag({ add: ['a'], expectedCount: 5 })
-    runner.wake()
-    expect((await endOf(operator, json.job)).status).toBe('done')
-    // A shutdown does not wait for LINE either.
-    await runner.stop()
-    refuse(new AppError('platform_unavailable'))
+it('a job of a kind that only a newer release knows is left to that release', async () => {
+  const { tenant } = await addAudience(1)
+  const id = await insertRow(database, 'job', {
+    ...{ kind: 'members.merge', channel_oa_id: tenant.accountId, organization_id: tenant.organizationId },
+    ...{ actor_kind: 'command', actor: 'a newer release', parameters: '{}' },
   })
+  expect(await takeTurn(database)).toBe(false)
+  expect((await operator.get(`/api/jobs/${id}`)).json.job.status).toBe('running')
+})
 
-  it('is refused if the organization already has four', async () => {
-    const { tag } = await addAudience(1)
-    const other = await addAudience(1)
-    for (let count = 0; count < 4; count += 1)
-      expect((await tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
-    const { status, json, headers } = await tag({ add: ['a'], expectedCount: 1 })
-    expect([status, json.message]).toEqual([429, expect.stringContaining('Too many tasks')])
-    expect(headers.get('retry-after')).toBe('60')
-    expect((await other.tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
+it('a job does not wait for a job that waits for LINE', async () => {
+  let refuse = (_error: Error): void => undefined
+  const slow = new Promise<never>((_resolve, reject) => {
+    refuse = reject
   })
+  const lineApi = new Proxy({}, { get: () => () => slow }) as Platform['lineApi']
+  const calls = { lineApi, publicUrl: null, webhookPaths: () => [], now: Date.now }
+  const waiting = await addAudience(1)
+  await operator.post(`/api/accounts/${waiting.tenant.accountId}/followers`)
+  const runner = startJobRunner(database, calls)
+  const [{ claim } = { claim: 0n }] = await eventually(
+    () => database.query<{ claim: bigint }>(`select claim from job where kind = 'account.import_followers'`),
+    ([job]) => job?.claim === 1n,
+  )
+  expect(claim).toBe(1n)
+  const { tag } = await addAudience(5)
+  const { json } = await tag({ add: ['a'], expectedCount: 5 })
+  runner.wake()
+  expect((await endOf(operator, json.job)).status).toBe('done')
+  refuse(new AppError('platform_unavailable'))
+  await runner.stop()
+})
 
-  it('leaves no personal text behind', async () => {
-    const { tenant, tag } = await addAudience(10)
-    await tag({ filters: { q: 'Name 7', userId: 'U7' }, add: ['a'], expectedCount: 1 })
-    await finishJobs(database)
-    for (const table of ['job', 'activity']) {
-      const rows = await database.query(`select * from ${table} where channel_oa_id = $1`, [tenant.accountId])
-      const text = JSON.stringify(rows, (_, value) => (typeof value === 'bigint' ? String(value) : value))
-      expect(text).toContain('"q":"given"')
-      expect(text).not.toMatch(/Name 7|U7/)
-    }
-  })
+it('a job is refused if the organization already has four', async () => {
+  const { tag } = await addAudience(1)
+  const other = await addAudience(1)
+  for (let count = 0; count < 4; count += 1)
+    expect((await tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
+  const { status, json, headers } = await tag({ add: ['a'], expectedCount: 1 })
+  expect([status, json.message]).toEqual([429, expect.stringContaining('Too many tasks')])
+  expect(headers.get('retry-after')).toBe('60')
+  expect((await other.tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
+})
+
+it('a job leaves no personal text behind', async () => {
+  const { tenant, tag } = await addAudience(10)
+  await tag({ filters: { q: 'Name 7', userId: 'U7' }, add: ['a'], expectedCount: 1 })
+  await finishJobs(database)
+  for (const table of ['job', 'activity']) {
+    const rows = await database.query(`select * from ${table} where channel_oa_id = $1`, [tenant.accountId])
+    const text = JSON.stringify(rows, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+    expect(text).toContain('"q":"given"')
+    expect(text).not.toMatch(/Name 7|U7/)
+  }
 })
 
 describe('a job whose step fails', () => {

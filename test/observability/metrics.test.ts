@@ -1,4 +1,4 @@
-/** The listener of /metrics. console/process.test.ts, faults/process.test.ts and faults/workers.test.ts scrape services. */
+/** The listener of /metrics. faults/console-process.test.ts, faults/process.test.ts and faults/workers.test.ts scrape services. */
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { serveMetrics } from '../../src/http/metrics-page.ts'

@@ -346,12 +346,13 @@ const PLAIN: Record<
   },
 }
 
-describe('what the console changes without an operation', async () => {
-  const { url, operator } = await startSignedIn(database)
-  const ofOperations = OPERATIONS.map((each) => `POST ${routeOf(each).path.replace(':id', ':')}`)
-  const names = Object.keys(ROUTES).filter((name) => name.startsWith('POST') && !ofOperations.includes(name))
+const { url, operator } = await startSignedIn(database)
+const ofOperations = OPERATIONS.map((each) => `POST ${routeOf(each).path.replace(':id', ':')}`)
+const names = Object.keys(ROUTES).filter((name) => name.startsWith('POST') && !ofOperations.includes(name))
 
-  it.each(names)('%s stores its change with one row, or neither', async (name) => {
+it.each(names)(
+  'what the console changes without an operation %s stores its change with one row, or neither',
+  async (name) => {
     const plain = PLAIN[name]
     expect(plain, 'a row of PLAIN').toBeDefined()
     if (typeof plain === 'object') return
@@ -369,5 +370,5 @@ describe('what the console changes without an operation', async () => {
     const rows = await rowsOf(async () => expect(await post()).toBeLessThan(300))
     expect(rows).toHaveLength(name === 'POST /fleet-file/apply' ? 2 : 1)
     expect(await stored()).not.toEqual(before)
-  })
-})
+  },
+)

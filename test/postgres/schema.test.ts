@@ -1,5 +1,5 @@
 /** Guarantees of the schema to other programs and to the database's administrator. */
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { readClockSkew } from '../../src/postgres/clock.ts'
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { migrate, readMigrations } from '../../src/postgres/schema/migrate.ts'
@@ -109,51 +109,47 @@ it('another program with rights on audience_member alone changes members, and it
   expect(await database.query('select from erased_member')).toHaveLength(1)
 })
 
-describe('migrate', () => {
-  it('refuses a database whose encoding cannot store every text', async () => {
-    const { database, connection } = await createTestDatabase()
-    const name = `${connection.database}_latin1`
-    await load(database, `create database ${name} encoding 'LATIN1' locale 'C' template template0`)
-    const latin1 = new TextDatabase({ ...connection, database: name }, () => undefined)
-    onTestFinished(() => latin1.close())
-    await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
-  })
+it('migrate refuses a database whose encoding cannot store every text', async () => {
+  const { database, connection } = await createTestDatabase()
+  const name = `${connection.database}_latin1`
+  await load(database, `create database ${name} encoding 'LATIN1' locale 'C' template template0`)
+  const latin1 = new TextDatabase({ ...connection, database: name }, () => undefined)
+  onTestFinished(() => latin1.close())
+  await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
+})
 
-  it('names the missing grant when the role may not create tables', async () => {
-    const { database, connection } = await createTestDatabase()
-    const role = `reader_${connection.database}`
-    await load(database, `create role ${role} login; revoke create on schema public from public`)
-    const other = new TextDatabase({ ...connection, user: role }, () => undefined)
-    onTestFinished(() => other.close())
-    await expect(migrate(other)).rejects.toThrow('`grant create on schema public')
-  })
+it('migrate names the missing grant when the role may not create tables', async () => {
+  const { database, connection } = await createTestDatabase()
+  const role = `reader_${connection.database}`
+  await load(database, `create role ${role} login; revoke create on schema public from public`)
+  const other = new TextDatabase({ ...connection, user: role }, () => undefined)
+  onTestFinished(() => other.close())
+  await expect(migrate(other)).rejects.toThrow('`grant create on schema public')
 })
 
 const functionFile = (sql: string) => ({ name: 'functions/answer.sql', sql, checksum: sql })
 const answer = (value: number) =>
   functionFile(`create or replace function answer() returns int language sql return ${value}`)
 
-describe('a function file', () => {
-  const read = (database: TextDatabase) => database.query('select answer() as value')
+const read = (database: TextDatabase) => database.query('select answer() as value')
 
-  it('is applied when it is new, and again only after it has changed', async () => {
-    const { database } = await createTestDatabase()
-    const applied = (value: number) => migrate(database, readMigrations(), [answer(value)])
-    expect(await applied(1)).toEqual(['functions/answer.sql'])
-    expect(await read(database)).toEqual([{ value: 1 }])
-    expect(await applied(1)).toEqual([])
-    expect(await applied(2)).toEqual(['functions/answer.sql'])
-    expect(await read(database)).toEqual([{ value: 2 }])
-  })
+it('a function file is applied when it is new, and again only after it has changed', async () => {
+  const { database } = await createTestDatabase()
+  const applied = (value: number) => migrate(database, readMigrations(), [answer(value)])
+  expect(await applied(1)).toEqual(['functions/answer.sql'])
+  expect(await read(database)).toEqual([{ value: 1 }])
+  expect(await applied(1)).toEqual([])
+  expect(await applied(2)).toEqual(['functions/answer.sql'])
+  expect(await read(database)).toEqual([{ value: 2 }])
+})
 
-  it('leaves all functions as they were when one file fails', async () => {
-    const { database } = await createTestDatabase()
-    const broken = { name: 'functions/broken.sql', sql: 'select 1/0', checksum: 'broken' }
-    await migrate(database, readMigrations(), [answer(1)])
-    await expect(migrate(database, readMigrations(), [answer(2), broken])).rejects.toThrow('division by zero')
-    expect(await read(database)).toEqual([{ value: 1 }])
-    expect(await migrate(database, readMigrations(), [answer(2)])).toEqual(['functions/answer.sql'])
-  })
+it('a function file leaves all functions as they were when one file fails', async () => {
+  const { database } = await createTestDatabase()
+  const broken = { name: 'functions/broken.sql', sql: 'select 1/0', checksum: 'broken' }
+  await migrate(database, readMigrations(), [answer(1)])
+  await expect(migrate(database, readMigrations(), [answer(2), broken])).rejects.toThrow('division by zero')
+  expect(await read(database)).toEqual([{ value: 1 }])
+  expect(await migrate(database, readMigrations(), [answer(2)])).toEqual(['functions/answer.sql'])
 })
 
 it('a session commits to disk, isolates and reads text as the service needs it, for any defaults of the database', async () => {
@@ -174,22 +170,20 @@ it('a session commits to disk, isolates and reads text as the service needs it, 
   expect(await load(again, `select '\\d' as backslash`)).toEqual([{ backslash: '\\d' }])
 })
 
-describe('a migration', () => {
-  it('is refused if it was edited after it was applied', async () => {
-    const { database } = await createTestDatabase()
-    const [first, ...others] = readMigrations()
-    if (first === undefined) throw new Error('no migration')
-    const edited = { ...first, checksum: 'of another text' }
-    await expect(migrate(database, [edited, ...others])).rejects.toThrow(/0001-.+\.sql differs from the one/)
-  })
+it('a migration is refused if it was edited after it was applied', async () => {
+  const { database } = await createTestDatabase()
+  const [first, ...others] = readMigrations()
+  if (first === undefined) throw new Error('no migration')
+  const edited = { ...first, checksum: 'of another text' }
+  await expect(migrate(database, [edited, ...others])).rejects.toThrow(/0001-.+\.sql differs from the one/)
+})
 
-  it('is applied once, by one of several instances that start at the same time', async () => {
-    const { database } = await createTestDatabase()
-    const next = { version: 9000, name: '9000-next.sql', sql: 'create table next ()', checksum: 'next' }
-    const migrations = [...readMigrations(), next]
-    const applied = await Promise.all([1, 2, 3].map(() => migrate(database, migrations)))
-    expect(applied.flat()).toEqual(['9000-next.sql'])
-  })
+it('a migration is applied once, by one of several instances that start at the same time', async () => {
+  const { database } = await createTestDatabase()
+  const next = { version: 9000, name: '9000-next.sql', sql: 'create table next ()', checksum: 'next' }
+  const migrations = [...readMigrations(), next]
+  const applied = await Promise.all([1, 2, 3].map(() => migrate(database, migrations)))
+  expect(applied.flat()).toEqual(['9000-next.sql'])
 })
 
 const clockAt = (offsetMs: number) => () => Date.now() + offsetMs

@@ -1,7 +1,7 @@
 /** A stored secret that no key reads: only the work of its account fails, with a reason, and is retried. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { beforeEach, expect, it, onTestFinished } from 'vitest'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { startFollowersImport, startOnboarding } from '../../src/jobs/onboard-accounts.ts'
@@ -52,73 +52,71 @@ beforeEach(async () => {
   expect((await deliver(broken)).status).toBe(200)
 })
 
-describe('an account with an unreadable secret', () => {
-  it('is refused with 503 until an operator stores the secret again, and others are not', async () => {
-    await copySecret(healthy, broken)
-    const refusals = [
-      await deliver(broken),
-      await service.chat(broken, { event: 'conversation_updated' }),
-      await service.call('POST', '/api/line-oa/verify', { headers: broken.headers }),
-    ]
-    for (const { status, json } of refusals)
-      expect([status, json.message]).toEqual([503, expect.stringContaining('SECRETS_KEYS')])
-    expect((await deliver(healthy)).status).toBe(200)
-    expect((await service.members(broken)).length).toBe(1)
-    expect((await operator.get(`/api/accounts/${broken.accountId}`)).status).toBe(200)
-    const { channelSecret } = broken
-    const stored = await operator.post(`/api/accounts/${broken.accountId}/update`, { channelSecret })
-    expect([stored.status, stored.text]).toEqual([expect.toBeOneOf([200, 204]), expect.any(String)])
-    expect((await deliver(broken)).status).toBe(200)
-  })
+it('an account with an unreadable secret is refused with 503 until an operator stores the secret again, and others are not', async () => {
+  await copySecret(healthy, broken)
+  const refusals = [
+    await deliver(broken),
+    await service.chat(broken, { event: 'conversation_updated' }),
+    await service.call('POST', '/api/line-oa/verify', { headers: broken.headers }),
+  ]
+  for (const { status, json } of refusals)
+    expect([status, json.message]).toEqual([503, expect.stringContaining('SECRETS_KEYS')])
+  expect((await deliver(healthy)).status).toBe(200)
+  expect((await service.members(broken)).length).toBe(1)
+  expect((await operator.get(`/api/accounts/${broken.accountId}`)).status).toBe(200)
+  const { channelSecret } = broken
+  const stored = await operator.post(`/api/accounts/${broken.accountId}/update`, { channelSecret })
+  expect([stored.status, stored.text]).toEqual([expect.toBeOneOf([200, 204]), expect.any(String)])
+  expect((await deliver(broken)).status).toBe(200)
+})
 
-  it('is not checked with LINE, which the result explains, and others are checked', async () => {
-    await copySecret(healthy, broken)
-    await load(plain, 'update account_check set due_at = now()')
-    await checkDueAccounts(database, verifier)
-    const checks = await load(plain, 'select channel_oa_id as id, fault from account_check order by 1')
-    const fault = expect.stringContaining('no key of SECRETS_KEYS reads official_account.channel_secret')
-    expect(checks).toEqual([
-      { id: broken.accountId, fault },
-      { id: healthy.accountId, fault: null },
-    ])
-  })
+it('an account with an unreadable secret is not checked with LINE, which the result explains, and others are checked', async () => {
+  await copySecret(healthy, broken)
+  await load(plain, 'update account_check set due_at = now()')
+  await checkDueAccounts(database, verifier)
+  const checks = await load(plain, 'select channel_oa_id as id, fault from account_check order by 1')
+  const fault = expect.stringContaining('no key of SECRETS_KEYS reads official_account.channel_secret')
+  expect(checks).toEqual([
+    { id: broken.accountId, fault },
+    { id: healthy.accountId, fault: null },
+  ])
+})
 
-  it('gets no profiles for a while, and others do', async () => {
-    const [userId = ''] = addPeople(platform, 1)
-    await deliver(healthy, userId)
-    await deliver(broken, userId)
-    await copySecret(healthy, broken)
-    await load(plain, 'update audience_member set profile_due_at = now()')
-    const filler = new ProfileFiller(database, new LineApi(platform.url))
-    while ((await filler.pass()) > 0);
-    await load(plain, 'update audience_member set profile_due_at = now() where display_name is null')
-    expect(await filler.pass()).toBe(0)
-    expect((await service.member(healthy, userId))?.displayName).not.toBe(null)
-    expect((await service.member(broken, userId))?.displayName).toBe(null)
-  })
+it('an account with an unreadable secret gets no profiles for a while, and others do', async () => {
+  const [userId = ''] = addPeople(platform, 1)
+  await deliver(healthy, userId)
+  await deliver(broken, userId)
+  await copySecret(healthy, broken)
+  await load(plain, 'update audience_member set profile_due_at = now()')
+  const filler = new ProfileFiller(database, new LineApi(platform.url))
+  while ((await filler.pass()) > 0);
+  await load(plain, 'update audience_member set profile_due_at = now() where display_name is null')
+  expect(await filler.pass()).toBe(0)
+  expect((await service.member(healthy, userId))?.displayName).not.toBe(null)
+  expect((await service.member(broken, userId))?.displayName).toBe(null)
+})
 
-  it('ends its own tasks with a reason, and is one problem of the tasks of several accounts', async () => {
-    await copySecret(healthy, broken)
-    const accounts = [broken, healthy].map((tenant) => ({ ...tenant, id: tenant.accountId, name: '' }))
-    await plain.transaction(async (transaction) => {
-      for (const account of accounts) await startFollowersImport(transaction, commandActor(), account)
-      await startOnboarding(transaction, commandActor(), accounts, false)
-    })
-    const turn = () => takeTurn(database, { platform: verifier }).catch((error) => error.name)
-    while ((await turn()) !== false);
-    const jobs = await load<{ tally: { problems?: unknown[] } }>(
-      plain,
-      'select kind, channel_oa_id as account, status, reason, tally from job order by id',
-    )
-    expect(jobs).toMatchObject([
-      { account: broken.accountId, status: 'failed', reason: 'secret_unreadable' },
-      { account: healthy.accountId, status: 'done' },
-      { kind: 'accounts.onboard', status: 'done' },
-    ])
-    expect(jobs[2]?.tally.problems).toContainEqual({
-      accountId: String(broken.accountId),
-      problem: expect.stringContaining('no key of SECRETS_KEYS'),
-    })
+it('an account with an unreadable secret ends its own tasks with a reason, and is one problem of the tasks of several accounts', async () => {
+  await copySecret(healthy, broken)
+  const accounts = [broken, healthy].map((tenant) => ({ ...tenant, id: tenant.accountId, name: '' }))
+  await plain.transaction(async (transaction) => {
+    for (const account of accounts) await startFollowersImport(transaction, commandActor(), account)
+    await startOnboarding(transaction, commandActor(), accounts, false)
+  })
+  const turn = () => takeTurn(database, { platform: verifier }).catch((error) => error.name)
+  while ((await turn()) !== false);
+  const jobs = await load<{ tally: { problems?: unknown[] } }>(
+    plain,
+    'select kind, channel_oa_id as account, status, reason, tally from job order by id',
+  )
+  expect(jobs).toMatchObject([
+    { account: broken.accountId, status: 'failed', reason: 'secret_unreadable' },
+    { account: healthy.accountId, status: 'done' },
+    { kind: 'accounts.onboard', status: 'done' },
+  ])
+  expect(jobs[2]?.tally.problems).toContainEqual({
+    accountId: String(broken.accountId),
+    problem: expect.stringContaining('no key of SECRETS_KEYS'),
   })
 })
 
@@ -192,45 +190,40 @@ it('a notification channel with an unreadable target is retried later with a rea
   await expect.poll(() => stateOf(lost)).toMatchObject([{ isSent: true }])
 })
 
-describe('a text that looks encrypted', () => {
-  const FAKE = 'enc:v1:2026a:AAAA'
-  const refusal = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
+const FAKE = 'enc:v1:2026a:AAAA'
+const refusal = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
 
-  it.each(['channelSecret', 'channelAccessToken', 'chatSecret'])(
-    'is refused as %s by the console',
-    async (field) => {
-      const detail = { details: [{ path: field, message: refusal }] }
-      const updated = await operator.post(`/api/accounts/${broken.accountId}/update`, { [field]: FAKE })
-      expect([updated.status, updated.json]).toEqual([400, expect.objectContaining(detail)])
-      const organization = String(broken.organizationId)
-      const added = await operator.post('/api/accounts', { organization, name: 'x', [field]: FAKE })
-      expect([added.status, added.json]).toEqual([400, expect.objectContaining(detail)])
-    },
-  )
+it.each(['channelSecret', 'channelAccessToken', 'chatSecret'])(
+  'a text that looks encrypted is refused as %s by the console',
+  async (field) => {
+    const detail = { details: [{ path: field, message: refusal }] }
+    const updated = await operator.post(`/api/accounts/${broken.accountId}/update`, { [field]: FAKE })
+    expect([updated.status, updated.json]).toEqual([400, expect.objectContaining(detail)])
+    const organization = String(broken.organizationId)
+    const added = await operator.post('/api/accounts', { organization, name: 'x', [field]: FAKE })
+    expect([added.status, added.json]).toEqual([400, expect.objectContaining(detail)])
+  },
+)
 
-  it('is refused by every command', async () => {
-    const file = join(temporaryDirectory(), 'accounts.csv')
-    writeFileSync(
-      file,
-      `organization,channel_id,name,chat_secret\n${broken.organizationId},123,Shop,${FAKE}\n`,
-    )
-    const account = String(broken.accountId)
-    const named = ['--organization', String(broken.organizationId), '--name', 'x']
-    const commands = [
-      ['accounts', 'update', account, '--channel-secret', FAKE],
-      ['accounts', 'add', ...named, '--chat-secret', FAKE],
-      ['accounts', 'apply', file, '--no-webhook'],
-      ['setup', '--organization-name', 'x', '--name', 'x', '--channel-id', '1', '--channel-secret', FAKE],
-    ]
-    for (const command of commands) {
-      const { status, stderr } = await runCommand(command, env)
-      expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(refusal) })
-      expect(stderr).not.toContain('AAAA')
-    }
-    const slack = ['notifications', 'add', '--format', 'slack', '--target', FAKE]
-    expect((await runCommand(slack, env)).status).toBe(1)
-    expect(
-      await load(plain, `select from official_account where chat_secret like 'enc:v1:2026a:AAAA'`),
-    ).toEqual([])
-  })
+it('a text that looks encrypted is refused by every command', async () => {
+  const file = join(temporaryDirectory(), 'accounts.csv')
+  writeFileSync(file, `organization,channel_id,name,chat_secret\n${broken.organizationId},123,Shop,${FAKE}\n`)
+  const account = String(broken.accountId)
+  const named = ['--organization', String(broken.organizationId), '--name', 'x']
+  const commands = [
+    ['accounts', 'update', account, '--channel-secret', FAKE],
+    ['accounts', 'add', ...named, '--chat-secret', FAKE],
+    ['accounts', 'apply', file, '--no-webhook'],
+    ['setup', '--organization-name', 'x', '--name', 'x', '--channel-id', '1', '--channel-secret', FAKE],
+  ]
+  for (const command of commands) {
+    const { status, stderr } = await runCommand(command, env)
+    expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(refusal) })
+    expect(stderr).not.toContain('AAAA')
+  }
+  const slack = ['notifications', 'add', '--format', 'slack', '--target', FAKE]
+  expect((await runCommand(slack, env)).status).toBe(1)
+  expect(
+    await load(plain, `select from official_account where chat_secret like 'enc:v1:2026a:AAAA'`),
+  ).toEqual([])
 })

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 
 const SRC = fileURLToPath(new URL('../../src', import.meta.url))
 
@@ -39,57 +39,54 @@ const EXCEPTIONS: Record<string, string[]> = {
   console: LAYERS.slice(0, 3).flat(),
 }
 
-describe('imports', () => {
-  it.each(LAYERS.flat())('of src/%s follow the layers', (folder) => {
-    const layer = LAYERS.findIndex((names) => names.includes(folder))
-    const allowed = [folder, ...(EXCEPTIONS[folder] ?? LAYERS.slice(0, layer + 1).flat())]
-    for (const file of files.filter((name) => folderOf(name) === folder)) {
-      for (const imported of importsOf(file))
-        if (!isLeaf(imported)) expect(allowed, `${file} imports ${imported}`).toContain(folderOf(imported))
-    }
-  })
+it.each(LAYERS.flat())('imports of src/%s follow the layers', (folder) => {
+  const layer = LAYERS.findIndex((names) => names.includes(folder))
+  const allowed = [folder, ...(EXCEPTIONS[folder] ?? LAYERS.slice(0, layer + 1).flat())]
+  for (const file of files.filter((name) => folderOf(name) === folder)) {
+    for (const imported of importsOf(file))
+      if (!isLeaf(imported)) expect(allowed, `${file} imports ${imported}`).toContain(folderOf(imported))
+  }
+})
 
-  it('of leaves are only other leaves', () => {
-    for (const file of files.filter(isLeaf)) {
-      for (const imported of importsOf(file))
-        expect(isLeaf(imported), `${file} imports ${imported}`).toBe(true)
-    }
-  })
+it('imports of leaves are only other leaves', () => {
+  for (const file of files.filter(isLeaf)) {
+    for (const imported of importsOf(file)) expect(isLeaf(imported), `${file} imports ${imported}`).toBe(true)
+  }
+})
 
-  it('of the folder of a source come from that folder and sources.ts alone', () => {
-    for (const file of files.filter((name) => folderOf(name) === 'intake' && name !== 'intake/sources.ts')) {
-      for (const imported of importsOf(file).filter((name) => name.startsWith('intake/')))
-        expect(['intake', dirname(file)], `${file} imports ${imported}`).toContain(dirname(imported))
-    }
-  })
+it('imports of the folder of a source come from that folder and sources.ts alone', () => {
+  for (const file of files.filter((name) => folderOf(name) === 'intake' && name !== 'intake/sources.ts')) {
+    for (const imported of importsOf(file).filter((name) => name.startsWith('intake/')))
+      expect(['intake', dirname(file)], `${file} imports ${imported}`).toContain(dirname(imported))
+  }
+})
 
-  it('are defined for every folder', () => {
-    const folders = new Set(files.filter((name) => name.includes('/')).map(folderOf))
-    folders.delete('config')
-    expect([...folders].sort()).toEqual(LAYERS.flat().sort())
-  })
+it('imports are defined for every folder', () => {
+  const folders = new Set(files.filter((name) => name.includes('/')).map(folderOf))
+  folders.delete('config')
+  expect([...folders].sort()).toEqual(LAYERS.flat().sort())
+})
 
-  it.each([
-    ['files', (file: string) => file],
-    ['folders', folderOf],
-  ])('of %s form no cycle', (_, nodeOf) => {
-    const importsOfNode = (node: string) =>
-      new Set(files.filter((file) => nodeOf(file) === node).flatMap((file) => importsOf(file).map(nodeOf)))
-    const done = new Set<string>()
-    const visit = (node: string, path: string[]) => {
-      expect(path, `${[...path, node].join(' → ')}`).not.toContain(node)
-      if (done.has(node)) return
-      for (const imported of importsOfNode(node)) if (imported !== node) visit(imported, [...path, node])
-      done.add(node)
-    }
-    for (const file of files) visit(nodeOf(file), [])
-  })
+it.each([
+  ['files', (file: string) => file],
+  ['folders', folderOf],
+])('imports of %s form no cycle', (_, nodeOf) => {
+  const importsOfNode = (node: string) =>
+    new Set(files.filter((file) => nodeOf(file) === node).flatMap((file) => importsOf(file).map(nodeOf)))
+  const done = new Set<string>()
+  const visit = (node: string, path: string[]) => {
+    expect(path, `${[...path, node].join(' → ')}`).not.toContain(node)
+    if (done.has(node)) return
+    for (const imported of importsOfNode(node)) if (imported !== node) visit(imported, [...path, node])
+    done.add(node)
+  }
+  for (const file of files) visit(nodeOf(file), [])
+})
 
-  it('leave process.env to config.ts', () => {
-    for (const file of files.filter((name) => name !== 'config/config.ts')) {
-      expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
-    }
-  })
+it('imports leave process.env to config.ts', () => {
+  for (const file of files.filter((name) => name !== 'config/config.ts')) {
+    expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
+  }
 })
 
 it('setInterval is only in the shutdown of the server: everything else that repeats is a loop of every.ts', () => {

@@ -1,5 +1,5 @@
 /** The time axis of the console's charts, in any zone and with any number of points. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   countLabelsOf,
   everyDay,
@@ -24,60 +24,56 @@ it('the hours of a chart are the newest ones if more are stored than it shows', 
   expect(hours).toEqual(hoursFrom('2026-01-02T08:00Z', 168))
 })
 
-describe('labels of hours', () => {
-  it('are those of the zone, at midnight if there is a week of them', () => {
-    const week = hoursFrom('2026-01-01T00:00Z', 168)
-    expect(shown(week, 'hour', 8, 'America/New_York').slice(0, 2)).toEqual(['Jan 1, 12 AM', 'Jan 2, 12 AM'])
-    expect(shown(week, 'hour', 3, 'UTC')).toEqual(['Jan 1, 12 AM', 'Jan 4, 12 AM', 'Jan 7, 12 AM'])
-  })
+it('labels of hours are those of the zone, at midnight if there is a week of them', () => {
+  const week = hoursFrom('2026-01-01T00:00Z', 168)
+  expect(shown(week, 'hour', 8, 'America/New_York').slice(0, 2)).toEqual(['Jan 1, 12 AM', 'Jan 2, 12 AM'])
+  expect(shown(week, 'hour', 3, 'UTC')).toEqual(['Jan 1, 12 AM', 'Jan 4, 12 AM', 'Jan 7, 12 AM'])
+})
 
-  it('differ when clocks are set back, and continue when they are set forward', () => {
-    expect(shown(hoursFrom('2026-11-01T04:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
-      'Nov 1, 12 AM EDT',
-      'Nov 1, 1 AM EDT',
-      'Nov 1, 1 AM EST',
-      'Nov 1, 2 AM EST',
-    ])
-    expect(shown(hoursFrom('2026-03-08T05:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
-      'Mar 8, 12 AM',
-      'Mar 8, 1 AM',
-      'Mar 8, 3 AM',
-      'Mar 8, 4 AM',
-    ])
-  })
+it('labels of hours differ when clocks are set back, and continue when they are set forward', () => {
+  expect(shown(hoursFrom('2026-11-01T04:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
+    'Nov 1, 12 AM EDT',
+    'Nov 1, 1 AM EDT',
+    'Nov 1, 1 AM EST',
+    'Nov 1, 2 AM EST',
+  ])
+  expect(shown(hoursFrom('2026-03-08T05:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
+    'Mar 8, 12 AM',
+    'Mar 8, 1 AM',
+    'Mar 8, 3 AM',
+    'Mar 8, 4 AM',
+  ])
+})
 
-  it('are at least one, at most as many as fit, and never repeated, for every number of hours', () => {
-    for (const zone of ['UTC', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Pacific/Chatham']) {
-      for (const start of ['2026-01-01T00:00Z', '2026-04-23T12:00Z', '2026-10-30T00:00Z']) {
-        for (const count of [1, 2, 3, 5, 9, 13, 25, 30, 49, 100, 168]) {
-          for (const max of [0, 3, 7]) {
-            const labels = shown(hoursFrom(start, count), 'hour', max, zone)
-            expect(labels.length).toBeGreaterThan(0)
-            expect(labels.length).toBeLessThanOrEqual(Math.max(2, max))
-            expect(new Set(labels).size).toBe(labels.length)
-          }
+it('labels of hours are at least one, at most as many as fit, and never repeated, for every number of hours', () => {
+  for (const zone of ['UTC', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Pacific/Chatham']) {
+    for (const start of ['2026-01-01T00:00Z', '2026-04-23T12:00Z', '2026-10-30T00:00Z']) {
+      for (const count of [1, 2, 3, 5, 9, 13, 25, 30, 49, 100, 168]) {
+        for (const max of [0, 3, 7]) {
+          const labels = shown(hoursFrom(start, count), 'hour', max, zone)
+          expect(labels.length).toBeGreaterThan(0)
+          expect(labels.length).toBeLessThanOrEqual(Math.max(2, max))
+          expect(new Set(labels).size).toBe(labels.length)
         }
       }
     }
-  })
+  }
 })
 
-describe('the days of a chart', () => {
-  it('have no gaps, so that a line does not cross days without a count', () => {
-    const stored = ['2026-03-07', '2026-03-08', '2026-03-11']
-    expect(
-      everyDay(stored.map(timeOfDay)).map((time) => new Date(time * 1000).toISOString().slice(0, 10)),
-    ).toEqual(['2026-03-07', '2026-03-08', '2026-03-09', '2026-03-10', '2026-03-11'])
-    expect(everyDay([timeOfDay('2026-03-07')])).toEqual([timeOfDay('2026-03-07')])
-    expect(everyDay([])).toEqual([])
-  })
+it('the days of a chart have no gaps, so that a line does not cross days without a count', () => {
+  const stored = ['2026-03-07', '2026-03-08', '2026-03-11']
+  expect(
+    everyDay(stored.map(timeOfDay)).map((time) => new Date(time * 1000).toISOString().slice(0, 10)),
+  ).toEqual(['2026-03-07', '2026-03-08', '2026-03-09', '2026-03-10', '2026-03-11'])
+  expect(everyDay([timeOfDay('2026-03-07')])).toEqual([timeOfDay('2026-03-07')])
+  expect(everyDay([])).toEqual([])
+})
 
-  it('get a point where no line leads to a neighbour', () => {
-    expect(lonePoints([5])).toEqual([0])
-    expect(lonePoints([5, null, 6, 7, null, 0])).toEqual([0, 5])
-    expect(lonePoints([null, 1, 2, null])).toEqual([])
-    expect(lonePoints([])).toEqual([])
-  })
+it('the days of a chart get a point where no line leads to a neighbour', () => {
+  expect(lonePoints([5])).toEqual([0])
+  expect(lonePoints([5, null, 6, 7, null, 0])).toEqual([0, 5])
+  expect(lonePoints([null, 1, 2, null])).toEqual([])
+  expect(lonePoints([])).toEqual([])
 })
 
 it('labels of counts are short unless that would repeat one', () => {

@@ -47,7 +47,8 @@ it.each(documents.filter((file) => /decisions\/\d/.test(file)))(
 
 it('comments name files and folders of code that exist', () => {
   const missing = files
-    .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file))
+    // A released migration keeps the names of its day: another text would have another checksum.
+    .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file) && !/^migrations\/\d/.test(file))
     .flatMap((file) => {
       const text = readFileSync(`${ROOT}/${file}`, 'utf8')
       const comments = text.match(/\/\*\*[\s\S]*?\*\/|^\s*(?:\/\/|--) .*$/gm) ?? []

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { AccountId } from '../../src/ids.ts'
 import type { QueuedDelivery } from '../../src/intake/fair-queue.ts'
 import { FairQueue, sliceDelivery } from '../../src/intake/fair-queue.ts'
@@ -27,69 +27,65 @@ function delivery(
 
 const accountsOf = (deliveries: QueuedDelivery[]) => deliveries.map(({ accountId }) => Number(accountId))
 
-describe('a flush', () => {
-  it('takes 8 people of each account in turn', () => {
-    const queue = new FairQueue(LIMITS)
-    for (let no = 0; no < 10; no += 1) queue.push([delivery(1)])
-    for (const accountId of [2, 3, 3]) queue.push([delivery(accountId)])
-    expect(accountsOf(queue.take())).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 3, 1, 1])
-    expect(queue.events).toBe(0)
-  })
-
-  it('leaves the turn with the account whose delivery does not fit', () => {
-    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
-    for (const accountId of [1, 2]) queue.push([delivery(accountId, 200)])
-    queue.push([delivery(3)])
-    expect(accountsOf(queue.take())).toEqual([3, 1])
-    expect(accountsOf(queue.take())).toEqual([2])
-  })
+it('a flush takes 8 people of each account in turn', () => {
+  const queue = new FairQueue(LIMITS)
+  for (let no = 0; no < 10; no += 1) queue.push([delivery(1)])
+  for (const accountId of [2, 3, 3]) queue.push([delivery(accountId)])
+  expect(accountsOf(queue.take())).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 3, 1, 1])
+  expect(queue.events).toBe(0)
 })
 
-describe('a delivery of several slices', () => {
-  it('takes turns with other accounts, slice by slice', () => {
-    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
-    queue.push([delivery(1, 128), delivery(1, 128), delivery(1, 128)])
-    queue.push([delivery(2)])
-    expect(accountsOf(queue.take())).toEqual([2, 1])
-    expect(accountsOf(queue.take())).toEqual([1, 1])
-  })
+it('a flush leaves the turn with the account whose delivery does not fit', () => {
+  const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+  for (const accountId of [1, 2]) queue.push([delivery(accountId, 200)])
+  queue.push([delivery(3)])
+  expect(accountsOf(queue.take())).toEqual([3, 1])
+  expect(accountsOf(queue.take())).toEqual([2])
+})
 
-  it('costs as much for its payload as for its people', () => {
-    const queue = new FairQueue({ maxEvents: 10_000, maxPayload: 10_000_000 })
-    queue.push([1, 2, 3].map(() => delivery(1, 1, { payloadLength: 512 * 1024 })))
-    for (let no = 0; no < 100; no += 1) queue.push([delivery(2)])
-    expect(accountsOf(queue.take()).filter((accountId) => accountId === 2)).toHaveLength(100)
-  })
+it('a delivery of several slices takes turns with other accounts, slice by slice', () => {
+  const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+  queue.push([delivery(1, 128), delivery(1, 128), delivery(1, 128)])
+  queue.push([delivery(2)])
+  expect(accountsOf(queue.take())).toEqual([2, 1])
+  expect(accountsOf(queue.take())).toEqual([1, 1])
+})
 
-  it('costs as much for each condition of its account as for a person, if endpoints receive it', () => {
-    const admission = {
-      accountId: 1n,
-      credentialsVersion: 1n,
-      source: { name: 'line', isProven: true },
-      conditions: 20,
-    }
-    const events = [
-      { otherUserIds: [], payload: '' },
-      { otherUserIds: ['U1'], payload: '' },
-    ]
-    const sliced = (forwarded: object | null) =>
-      sliceDelivery(admission, events as never, forwarded as never).map(({ people, work }) => ({
-        people,
-        work,
-      }))
-    expect(sliced({})).toEqual([{ people: 3, work: 43 }])
-    expect(sliced(null)).toEqual([{ people: 3, work: 3 }])
-    const queue = new FairQueue(LIMITS)
-    for (const accountId of [1, 1]) queue.push([delivery(accountId, 1, { work: 21 })])
-    for (const accountId of [2, 2, 2]) queue.push([delivery(accountId)])
-    expect(accountsOf(queue.take())).toEqual([2, 2, 2, 1, 1])
-  })
+it('a delivery of several slices costs as much for its payload as for its people', () => {
+  const queue = new FairQueue({ maxEvents: 10_000, maxPayload: 10_000_000 })
+  queue.push([1, 2, 3].map(() => delivery(1, 1, { payloadLength: 512 * 1024 })))
+  for (let no = 0; no < 100; no += 1) queue.push([delivery(2)])
+  expect(accountsOf(queue.take()).filter((accountId) => accountId === 2)).toHaveLength(100)
+})
 
-  it('is queued as a whole or not at all', () => {
-    const queue = new FairQueue(LIMITS)
-    expect(queue.push([delivery(1, 60), delivery(1, 60)])).toBe(false)
-    expect(queue.events).toBe(0)
-  })
+it('a delivery of several slices costs as much for each condition of its account as for a person, if endpoints receive it', () => {
+  const admission = {
+    accountId: 1n,
+    credentialsVersion: 1n,
+    source: { name: 'line', isProven: true },
+    conditions: 20,
+  }
+  const events = [
+    { otherUserIds: [], payload: '' },
+    { otherUserIds: ['U1'], payload: '' },
+  ]
+  const sliced = (forwarded: object | null) =>
+    sliceDelivery(admission, events as never, forwarded as never).map(({ people, work }) => ({
+      people,
+      work,
+    }))
+  expect(sliced({})).toEqual([{ people: 3, work: 43 }])
+  expect(sliced(null)).toEqual([{ people: 3, work: 3 }])
+  const queue = new FairQueue(LIMITS)
+  for (const accountId of [1, 1]) queue.push([delivery(accountId, 1, { work: 21 })])
+  for (const accountId of [2, 2, 2]) queue.push([delivery(accountId)])
+  expect(accountsOf(queue.take())).toEqual([2, 2, 2, 1, 1])
+})
+
+it('a delivery of several slices is queued as a whole or not at all', () => {
+  const queue = new FairQueue(LIMITS)
+  expect(queue.push([delivery(1, 60), delivery(1, 60)])).toBe(false)
+  expect(queue.events).toBe(0)
 })
 
 it('a full queue refuses an account that holds half of it, and accepts others', () => {

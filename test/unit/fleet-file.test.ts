@@ -1,5 +1,5 @@
 /** The CSV file of `oa-audience accounts apply`. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { fileSource } from '../../src/cli/io.ts'
 import { readFleet } from '../../src/jobs/fleet-file.ts'
 import { writeTemporaryFile } from '../support/process.ts'
@@ -35,37 +35,35 @@ it('reads names as in the options or in the table, a BOM, quoted cells and blank
   ])
 })
 
-describe('a file is refused', () => {
-  it.each([
-    [
-      'has an unknown column',
-      `${HEADER},colour\n`,
-      /^line 1, column 6: the name is unknown\. Known names: org/,
-    ],
-    ['lacks a column', 'organization,name\n', /^line 1: the column channel_id is missing\.$/],
-    ['has no header', `1,${SECRET}\n`, /^line 1, column 1: the name is unknown/],
-    ['is empty', '', /is empty/],
-    ['has a quote that is not closed', `${HEADER}\n1,"${SECRET}`, /line \d+: a quoted cell is not closed/],
-    ['has a line without an end', `${HEADER}\n${SECRET.repeat(9_000)}`, /line \d+: the line is longer than/],
-    [
-      'has a secret that no platform issues',
-      `${HEADER}\n1,A,1,${'s'.repeat(4_097)},\n`,
-      /^line 2, column channel_secret: it has more than 4096 characters/,
-    ],
-    ['has too many accounts', `${HEADER}\n${'1,A,1,,\n'.repeat(10_001)}`, /has more than 10000 accounts/],
-  ])('if it %s', async (_, content, message) => {
-    expect((await faultsOf(content))[0]).toMatch(message)
-  })
+it.each([
+  [
+    'has an unknown column',
+    `${HEADER},colour\n`,
+    /^line 1, column 6: the name is unknown\. Known names: org/,
+  ],
+  ['lacks a column', 'organization,name\n', /^line 1: the column channel_id is missing\.$/],
+  ['has no header', `1,${SECRET}\n`, /^line 1, column 1: the name is unknown/],
+  ['is empty', '', /is empty/],
+  ['has a quote that is not closed', `${HEADER}\n1,"${SECRET}`, /line \d+: a quoted cell is not closed/],
+  ['has a line without an end', `${HEADER}\n${SECRET.repeat(9_000)}`, /line \d+: the line is longer than/],
+  [
+    'has a secret that no platform issues',
+    `${HEADER}\n1,A,1,${'s'.repeat(4_097)},\n`,
+    /^line 2, column channel_secret: it has more than 4096 characters/,
+  ],
+  ['has too many accounts', `${HEADER}\n${'1,A,1,,\n'.repeat(10_001)}`, /has more than 10000 accounts/],
+])('a file is refused if it %s', async (_, content, message) => {
+  expect((await faultsOf(content))[0]).toMatch(message)
+})
 
-  it('with the first 20 of many faults', async () => {
-    const faults = await faultsOf([HEADER, ...Array(200).fill(`1,x,y,${SECRET},t`)].join('\n'))
-    expect(faults).toHaveLength(22)
-    expect(faults.at(-2)).toBe('180 more faults are not shown.')
-  })
+it('a file is refused with the first 20 of many faults', async () => {
+  const faults = await faultsOf([HEADER, ...Array(200).fill(`1,x,y,${SECRET},t`)].join('\n'))
+  expect(faults).toHaveLength(22)
+  expect(faults.at(-2)).toBe('180 more faults are not shown.')
+})
 
-  it('if it does not exist', async () => {
-    await expect(readFleet(fileSource('/nonexistent/fleet.csv'))).rejects.toThrow(
-      'cannot be read: no such file or directory (ENOENT)',
-    )
-  })
+it('a file is refused if it does not exist', async () => {
+  await expect(readFleet(fileSource('/nonexistent/fleet.csv'))).rejects.toThrow(
+    'cannot be read: no such file or directory (ENOENT)',
+  )
 })

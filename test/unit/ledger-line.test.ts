@@ -1,7 +1,7 @@
 /** The syntax of the erasure ledger. */
 import { appendFileSync } from 'node:fs'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ErasureLedger } from '../../src/audience/erasure/erasure-ledger.ts'
 import {
   LedgerDamage,
@@ -37,81 +37,75 @@ function ledgerFile(text: string): string {
   return path
 }
 
-describe('a line of the erasure ledger', () => {
-  it('is read as it was written, and with the number that release 0.3.0 wrote before it', () => {
-    fc.assert(
-      fc.property(erasure, fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }), (written, number) => {
-        expect(lineOf(written).length).toBeLessThan(149)
-        expect(parseLine(lineOf(written))).toEqual(written)
-        expect(parseLine(`${number} ${lineOf(written)}`)).toEqual(written)
-      }),
-      { numRuns: runs(1_000) },
-    )
-  })
-
-  it('is refused if a character of it is missing, added or different', () => {
-    fc.assert(
-      fc.property(
-        erasure,
-        fc.nat(),
-        fc.constantFrom('', 'x', '  ', '\r', '０'),
-        (written, place, inserted) => {
-          const text = lineOf(written)
-          const at = place % text.length
-          const changed = text.slice(0, at) + inserted + text.slice(at + 1)
-          // A missing digit may leave another valid id.
-          const found = parseLine(changed)
-          if (found !== null) expect(lineOf(found)).toBe(changed)
-        },
-      ),
-      { numRuns: runs(1_000) },
-    )
-  })
-
-  it.each([
-    ['a date that does not exist', '7 5 HASH 2026-02-30T00:00:00.000Z'],
-    ['an account beyond 64 bits', '9223372036854775808 5 HASH 2026-02-03T00:00:00.000Z'],
-    ['a member beyond 64 bits', '7 9223372036854775808 HASH 2026-02-03T00:00:00.000Z'],
-    ['a leading zero', '07 5 HASH 2026-02-03T00:00:00.000Z'],
-  ])('is refused with %s', (_, text) => {
-    expect(parseLine(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
-  })
+it('a line of the erasure ledger is read as it was written, and with the number that release 0.3.0 wrote before it', () => {
+  fc.assert(
+    fc.property(erasure, fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }), (written, number) => {
+      expect(lineOf(written).length).toBeLessThan(149)
+      expect(parseLine(lineOf(written))).toEqual(written)
+      expect(parseLine(`${number} ${lineOf(written)}`)).toEqual(written)
+    }),
+    { numRuns: runs(1_000) },
+  )
 })
 
-describe('a file of the erasure ledger', () => {
-  it('has all lines of concurrent appends in their order', async () => {
-    const directory = temporaryDirectory()
-    const ledger = new ErasureLedger(directory)
-    const written = fc.sample(erasure, 100)
-    await Promise.all(written.map((each) => ledger.append([each])))
-    const [path = '', ...others] = await listLedgerFiles(directory)
-    expect(others).toEqual([])
-    expect(await read(path)).toEqual(written)
-  })
+it('a line of the erasure ledger is refused if a character of it is missing, added or different', () => {
+  fc.assert(
+    fc.property(erasure, fc.nat(), fc.constantFrom('', 'x', '  ', '\r', '０'), (written, place, inserted) => {
+      const text = lineOf(written)
+      const at = place % text.length
+      const changed = text.slice(0, at) + inserted + text.slice(at + 1)
+      // A missing digit may leave another valid id.
+      const found = parseLine(changed)
+      if (found !== null) expect(lineOf(found)).toBe(changed)
+    }),
+    { numRuns: runs(1_000) },
+  )
+})
 
-  it('may end with a part of a line, which is ignored', async () => {
-    const path = ledgerFile(one + two.slice(0, 70))
-    expect(await read(path)).toEqual([erasures[0]])
-    appendFileSync(path, '\0'.repeat(4096))
-    expect(await read(path)).toEqual([erasures[0]])
-  })
+it.each([
+  ['a date that does not exist', '7 5 HASH 2026-02-30T00:00:00.000Z'],
+  ['an account beyond 64 bits', '9223372036854775808 5 HASH 2026-02-03T00:00:00.000Z'],
+  ['a member beyond 64 bits', '7 9223372036854775808 HASH 2026-02-03T00:00:00.000Z'],
+  ['a leading zero', '07 5 HASH 2026-02-03T00:00:00.000Z'],
+])('a line of the erasure ledger is refused with %s', (_, text) => {
+  expect(parseLine(text.replace('HASH', 'a'.repeat(64)))).toBeNull()
+})
 
-  it.each(['', '7 5 ', 'oa-audience erasure ledger 1\n'])('may have no line: %j', async (text) => {
+it('a file of the erasure ledger has all lines of concurrent appends in their order', async () => {
+  const directory = temporaryDirectory()
+  const ledger = new ErasureLedger(directory)
+  const written = fc.sample(erasure, 100)
+  await Promise.all(written.map((each) => ledger.append([each])))
+  const [path = '', ...others] = await listLedgerFiles(directory)
+  expect(others).toEqual([])
+  expect(await read(path)).toEqual(written)
+})
+
+it('a file of the erasure ledger may end with a part of a line, which is ignored', async () => {
+  const path = ledgerFile(one + two.slice(0, 70))
+  expect(await read(path)).toEqual([erasures[0]])
+  appendFileSync(path, '\0'.repeat(4096))
+  expect(await read(path)).toEqual([erasures[0]])
+})
+
+it.each(['', '7 5 ', 'oa-audience erasure ledger 1\n'])(
+  'a file of the erasure ledger may have no line: %j',
+  async (text) => {
     const damage = new LedgerDamage()
     expect([await read(ledgerFile(text), damage), damage.unreadable]).toEqual([[], 0])
-  })
+  },
+)
 
-  it.each([
-    ['another header', `oa-audience erasure ledger 2\n${one}`, [erasures[0]], 1],
-    ['a torn line in the middle', `${one}${two.slice(9, 80)}\n${three}`, [erasures[0], erasures[2]], 2],
-    ['an end of 2 MiB without a line feed', one + '\0'.repeat(2 * 1024 * 1024), [erasures[0]], 2],
-  ])('is read with %s, which is counted', async (_, text, entries, line) => {
-    const path = ledgerFile(text)
-    const damage = new LedgerDamage()
-    expect(await read(path, damage)).toEqual(entries)
-    expect(damage.unreadable).toBeGreaterThan(0)
-    expect(damage.first).toBe(`${path}, line ${line}`)
-  })
+it.each([
+  ['another header', `oa-audience erasure ledger 2\n${one}`, [erasures[0]], 1],
+  ['a torn line in the middle', `${one}${two.slice(9, 80)}\n${three}`, [erasures[0], erasures[2]], 2],
+  ['an end of 2 MiB without a line feed', one + '\0'.repeat(2 * 1024 * 1024), [erasures[0]], 2],
+])('a file of the erasure ledger is read with %s, which is counted', async (_, text, entries, line) => {
+  const path = ledgerFile(text)
+  const damage = new LedgerDamage()
+  expect(await read(path, damage)).toEqual(entries)
+  expect(damage.unreadable).toBeGreaterThan(0)
+  expect(damage.first).toBe(`${path}, line ${line}`)
 })
 
 it('a revocation is read as it was written, and with the number that release 0.3.0 wrote before it', () => {

@@ -1,5 +1,5 @@
 /** The texts of notifications, as operators read them. */
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { chatName, oneLine } from '../../src/observability/one-line.ts'
 import { type Problem, REASONS } from '../../src/watch/account-status.ts'
 import { LANGUAGES, messagesIn } from '../../src/watch/languages.ts'
@@ -56,25 +56,22 @@ const many = (count: number, columns: Partial<NotifiedAccount> = {}) =>
 
 const text = (columns: Partial<Notification>) => writeLines(notification(columns), CONSOLE).join('\n')
 
-describe('a message', () => {
-  it('about several accounts says of each what differs', () => {
-    const accounts = [account(1, { problem: failing(3) }), account(2, { problem: failing(4) })].map(
-      (each) => ({
-        ...each,
-        after: 'degraded',
-      }),
-    )
-    expect(text({ reason: 'endpoint_failing', accounts, coversAll: false })).toMatchInlineSnapshot(`
+it('a message about several accounts says of each what differs', () => {
+  const accounts = [account(1, { problem: failing(3) }), account(2, { problem: failing(4) })].map((each) => ({
+    ...each,
+    after: 'degraded',
+  }))
+  expect(text({ reason: 'endpoint_failing', accounts, coversAll: false })).toMatchInlineSnapshot(`
       "2 accounts are broken: Endpoint failing
       Fix the endpoint, or pause it. The command oa-audience fleet says what to do for each account.
       - Cafe 1: Endpoint 7 does not accept what is sent to it; pending deliveries: 3.
       - Cafe 2: Endpoint 7 does not accept what is sent to it; pending deliveries: 4.
       https://console.example/"
     `)
-  })
+})
 
-  it('says that all accounts are affected', () => {
-    expect(text({ accounts: many(2), accountCount: 200, coversAll: false })).toMatchInlineSnapshot(`
+it('a message says that all accounts are affected', () => {
+  expect(text({ accounts: many(2), accountCount: 200, coversAll: false })).toMatchInlineSnapshot(`
       "All 200 accounts are broken: Suspended by LINE
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
@@ -83,14 +80,13 @@ describe('a message', () => {
       and 198 more
       https://console.example/"
     `)
-  })
+})
 
-  it('survives a problem that this version does not know, and an account without a name', () => {
-    const problem = { reason: 'toString', status: 'broken', facts: {} } as unknown as Problem
-    expect(
-      plainText(notification({ reason: 'toString', accounts: [account(1, { name: ' ', problem })] })),
-    ).toBe('Account 1 is broken')
-  })
+it('a message survives a problem that this version does not know, and an account without a name', () => {
+  const problem = { reason: 'toString', status: 'broken', facts: {} } as unknown as Problem
+  expect(
+    plainText(notification({ reason: 'toString', accounts: [account(1, { name: ' ', problem })] })),
+  ).toBe('Account 1 is broken')
 })
 
 it('a message in another language has the sentences of that language', () => {
@@ -111,40 +107,38 @@ it.each(Object.keys(REASONS))('the first line of the reason %s has few words', (
   expect(first).toMatch(/^2 accounts are broken: .{10,60}$/)
 })
 
-describe('text of tenants', () => {
-  const HOSTILE =
-    '<!channel> <@U1> <https://evil.example|Cafe> @here @channel [Cafe](https://evil.example) `x` &lt;\nReminder: all fine\u202e\u0007'
+const HOSTILE =
+  '<!channel> <@U1> <https://evil.example|Cafe> @here @channel [Cafe](https://evil.example) `x` &lt;\nReminder: all fine\u202e\u0007'
 
-  it('cannot mention anybody in a chat, link anywhere, or begin a line', () => {
-    const { body } = writeSlack(notification({ accounts: [account(1, { name: HOSTILE })] }), CONSOLE)
-    const sent = (JSON.parse(body) as { text: string }).text
-    expect(sent.split('\n')).toHaveLength(4)
-    expect(sent).not.toContain('\u0007')
-    expect(sent).not.toMatch(/[<>`\p{Bidi_Control}]|@\w|:\/\/(?!console\.example)|evil\.example|\]\(/u)
-    expect(sent).toContain('&lt;!channel&gt;')
-    expect(sent).toContain(`\n${CONSOLE}/accounts/1`)
-  })
+it('text of tenants cannot mention anybody in a chat, link anywhere, or begin a line', () => {
+  const { body } = writeSlack(notification({ accounts: [account(1, { name: HOSTILE })] }), CONSOLE)
+  const sent = (JSON.parse(body) as { text: string }).text
+  expect(sent.split('\n')).toHaveLength(4)
+  expect(sent).not.toContain('\u0007')
+  expect(sent).not.toMatch(/[<>`\p{Bidi_Control}]|@\w|:\/\/(?!console\.example)|evil\.example|\]\(/u)
+  expect(sent).toContain('&lt;!channel&gt;')
+  expect(sent).toContain(`\n${CONSOLE}/accounts/1`)
+})
 
-  it('is escaped once, and otherwise unchanged', () => {
-    expect(chatLine('Tom & Jerry <3')).toBe('Tom &amp; Jerry &lt;3')
-    const name = 'カフェ・アルファ “Süd” ☕️'
-    expect(chatLine(chatName(name))).toBe(name)
-  })
+it('text of tenants is escaped once, and otherwise unchanged', () => {
+  expect(chatLine('Tom & Jerry <3')).toBe('Tom &amp; Jerry &lt;3')
+  const name = 'カフェ・アルファ “Süd” ☕️'
+  expect(chatLine(chatName(name))).toBe(name)
+})
 
-  it('leaves the URL in a sentence of this service as it is, because an operator copies it', () => {
-    const url = 'https://audience.example.com/api/line/1'
-    const check = { name: 'webhook_endpoint' as const, ok: false, message: `set it to ${url}` }
-    const problem: Problem = { reason: 'webhook_elsewhere', status: 'broken', facts: { check } }
-    const { body } = writeSlack(notification({ accounts: [account(1, { problem })] }), null)
-    expect(JSON.parse(body).text).toContain(url)
-  })
+it('text of tenants leaves the URL in a sentence of this service as it is, because an operator copies it', () => {
+  const url = 'https://audience.example.com/api/line/1'
+  const check = { name: 'webhook_endpoint' as const, ok: false, message: `set it to ${url}` }
+  const problem: Problem = { reason: 'webhook_elsewhere', status: 'broken', facts: { check } }
+  const { body } = writeSlack(notification({ accounts: [account(1, { problem })] }), null)
+  expect(JSON.parse(body).text).toContain(url)
+})
 
-  it('is cut, by characters and not in the middle of one', () => {
-    expect(oneLine('👩'.repeat(100), 10)).toBe(`${'👩'.repeat(9)}…`)
-    const name = 'x'.repeat(5_000)
-    const accounts = many(100, { name, organizationName: name, problem: null })
-    expect(plainText(notification({ accounts })).length).toBeLessThan(4_000)
-  })
+it('text of tenants is cut, by characters and not in the middle of one', () => {
+  expect(oneLine('👩'.repeat(100), 10)).toBe(`${'👩'.repeat(9)}…`)
+  const name = 'x'.repeat(5_000)
+  const accounts = many(100, { name, organizationName: name, problem: null })
+  expect(plainText(notification({ accounts })).length).toBeLessThan(4_000)
 })
 
 it('the body of a webhook has the fields of the first account, and up to 100 accounts', () => {

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { findBinaries } from '../../src/postgres/embedded/cluster.ts'
 import {
   checksumOf,
@@ -44,71 +44,69 @@ async function makeBackup(changes: Partial<Manifest> = {}) {
 
 const lastLine = (text: string) => text.trim().split('\n').at(-1)
 
-describe('restore refuses', () => {
-  it('a backup with a flipped byte, before it writes anything', async () => {
-    const { file, dataDir, restore } = await makeBackup()
-    writeFileSync(file, 'eightean')
-    const { status, stderr } = await restore()
-    expect([status, lastLine(stderr)]).toEqual([
-      1,
-      `oa-audience: ${file} is damaged: its checksum does not match. Use another backup.`,
-    ])
-    expect(() => readdirSync(dataDir)).toThrow('ENOENT')
-  })
+it('restore refuses a backup with a flipped byte, before it writes anything', async () => {
+  const { file, dataDir, restore } = await makeBackup()
+  writeFileSync(file, 'eightean')
+  const { status, stderr } = await restore()
+  expect([status, lastLine(stderr)]).toEqual([
+    1,
+    `oa-audience: ${file} is damaged: its checksum does not match. Use another backup.`,
+  ])
+  expect(() => readdirSync(dataDir)).toThrow('ENOENT')
+})
 
-  it('a backup without one of its files', async () => {
-    const { file, restore } = await makeBackup()
-    rmSync(file)
-    expect(lastLine((await restore()).stderr)).toBe(
-      `oa-audience: ${file} is missing from the backup. Use another backup.`,
-    )
-  })
+it('restore refuses a backup without one of its files', async () => {
+  const { file, restore } = await makeBackup()
+  rmSync(file)
+  expect(lastLine((await restore()).stderr)).toBe(
+    `oa-audience: ${file} is missing from the backup. Use another backup.`,
+  )
+})
 
-  it('a manifest that was changed, or that names files elsewhere', async () => {
-    const { manifest, restore } = await makeBackup()
-    writeFileSync(manifest, readFileSync(manifest, 'utf8').replace('2026-01-01', '2026-01-02'))
-    const expected = /^oa-audience: .+manifest\.json is damaged/
+it('restore refuses a manifest that was changed, or that names files elsewhere', async () => {
+  const { manifest, restore } = await makeBackup()
+  writeFileSync(manifest, readFileSync(manifest, 'utf8').replace('2026-01-01', '2026-01-02'))
+  const expected = /^oa-audience: .+manifest\.json is damaged/
+  expect((await restore()).stderr).toMatch(expected)
+  for (const text of ['{', '', 'null', '[]', '"text"']) {
+    writeFileSync(manifest, text)
     expect((await restore()).stderr).toMatch(expected)
-    for (const text of ['{', '', 'null', '[]', '"text"']) {
-      writeFileSync(manifest, text)
-      expect((await restore()).stderr).toMatch(expected)
-    }
-    const incomplete = await makeBackup({ directories: undefined as unknown as string[] })
-    expect((await incomplete.restore()).stderr).toMatch(expected)
-    const elsewhere = await makeBackup({ files: [{ path: '../../x', size: 0, sha256: '' }] })
-    expect((await elsewhere.restore()).stderr).toMatch(expected)
-  })
+  }
+  const incomplete = await makeBackup({ directories: undefined as unknown as string[] })
+  expect((await incomplete.restore()).stderr).toMatch(expected)
+  const elsewhere = await makeBackup({ files: [{ path: '../../x', size: 0, sha256: '' }] })
+  expect((await elsewhere.restore()).stderr).toMatch(expected)
+})
 
-  it('a backup that was interrupted', async () => {
-    const { directory, manifest, restore } = await makeBackup()
-    rmSync(manifest)
-    expect((await restore()).stderr).toBe(
-      `oa-audience: ${directory} has no manifest.json: it is not a backup, or the backup was interrupted.\n`,
-    )
-  })
+it('restore refuses a backup that was interrupted', async () => {
+  const { directory, manifest, restore } = await makeBackup()
+  rmSync(manifest)
+  expect((await restore()).stderr).toBe(
+    `oa-audience: ${directory} has no manifest.json: it is not a backup, or the backup was interrupted.\n`,
+  )
+})
 
-  it('a backup of another major version, with a future time, or for another kind of database', async () => {
-    const older = await makeBackup({ postgresMajor: 17 })
-    expect((await older.restore()).stderr).toContain('the backup is of PostgreSQL 17, but this version')
-    const future = await makeBackup({ backupAt: '2999-01-01T00:00:00.000000Z' })
-    expect((await future.restore()).stderr).toContain('Set the clock of this machine')
-    const { env } = await createTestDatabase()
-    const base = await makeBackup()
-    expect((await base.restore(env)).stderr).toContain('Unset DATABASE_URL to restore it into DATA_DIR.')
-    const dump = await makeBackup({ kind: 'dump' })
-    expect((await dump.restore()).stderr).toContain('Set DATABASE_URL to an empty database')
-  })
+it('restore refuses a backup of another major version, with a future time, or for another kind of database', async () => {
+  const older = await makeBackup({ postgresMajor: 17 })
+  expect((await older.restore()).stderr).toContain('the backup is of PostgreSQL 17, but this version')
+  const future = await makeBackup({ backupAt: '2999-01-01T00:00:00.000000Z' })
+  expect((await future.restore()).stderr).toContain('Set the clock of this machine')
+  const { env } = await createTestDatabase()
+  const base = await makeBackup()
+  expect((await base.restore(env)).stderr).toContain('Unset DATABASE_URL to restore it into DATA_DIR.')
+  const dump = await makeBackup({ kind: 'dump' })
+  expect((await dump.restore()).stderr).toContain('Set DATABASE_URL to an empty database')
+})
 
-  it('a DATA_DIR with a database, and a database that is not empty', async () => {
-    const { dataDir, restore } = await makeBackup()
-    createBackupDirectory(join(dataDir, 'postgres'))
-    expect((await restore()).stderr).toContain(`${join(dataDir, 'postgres')} exists. Stop the service`)
-    const { env } = await createTestDatabase()
-    const dump = await makeBackup({ kind: 'dump' })
-    expect(lastLine((await dump.restore(env)).stderr)).toBe(
-      'oa-audience: the database of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
-    )
-  })
+it('restore refuses a DATA_DIR with a database, and a database that is not empty', async () => {
+  const { dataDir, restore } = await makeBackup()
+  createBackupDirectory(join(dataDir, 'postgres'))
+  expect((await restore()).stderr).toContain(`${join(dataDir, 'postgres')} exists. Stop the service`)
+  const { env } = await createTestDatabase()
+  const dump = await makeBackup({ kind: 'dump' })
+  expect(lastLine((await dump.restore(env)).stderr)).toBe(
+    'oa-audience: the database of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
+  )
 })
 
 it('backup refuses a directory with contents, and a missing pg_dump', async () => {

@@ -1,6 +1,6 @@
 /** What operators see of all accounts: one status for each, its problems, and how to fix them. */
 import { readFileSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { refreshDueFigures } from '../../src/watch/account-figures.ts'
 import { REASONS } from '../../src/watch/account-status.ts'
@@ -53,123 +53,119 @@ const ageDeliveries = ({ accountId }: Tenant) =>
     [accountId],
   )
 
-describe('the status for an account', () => {
-  it('is ok if deliveries arrive', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, follow))
-    const { status, reasons, account } = await statusOf(database, tenant)
-    expect({ status, reasons }).toEqual({ status: 'ok', reasons: [] })
-    expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
-    const [charts] = await readFleetCharts(database, null, [tenant.accountId])
-    expect(charts?.hours.at(-1)).toBe(1)
-  })
+it('the status for an account is ok if deliveries arrive', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) => service.deliver(tenant, follow))
+  const { status, reasons, account } = await statusOf(database, tenant)
+  expect({ status, reasons }).toEqual({ status: 'ok', reasons: [] })
+  expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
+  const [charts] = await readFleetCharts(database, null, [tenant.accountId])
+  expect(charts?.hours.at(-1)).toBe(1)
+})
 
-  it('counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [0, 1, 5, 23, 24, 30])
-    const counts = async () => {
-      const { deliveries24h, failed24h } = (await statusOf(database, tenant)).account
-      return { deliveries24h, failed24h }
-    }
-    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
-    await refreshFigures(tenant)
-    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
-    await database.query(
-      `update delivery_hour set deliveries = 3, failed = 2 where channel_oa_id = $1 and hour = date_trunc('hour', now())`,
-      [tenant.accountId],
-    )
-    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
-    await database.query(
-      `update account_check set judged_at = now() - interval '21 minutes', deliveries_before = 99 where channel_oa_id = $1`,
-      [tenant.accountId],
-    )
-    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
-  })
+it('the status for an account counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
+  const tenant = await addTenant(database, usable)
+  await deliveredIn(tenant, [0, 1, 5, 23, 24, 30])
+  const counts = async () => {
+    const { deliveries24h, failed24h } = (await statusOf(database, tenant)).account
+    return { deliveries24h, failed24h }
+  }
+  expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+  await refreshFigures(tenant)
+  expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+  await database.query(
+    `update delivery_hour set deliveries = 3, failed = 2 where channel_oa_id = $1 and hour = date_trunc('hour', now())`,
+    [tenant.accountId],
+  )
+  expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
+  await database.query(
+    `update account_check set judged_at = now() - interval '21 minutes', deliveries_before = 99 where channel_oa_id = $1`,
+    [tenant.accountId],
+  )
+  expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
+})
 
-  it('is degraded if an event could not be applied', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) =>
-      service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
-    )
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'degraded',
-      reasons: ['events_unapplied'],
-    })
-  })
-
-  it('is broken for 7 days after a delivery that names another bot', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'broken',
-      reasons: ['foreign_destination'],
-    })
-    await set(tenant, `foreign_destination_at = now() - interval '8 days'`)
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok' })
-  })
-
-  it('is degraded if a wrong signature follows valid deliveries, because anybody can send one', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, follow))
-    await ageDeliveries(tenant)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    expect(await statusOf(database, tenant)).toMatchObject({
-      status: 'degraded',
-      reasons: ['line_signature_doubtful'],
-    })
-  })
-
-  it('is ok if a valid delivery followed one with a wrong signature', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    await ageDeliveries(tenant)
-    await onService((service) => service.deliver(tenant, follow))
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', account: { refused: 1 } })
-  })
-
-  it('does not take a tracking event as proof of a valid channel secret', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    await ageDeliveries(tenant)
-    await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
-    expect((await statusOf(database, tenant)).reasons).toContain('line_signature_refused')
+it('the status for an account is degraded if an event could not be applied', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) =>
+    service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
+  )
+  expect(await statusOf(database, tenant)).toMatchObject({
+    status: 'degraded',
+    reasons: ['events_unapplied'],
   })
 })
 
-describe('a silence', () => {
-  const WEEK = 168
-  /** the same hours of the last four weeks */
-  const weekly = (hours: number[]) => [1, 2, 3, 4].flatMap((week) => hours.map((hour) => week * WEEK + hour))
-
-  it('is unusual if it covers four hours that were busy in each of the last four weeks', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
-    const { status, reasons, account } = await statusOf(database, tenant)
-    expect({ status, reasons }).toEqual({ status: 'quiet', reasons: ['unusually_quiet'] })
-    expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
+it('the status for an account is broken for 7 days after a delivery that names another bot', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
+  expect(await statusOf(database, tenant)).toMatchObject({
+    status: 'broken',
+    reasons: ['foreign_destination'],
   })
+  await set(tenant, `foreign_destination_at = now() - interval '8 days'`)
+  expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok' })
+})
 
-  it.each([
-    ['at that time of each week', [20, ...weekly([20, 21, 22])]],
-    ['for less than 7 days without a rhythm', [6 * 24]],
-    ['in its first week', Array.from({ length: 100 }, (_, index) => index + 6)],
-  ])('is usual if the account is silent %s', async (_, hours) => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, hours)
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
+it('the status for an account is degraded if a wrong signature follows valid deliveries, because anybody can send one', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) => service.deliver(tenant, follow))
+  await ageDeliveries(tenant)
+  await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+  expect(await statusOf(database, tenant)).toMatchObject({
+    status: 'degraded',
+    reasons: ['line_signature_doubtful'],
   })
+})
 
-  it('is judged by its own hours of the week, not by those around them', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [5, ...weekly([5, 4, 0, -1, -2, -3])])
-    expect((await statusOf(database, tenant)).account.silenceChance).toBeCloseTo(1 / 6)
-  })
+it('the status for an account is ok if a valid delivery followed one with a wrong signature', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+  await ageDeliveries(tenant)
+  await onService((service) => service.deliver(tenant, follow))
+  expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', account: { refused: 1 } })
+})
 
-  it('of more than 7 days is named even without a rhythm', async () => {
-    const tenant = await addTenant(database, usable)
-    await deliveredIn(tenant, [8 * 24])
-    expect(await statusOf(database, tenant)).toMatchObject({ status: 'quiet', reasons: ['silent_for_days'] })
-  })
+it('the status for an account does not take a tracking event as proof of a valid channel secret', async () => {
+  const tenant = await addTenant(database, usable)
+  await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+  await ageDeliveries(tenant)
+  await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
+  expect((await statusOf(database, tenant)).reasons).toContain('line_signature_refused')
+})
+
+const WEEK = 168
+/** the same hours of the last four weeks */
+const weekly = (hours: number[]) => [1, 2, 3, 4].flatMap((week) => hours.map((hour) => week * WEEK + hour))
+
+it('a silence is unusual if it covers four hours that were busy in each of the last four weeks', async () => {
+  const tenant = await addTenant(database, usable)
+  await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
+  const { status, reasons, account } = await statusOf(database, tenant)
+  expect({ status, reasons }).toEqual({ status: 'quiet', reasons: ['unusually_quiet'] })
+  expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
+})
+
+it.each([
+  ['at that time of each week', [20, ...weekly([20, 21, 22])]],
+  ['for less than 7 days without a rhythm', [6 * 24]],
+  ['in its first week', Array.from({ length: 100 }, (_, index) => index + 6)],
+])('a silence is usual if the account is silent %s', async (_, hours) => {
+  const tenant = await addTenant(database, usable)
+  await deliveredIn(tenant, hours)
+  expect(await statusOf(database, tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
+})
+
+it('a silence is judged by its own hours of the week, not by those around them', async () => {
+  const tenant = await addTenant(database, usable)
+  await deliveredIn(tenant, [5, ...weekly([5, 4, 0, -1, -2, -3])])
+  expect((await statusOf(database, tenant)).account.silenceChance).toBeCloseTo(1 / 6)
+})
+
+it('a silence of more than 7 days is named even without a rhythm', async () => {
+  const tenant = await addTenant(database, usable)
+  await deliveredIn(tenant, [8 * 24])
+  expect(await statusOf(database, tenant)).toMatchObject({ status: 'quiet', reasons: ['silent_for_days'] })
 })
 
 it.each([
@@ -235,34 +231,32 @@ it('oa-audience fleet lists the worst account first, says what to do, and exits 
   expect(text).toContain('Ask LINE for the reason')
 })
 
-describe('a stored status', () => {
-  const setWatch = (text: string) => database.query(`update notification_watch set ${text}`)
-  const listed = async ({ accountId }: Tenant) =>
-    (await listFleet(database, null)).find(({ id }) => id === accountId)?.status
+const setWatch = (text: string) => database.query(`update notification_watch set ${text}`)
+const listed = async ({ accountId }: Tenant) =>
+  (await listFleet(database, null)).find(({ id }) => id === accountId)?.status
 
-  it('is quiet until the first pass, and as new as its facts after each pass and each look at the account', async () => {
-    const tenant = await addTenant(database, usable)
-    await set(tenant, 'suspended = true')
-    expect(await listed(tenant)).toBe('quiet')
-    await setWatch(`passed_at = '-infinity'`)
-    expect(await accountWatch(database)()).toBe(true)
-    expect(await listed(tenant)).toBe('broken')
-    await set(tenant, 'suspended = false')
-    expect(await listed(tenant)).toBe('broken')
-    await confirmStatus(database, tenant.accountId, Date.now())
-    expect(await listed(tenant)).toBe('quiet')
-  })
+it('a stored status is quiet until the first pass, and as new as its facts after each pass and each look at the account', async () => {
+  const tenant = await addTenant(database, usable)
+  await set(tenant, 'suspended = true')
+  expect(await listed(tenant)).toBe('quiet')
+  await setWatch(`passed_at = '-infinity'`)
+  expect(await accountWatch(database)()).toBe(true)
+  expect(await listed(tenant)).toBe('broken')
+  await set(tenant, 'suspended = false')
+  expect(await listed(tenant)).toBe('broken')
+  await confirmStatus(database, tenant.accountId, Date.now())
+  expect(await listed(tenant)).toBe('quiet')
+})
 
-  it('has no series if no pass was completed for five minutes', async () => {
-    const tenant = await addTenant(database)
-    await set(tenant, 'suspended = true')
-    await setWatch(`passed_at = '-infinity'`)
-    expect(await accountWatch(database)()).toBe(true)
-    const isListed = async () => (await listProblems(database)).some(({ id }) => id === tenant.accountId)
-    expect(await isListed()).toBe(true)
-    await setWatch(`completed_at = now() - interval '5 minutes'`)
-    expect(await isListed()).toBe(false)
-  })
+it('a stored status has no series if no pass was completed for five minutes', async () => {
+  const tenant = await addTenant(database)
+  await set(tenant, 'suspended = true')
+  await setWatch(`passed_at = '-infinity'`)
+  expect(await accountWatch(database)()).toBe(true)
+  const isListed = async () => (await listProblems(database)).some(({ id }) => id === tenant.accountId)
+  expect(await isListed()).toBe(true)
+  await setWatch(`completed_at = now() - interval '5 minutes'`)
+  expect(await isListed()).toBe(false)
 })
 
 it('exports one series per account and problem as metrics', async () => {
