@@ -94,9 +94,9 @@ const NO_COUNTS = { lastAt: null, lastRefusedAt: null, refusedSince: 0, deliveri
 const found = (seenAt: string | null, message: string, otherwise: string): Finding =>
   seenAt === null ? { ok: null, message: otherwise, seenAt } : { ok: true, message, seenAt }
 const unknown = (message: string): Finding => ({ ok: null, message, seenAt: null })
-const disproven = (reason: FailureReason, seenAt: string | null, message: string): Finding => ({
-  ...{ ok: false, message, reason, seenAt },
-})
+function disproven(reason: FailureReason, seenAt: string | null, message: string): Finding {
+  return { ok: false, message, reason, seenAt }
+}
 
 /** ISO times in UTC are in the order of their characters. */
 const isLater = (at: string | null, other: string | null): at is string => at !== null && at > (other ?? '')

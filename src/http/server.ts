@@ -115,10 +115,7 @@ const IDLE_PER_ADDRESS_MAX = IDLE_MAX / 2
 const LAST_REQUEST_MS = 500
 const SWEEP_INTERVAL_MS = 50
 
-function limitIdleConnections(
-  app: FastifyInstance,
-  { max = IDLE_MAX, perAddress = IDLE_PER_ADDRESS_MAX } = {},
-): void {
+function limitIdleConnections(app: FastifyInstance): void {
   const { server } = app
   const idle = new Set<Socket>()
   const idleOfAddress = new Map<string, Set<Socket>>()
@@ -145,8 +142,8 @@ function limitIdleConnections(
     state.idleSinceMs = performance.now()
     idleOfAddress.set(address, sockets.add(socket))
     idle.add(socket)
-    if (sockets.size > perAddress) closeOldest(sockets)
-    else if (idle.size > max) closeOldest(idle)
+    if (sockets.size > IDLE_PER_ADDRESS_MAX) closeOldest(sockets)
+    else if (idle.size > IDLE_MAX) closeOldest(idle)
   }
   server.on('connection', (socket: Socket) => {
     const state = { address: socket.remoteAddress ?? '', requests: 0, idleSinceMs: 0 }

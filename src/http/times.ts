@@ -15,6 +15,9 @@ export function readTime(field: string, text: string): number {
   return Math.min(Math.max(0, ms), LATEST_MS)
 }
 
+/** In microseconds, as times of receipt are compared. */
+export const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n
+
 export const timeOrNull = (field: string, text: string | undefined): string | null =>
   text === undefined ? null : new Date(readTime(field, text)).toISOString()
 

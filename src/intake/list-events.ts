@@ -5,7 +5,7 @@
 
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { readTime } from '../http/times.ts'
+import { readTimeUs } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
@@ -90,8 +90,8 @@ function readerOf(
 ): (before: Position, limit: number) => Promise<Read> {
   const { kind = null, user = null, failure = null, status, key } = filter
   const range = [
-    filter.from === undefined ? 0n : timeUs('from', filter.from),
-    filter.to === undefined ? BEGINNING.us : timeUs('to', filter.to),
+    filter.from === undefined ? 0n : readTimeUs('from', filter.from),
+    filter.to === undefined ? BEGINNING.us : readTimeUs('to', filter.to),
   ]
   const isFailed = status !== undefined || failure !== null
   const isSetAside = isFailed ? status === 'set-aside' : null
@@ -153,8 +153,6 @@ async function skipGap(reads: Queryable, end: bigint, range: bigint[]): Promise<
   }
   return high
 }
-
-const timeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n
 
 function keyOf(text: string): string {
   return ulidKey(text)?.toString('hex') ?? refuseInput('key', 'must be a webhook event id of LINE')

@@ -17,7 +17,7 @@ import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Mute } from '../watch/account-status.ts'
 import { setMuteOf } from '../watch/mutes.ts'
-import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import { actorOf, type Job, jobStarted, soleOrganization, startJob } from './job.ts'
 import {
   type AccountOutcome,
   insertAccounts,
@@ -56,11 +56,8 @@ export async function startChange(
     parameters: { change, ...shown, settings },
     total: accounts.length,
   } as const
-  const id = await startJob(transaction, actor, job, {
-    action: 'job.started',
-    object: { kind: 'job', id: null },
-    changes: { kind, change, ...shown, accounts: accounts.length },
-  })
+  const activity = jobStarted(kind, { change, ...shown, accounts: accounts.length })
+  const id = await startJob(transaction, actor, job, activity)
   await transaction.query(insertAccounts, [id, accounts.map((account) => account.id)])
   return id
 }
@@ -190,9 +187,8 @@ async function changeAccount(
     }
     case 'key': {
       const client = BigInt(given.settings.client)
-      const [access] = await transaction.query<{ isActive: boolean; hasKey: boolean }>(selectAccess, [
-        ...[client, accountId, actor.organizationIds],
-      ])
+      const values = [client, accountId, actor.organizationIds]
+      const [access] = await transaction.query<{ isActive: boolean; hasKey: boolean }>(selectAccess, values)
       const { isActive, hasKey } = requireVisible(access, 'client', client)
       if (hasKey) return { outcome: 'unchanged' }
       if (!isActive) return { outcome: 'refused', message: `client ${client} is not active.` }

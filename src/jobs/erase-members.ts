@@ -11,7 +11,7 @@ import { eraseMember, type Membership } from '../audience/member-details.ts'
 import { AppError } from '../errors.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import { actorOf, type Job, jobStarted, soleOrganization, startJob } from './job.ts'
 import {
   BEGINNING,
   type Counted,
@@ -49,11 +49,7 @@ export function startErasures(
     parameters: { members },
     total: members.length,
   } as const
-  return startJob(transaction, actor, job, {
-    action: 'job.started',
-    object: { kind: 'job', id: null },
-    changes: { kind, accounts: members.length },
-  })
+  return startJob(transaction, actor, job, jobStarted(kind, { accounts: members.length }))
 }
 
 /** An erasure commits before its step is stored. After a kill, the step finds no member, and counts it as erased. */
@@ -108,11 +104,8 @@ export async function startErasingMatching(
   requireExpected(counted)
   const selection = await selectMembers(transaction, accountId, filters)
   const job = { kind, accountId, organizationId, parameters: { ...selection }, total: counted.count } as const
-  return startJob(transaction, actor, job, {
-    action: 'job.started',
-    object: { kind: 'job', id: null },
-    changes: { kind, filters: selection.matching, members: counted.count },
-  })
+  const activity = jobStarted(kind, { filters: selection.matching, members: counted.count })
+  return startJob(transaction, actor, job, activity)
 }
 
 /** After a kill, the step does not find members that it has erased, so `done` may be less than all. */

@@ -95,10 +95,10 @@ export async function storeResults(
   ids: AccountId[],
   results: Result[],
 ): Promise<void> {
-  await transaction.query(updateResults, [
-    ...[jobId, ids, results.map(({ outcome }) => outcome)],
-    ...[results.map(({ message }) => message ?? null), results.map(({ objectId }) => objectId ?? null)],
-  ])
+  const outcomes = results.map(({ outcome }) => outcome)
+  const messages = results.map(({ message }) => message ?? null)
+  const objectIds = results.map(({ objectId }) => objectId ?? null)
+  await transaction.query(updateResults, [jobId, ids, outcomes, messages, objectIds])
 }
 
 export type AccountResult = {

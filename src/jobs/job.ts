@@ -4,7 +4,7 @@ import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import { toJson } from '../ids.ts'
-import { type NewActivity, recordActivity } from '../operators/activity.ts'
+import { type Changes, type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
@@ -84,6 +84,13 @@ export function soleOrganization(accounts: Array<{ organizationId: OrganizationI
 }
 
 export type JobActivity = Omit<NewActivity, 'organizationId'>
+
+/** Of a job whose steps record what they change. */
+export const jobStarted = (kind: JobKind, changes: Changes): JobActivity => ({
+  action: 'job.started',
+  object: { kind: 'job', id: null },
+  changes: { kind, ...changes },
+})
 
 /**
  * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,

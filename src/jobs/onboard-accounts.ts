@@ -14,7 +14,7 @@ import { AppError, FatalError } from '../errors.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { actorOf, type Job, soleOrganization, startJob } from './job.ts'
+import { actorOf, type Job, jobStarted, soleOrganization, startJob } from './job.ts'
 import { findWebhook, importPage, type Onboarding, onboard, pointWebhookHere } from './onboard.ts'
 import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 
@@ -51,11 +51,7 @@ export function startOnboarding(
   const kind = 'accounts.onboard'
   const organizationId = soleOrganization(accounts)
   const job = { kind, accountId: null, organizationId, parameters, total: accounts.length } as const
-  return startJob(transaction, actor, job, {
-    action: 'job.started',
-    object: { kind: 'job', id: null },
-    changes: { kind, accounts: accounts.length, setsWebhook },
-  })
+  return startJob(transaction, actor, job, jobStarted(kind, { accounts: accounts.length, setsWebhook }))
 }
 
 export const onboardAccounts: RunStep = async (job, step) => {

@@ -7,14 +7,12 @@ import {
   type SecretTable,
 } from '../config/secret-keys.ts'
 import { AppError, FatalError } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
 
 /** 200 rows × 3 values × 5,500 bytes, the longest that an operator can store, = 3.3 MB. */
 const PAGE_ROWS = 200
-
-/** Other programs may insert negative ids. */
-const FIRST_ID = -(2n ** 63n)
 
 interface SecretRow extends Row {
   id: bigint
@@ -60,7 +58,7 @@ async function* readRows(
   isPlainOnly: boolean,
 ): AsyncGenerator<[table: SecretTable, row: SecretRow]> {
   for (const table of TABLES) {
-    for (let afterId: bigint | undefined = FIRST_ID; afterId !== undefined; ) {
+    for (let afterId: bigint | undefined = INT64_MIN; afterId !== undefined; ) {
       const values = [afterId, PAGE_ROWS, isPlainOnly]
       const rows: SecretRow[] = await database.query(STATEMENTS[table].select, values)
       for (const row of rows) yield [table, row]

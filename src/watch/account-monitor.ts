@@ -37,12 +37,15 @@ export async function checkDueAccounts(
 ): Promise<number> {
   const due = await takeDueAccounts(database, CONCURRENCY)
   const checked = due.filter(({ can_call_platform }) => can_call_platform)
-  const check = async ({ id }: DueAccount) =>
-    storeCheckResult(database, id, await checkAccount({ ...verifier, database }, id, signal))
+  const check = async ({ id }: DueAccount) => {
+    const result = await checkAccount({ ...verifier, database }, id, signal)
+    if (result !== null) await database.query(storeCheck, [id, toJson(result), RETRY_MINUTES])
+  }
   await Promise.all(checked.map(check))
   return due.length
 }
 
+/** Returns null if the account was removed. */
 async function checkAccount(
   verifier: Verifier & { database: Database },
   id: AccountId,
@@ -150,13 +153,3 @@ const storeCheck = statement('store-account-check')`
            due_at = case when result->>'fault' is null then due_at else now() + $3 * interval '1 minute' end
       from (select $2::jsonb as result) given
      where channel_oa_id = $1`
-
-/** @param result null: the account was removed */
-async function storeCheckResult(
-  database: Queryable,
-  id: AccountId,
-  result: CheckResult | null,
-): Promise<void> {
-  if (result === null) return
-  await database.query(storeCheck, [id, toJson(result), RETRY_MINUTES])
-}

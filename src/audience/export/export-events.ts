@@ -6,7 +6,7 @@
  */
 
 import { INT64_MIN } from '../../http/path-id.ts'
-import { readTime } from '../../http/times.ts'
+import { readTimeUs } from '../../http/times.ts'
 import { refuseInput } from '../../http/validate.ts'
 import type { AccountId } from '../../ids.ts'
 import { recordAccount } from '../../operators/activity.ts'
@@ -113,5 +113,3 @@ export function readRange(given: { from: string; to?: string }, endUs: bigint): 
     refuseInput('to', 'must not be before the beginning of the range')
   return { fromUs, toUs: toUs < endUs ? toUs : endUs }
 }
-
-const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n

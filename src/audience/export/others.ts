@@ -1,4 +1,5 @@
 /** Removes other people from the events of a person. */
+import { isObject } from '../../http/body.ts'
 import { LINE_USER_ID } from '../../ids.ts'
 
 type ExportedFields = Record<string, unknown>
@@ -47,9 +48,6 @@ export function withoutOthers(
   })
   return isSame ? payload : kept
 }
-
-const isObject = (value: unknown): value is ExportedFields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function pick(value: unknown, names: string[]): ExportedFields {
   return isObject(value)

@@ -194,8 +194,11 @@ async function inTransaction(session: Queryable, work: () => Promise<void>): Pro
 // Replaces the SQL functions of migrations/functions/*.sql. A file is applied if its checksum differs from the stored one. These
 // functions change often, and a file that is edited in place shows a change as a diff.
 
-function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): SqlFile[] {
-  return readFiles(directory).map((file) => ({ ...file, name: `functions/${file.name}` }))
+function readFunctions(): SqlFile[] {
+  return readFiles(new URL('migrations/functions/', PACKAGE_ROOT)).map((file) => ({
+    ...file,
+    name: `functions/${file.name}`,
+  }))
 }
 
 const createFunctionTable = statement('create-function-table')`
