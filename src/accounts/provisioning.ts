@@ -78,12 +78,7 @@ const revokeKeyById = statement('revoke-key')`
     update api_key set status = 'revoked' where id = $1 and status <> 'revoked' returning id`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
-  const [added] = await insertWithFreeId<{ id: bigint }>(
-    database,
-    'organization',
-    insertOrganization,
-    (id) => [id, name],
-  )
+  const [added] = await insertWithFreeId(database, 'organization', insertOrganization, (id) => [id, name])
   return inserted(added).id
 }
 
@@ -149,14 +144,10 @@ export interface AddedClient {
 }
 
 export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
-  const credentials = { clientId: randomCredential('client'), clientSecret: newClientSecret() }
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, (id) => [
-    id,
-    credentials.clientId,
-    credentials.clientSecret,
-    name,
-  ])
-  return { id: inserted(added).id, ...credentials }
+  const [clientId, clientSecret] = [randomCredential('client'), newClientSecret()]
+  const valuesOf = (id: bigint) => [id, clientId, clientSecret, name]
+  const [added] = await insertWithFreeId(database, 'api_client', insertClient, valuesOf)
+  return { id: inserted(added).id, clientId, clientSecret }
 }
 
 /** Returns whether it was not revoked before. */
@@ -176,12 +167,8 @@ export async function addKey(
   accountId: AccountId,
 ): Promise<AddedKey | null> {
   const key = randomCredential('key')
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, (id) => [
-    clientRowId,
-    key,
-    accountId,
-    id,
-  ])
+  const valuesOf = (id: bigint) => [clientRowId, key, accountId, id]
+  const [added] = await insertWithFreeId(database, 'api_key', insertKey, valuesOf)
   return added === undefined ? null : { id: added.id, key }
 }
 

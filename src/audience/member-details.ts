@@ -129,10 +129,8 @@ export async function memberTimeline(
   after: TimelinePosition | null = null,
 ): Promise<{ entries: TimelineEntry[]; next: string | null }> {
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
-  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, [
-    ...[accountId, userId, id, limit],
-    ...position,
-  ])
+  const values = [accountId, userId, id, limit, ...position]
+  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
   const last = rows.length < limit ? undefined : rows.at(-1)
   return {
     entries: rows.map(({ atUs, part, id, ...entry }) => entry),

@@ -34,11 +34,8 @@ export async function addSegment(
   accountId: AccountId,
   { name, condition }: { name: string; condition: Condition },
 ): Promise<bigint> {
-  const values = [accountId, name, toJson(condition)]
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'segment', insertSegment, (id) => [
-    ...values,
-    id,
-  ])
+  const valuesOf = (id: bigint) => [accountId, name, toJson(condition), id]
+  const [added] = await insertWithFreeId(database, 'segment', insertSegment, valuesOf)
   if (added === undefined) throw new Error('an insert returned no row')
   return added.id
 }

@@ -76,7 +76,7 @@ export async function addEndpoint(
     const stored = database.secretKeys.encrypt('endpoint.secret', id, secret)
     return [id, accountId, format, stored, columns]
   }
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, valuesOf)
+  const [added] = await insertWithFreeId(database, 'endpoint', insertEndpoint, valuesOf)
   if (added === undefined) throw new NotVisible('account', accountId)
   return { id: added.id, secret }
 }

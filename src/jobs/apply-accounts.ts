@@ -228,11 +228,8 @@ async function findOrganizations(
     throw new AppError('forbidden', { message: 'Only an owner of all organizations can add one' })
   const distinct = [...new Set(texts)].filter((text) => text !== '')
   const ids = distinct.filter((text) => /^[1-9]\d{0,17}$/.test(text))
-  const rows = await database.query<{ id: bigint; name: string }>(selectNamedOrganizations, [
-    ids,
-    distinct,
-    organizationIds,
-  ])
+  const values = [ids, distinct, organizationIds]
+  const rows = await database.query<{ id: bigint; name: string }>(selectNamedOrganizations, values)
   const organizations = new Map<string, OrganizationId | null>()
   const refused = new Map<string, string>()
   for (const text of distinct) {

@@ -122,11 +122,8 @@ async function eraseMember(
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
   await transaction.query(lockOutSendersAndFlushes, [accountId])
-  const [member] = await transaction.query<Person & { version: bigint }>(lockMember, [
-    accountId,
-    organizationId,
-    id,
-  ])
+  const values = [accountId, organizationId, id]
+  const [member] = await transaction.query<Person & { version: bigint }>(lockMember, values)
   if (member === undefined) return findUnfinished(transaction, scope, id)
   if (allowedVersions?.includes(member.version) === false) throw new AppError('erase_stale')
   return eraseTraces(transaction, scope, member, now)
@@ -167,12 +164,8 @@ async function eraseTraces(
   now: () => number,
 ): Promise<PendingErasure | 'complete'> {
   const { person_hash, is_member, member_id, user_id, last_event_id } = person
-  await transaction.query(storeErasure, [
-    accountId,
-    person_hash,
-    Math.floor(now()),
-    is_member ? member_id : null,
-  ])
+  const erasedId = is_member ? member_id : null
+  await transaction.query(storeErasure, [accountId, person_hash, Math.floor(now()), erasedId])
   const values = [accountId, user_id, last_event_id, EVENTS_PER_STATEMENT]
   const [erased] = await transaction.query<{ is_complete: boolean }>(erasePeople, values)
   if (erased?.is_complete === true) return 'complete'

@@ -86,11 +86,8 @@ export async function* personJson(database: Queryable, person: Person): AsyncGen
 /** Items of a list as JSON texts. A row without a text is not about the person. */
 async function* pagesById(database: Queryable, list: Statement, values: unknown[]): AsyncGenerator<string[]> {
   for (let after: bigint | undefined = INT64_MIN; after !== undefined; ) {
-    const page: Array<{ id: bigint; json: string | null }> = await database.query(list, [
-      ...values,
-      after,
-      PAGE_ROWS,
-    ])
+    const position = [...values, after, PAGE_ROWS]
+    const page: Array<{ id: bigint; json: string | null }> = await database.query(list, position)
     yield page.flatMap(({ json }) => json ?? [])
     after = page.at(-1)?.id
   }

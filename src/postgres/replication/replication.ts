@@ -26,23 +26,20 @@ export const BEHIND_MAX_BYTES = 16 * 1024 * 1024
 /** Without the role pg_monitor, `state` is null. remote_write and local do not wait for a standby's disk. */
 const selectReplication = statement('replication')`
     select current_setting('synchronous_standby_names') <> '' as waits,
-           current_setting('synchronous_commit') in ('on', 'remote_apply') as waits_for_disk,
+           current_setting('synchronous_commit') in ('on', 'remote_apply') as "waitsForDisk",
            count(*)::int as standbys,
            count(*) filter (where state is null)::int as hidden,
            count(*) filter (where state = 'streaming')::int as streaming,
            count(*) filter (where state = 'streaming' and sync_state in ('sync', 'quorum'))::int as synchronous,
            coalesce(min(pg_wal_lsn_diff(case when not pg_is_in_recovery() then pg_current_wal_lsn() end, flush_lsn))
-                    filter (where state = 'streaming'), 0)::float8 as behind_bytes
+                    filter (where state = 'streaming'), 0)::float8 as "behindBytes"
       from pg_stat_replication`
 
-interface StandbyRow extends Record<string, unknown> {
-  waits: boolean
-  waits_for_disk: boolean
-  standbys: number
+type StandbyRow = Omit<Replication, 'state'> & {
+  waitsForDisk: boolean
   hidden: number
   streaming: number
   synchronous: number
-  behind_bytes: number
 }
 
 /** Returns null if no standby is expected: DATABASE_URL has one host, and commits do not wait for a standby. */
@@ -52,7 +49,7 @@ export async function readReplication(
 ): Promise<Replication | null> {
   const [row] = await database.query<StandbyRow>(selectReplication)
   if (row === undefined || !(hasSeveralHosts || row.waits)) return null
-  const { waits, standbys, behind_bytes: behindBytes } = row
+  const { waits, standbys, behindBytes } = row
   return { state: stateOf(row), waits, standbys, behindBytes }
 }
 
@@ -60,8 +57,8 @@ function stateOf(row: StandbyRow): ReplicationState {
   if (row.hidden > 0) return 'unknown'
   if (row.streaming === 0) return 'missing'
   if (row.waits && row.synchronous === 0) return 'missing'
-  if (row.waits && row.waits_for_disk) return 'synchronous'
-  return row.behind_bytes > BEHIND_MAX_BYTES ? 'behind' : 'asynchronous'
+  if (row.waits && row.waitsForDisk) return 'synchronous'
+  return row.behindBytes > BEHIND_MAX_BYTES ? 'behind' : 'asynchronous'
 }
 
 /**

@@ -20,7 +20,7 @@ const NEXT_FREE_ID = {
 }
 
 /** @param valuesOf returns the parameters of `insert`; secrets are encrypted for the id of their row */
-export async function insertWithFreeId<R extends Row>(
+export async function insertWithFreeId<R extends Row = { id: bigint }>(
   database: Queryable,
   table: keyof typeof NEXT_FREE_ID,
   insert: Statement,

@@ -144,10 +144,8 @@ const selectWatchAge = statement('select-notification-watch-age')`
      where completed_at < now() - $1 * interval '1 minute' and ($2 or completed_at > '-infinity')`
 
 async function examineWatch(database: Queryable, isWatched: boolean): Promise<Finding[]> {
-  const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, [
-    WATCH_LATE_MINUTES,
-    isWatched,
-  ])
+  const values = [WATCH_LATE_MINUTES, isWatched]
+  const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, values)
   if (late === undefined) return []
   const since = late.seconds === null ? 'were never compared' : `were last compared ${age(late.seconds)} ago`
   const message = `the statuses of accounts ${since}, so nobody is notified when an account breaks, and the console shows old ones; start the service, or read its log for "a pass over the statuses of accounts failed"`
