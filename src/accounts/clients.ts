@@ -25,30 +25,6 @@ const lastUsedAt = (table: string) => `${jsonTime(`${table}.last_used_at`)} as "
 
 const IS_ROTATING = `c.previous_client_secret is not null`
 
-type KeySummary = Use & {
-  id: bigint
-  client: bigint
-  account: AccountId
-  organization: OrganizationId
-  status: string
-}
-
-const selectKeys = statement('select-keys')`
-    select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
-           ${lastUsedAt('k')}
-      from api_key k
-     where visible(k.organization_id, $1) and k.id > $2
-     order by k.id
-     limit $3`
-
-export function listKeys(
-  database: Queryable,
-  organizationIds: OrganizationIds,
-  { afterId, limit }: { afterId: bigint; limit: number },
-): Promise<KeySummary[]> {
-  return database.query(selectKeys, [organizationIds, afterId, limit])
-}
-
 export type ClientDetails = Use & {
   id: bigint
   clientId: string
@@ -103,6 +79,7 @@ type KeyDetails = Use & {
   clientName: string | null
   accountId: AccountId
   accountName: string | null
+  organizationId: OrganizationId
   /** the key and its client are active */
   works: boolean
   status: string
@@ -115,7 +92,7 @@ type KeyDetails = Use & {
  */
 const selectKeyDetails = statement('select-key-details')`
     select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
-           a.name as "accountName", k.status,
+           a.name as "accountName", k.organization_id as "organizationId", k.status,
            k.status = 'active' and c.status = 'active' as works, ${lastUsedAt('k')},
            iso(k.created_at) as "createdAt"
       from api_key k
@@ -133,6 +110,18 @@ export function listKeyDetails(
   { afterId, limit }: { afterId: bigint; limit: number },
 ): Promise<KeyDetails[]> {
   return database.query(selectKeyDetails, [client, account, afterId, limit, organizationIds])
+}
+
+/** All keys, by the names of their references. */
+export async function listKeys(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  page: { afterId: bigint; limit: number },
+) {
+  const keys = await listKeyDetails(database, organizationIds, {}, page)
+  return keys.map(({ id, clientRowId, accountId, organizationId, status, lastUsedAt }) => {
+    return { id, client: clientRowId, account: accountId, organization: organizationId, status, lastUsedAt }
+  })
 }
 
 type AddedOf = { id: bigint; organizationId: OrganizationId; accountId: AccountId }

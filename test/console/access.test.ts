@@ -93,7 +93,6 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'lock-account-of-operator': [accountId, ids],
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, null, INT64_MIN, null, ids],
-    'select-key-details': [null, accountId, INT64_MIN, 10, ids],
     'list-results-of-job-accounts': [foreign.task, null, ids, INT64_MIN, 10],
     'select-access-of-client': [foreign.client, accountId, ids],
     'take-secrets-of-job-accounts': [foreign.task, null, 'token', ids],
