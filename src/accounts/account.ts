@@ -73,10 +73,6 @@ const selectByTrackingKey = statement('account-by-tracking-key')`
     ${SELECT_ACCOUNT}
      where tracking_key = $1`
 
-const selectInOrganization = statement('account-in-organization')`
-    ${SELECT_ACCOUNT}
-     where id = $1 and organization_id = $2`
-
 /**
  * Writes at most once per hour for the same destination, and once per minute otherwise. The deliveries of several bots behind one module
  * channel alternate, and without a limit each would cost a commit.
@@ -134,14 +130,6 @@ export async function findAccountByTrackingKey(
 ): Promise<Account | null> {
   if (trackingKey.trim() === '') return null
   return findOne(database, selectByTrackingKey, [trackingKey])
-}
-
-export function findAccountInOrganization(
-  database: Queryable,
-  id: AccountId,
-  organizationId: OrganizationId,
-): Promise<Account | null> {
-  return findOne(database, selectInOrganization, [id, organizationId])
 }
 
 /** The webhook or `bot_user_id` is misconfigured. */

@@ -19,7 +19,7 @@ import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { type Account, armRedeliveryProof, findAccountInOrganization } from './account.ts'
+import { type Account, armRedeliveryProof, findAccount } from './account.ts'
 import {
   ACCESS_TOKEN_ACCEPTED,
   activeCheck,
@@ -242,8 +242,8 @@ export function verifyRoute(
   app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
     const scope = scopeOf(request)
     if (scope === null) throw new AppError('no_account_in_scope')
-    const account = await findAccountInOrganization(database.accounts, scope.accountId, scope.organizationId)
-    if (account === null) throw new AppError('no_account_in_scope')
+    const account = await findAccount(database.accounts, scope.accountId)
+    if (account?.organizationId !== scope.organizationId) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))
     return verifyAccount({ ...verifier, database: database.forTenant(scope) }, account, claims)
