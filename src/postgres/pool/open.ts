@@ -41,9 +41,7 @@ export async function openForService(
   const stop = new AbortController()
   return {
     database,
-    ready: becomeReady(database, notices, prepareSchema, stop.signal, (error) =>
-      explainUnavailable(choice, error),
-    ),
+    ready: becomeReady(database, choice, notices, prepareSchema, stop.signal),
     close: async () => {
       stop.abort()
       await database.close()
@@ -147,10 +145,10 @@ export function exitOnInterrupt(): () => void {
 
 async function becomeReady(
   database: PostgresDatabase,
+  choice: PresentChoice,
   { info, warn }: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
   stop: AbortSignal,
-  explain: (error: DatabaseUnavailable) => string,
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
@@ -163,7 +161,7 @@ async function becomeReady(
       if (!(error instanceof DatabaseUnavailable)) throw error
       if (stop.aborted) return
       // Warn at the first attempt, and then once in 30 s.
-      if (attempt % 30 === 1) warn(`${explain(error)} The service tries again every second.`)
+      if (attempt % 30 === 1) warn(`${explainUnavailable(choice, error)} The service tries again every second.`)
       await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
