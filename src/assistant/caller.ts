@@ -151,7 +151,7 @@ async function readPage(
   const own = Object.entries({ ...given, after }).filter(([name, value]) => name in input && value !== null)
   const page = { after: after as bigint | null, limit: way === 'list' ? size + 1 : size }
   const id = given[noun.word] as bigint | undefined
-  const { result } = await read(operation, { ...call, id: id ?? null, input: Object.fromEntries(own), page })
+  const result = await read(operation, { ...call, id: id ?? null, input: Object.fromEntries(own), page })
   if (way !== 'list') return result as object
   const start = isWhole ? Number(after) : 0
   const rows = result as Array<{ id: bigint }>

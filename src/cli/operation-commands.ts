@@ -125,7 +125,7 @@ export function addRemoveCommand<Contents extends object>(
     .option('--yes', 'remove it; without this option, the command only says what it would delete')
     .onDatabase(async (database, id: bigint, { yes = false }: { yes?: boolean }) => {
       // Counting may take longer than a request may, and a read opens no transaction.
-      const { result: found } = await database.session((session) =>
+      const found = await database.session((session) =>
         read(contents, { database: session, actor: commandActor(), services: commandServices(), id }),
       )
       if (!yes) {

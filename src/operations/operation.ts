@@ -198,18 +198,18 @@ async function run(operation: Operation, { id = null, input = {}, page = FIRST_P
 }
 
 /** Runs a read in a session that need not be able to write. */
-export async function read<R>(operation: Operation<R>, call: ReadCall) {
-  const { target, returned } = await run(operation, call)
-  return { target, result: returned as R }
-}
+export const read = async <R>(operation: Operation<R>, call: ReadCall) =>
+  (await run(operation, call)).returned as R
 
 /** Runs an operation for an actor who has its role. Throws NotVisible for a target that the actor does not see. */
 export async function perform<R>(operation: Operation<R>, call: Call): Promise<Outcome<R>> {
   const { way, hasTarget, noun } = operation
   const { reads = call.database, ...given } = call
   const { database, actor } = given
-  if (way === 'read' || way === 'list')
-    return read(operation, { ...given, database: hasTarget && !noun.mayBeOld ? database : reads })
+  if (way === 'read' || way === 'list') {
+    const source = hasTarget && !noun.mayBeOld ? database : reads
+    return { result: await read(operation, { ...given, database: source }) }
+  }
   const runOn = async (queryable: Queryable): Promise<Outcome<R>> => {
     const { target, returned } = await run(operation, { ...given, database: queryable })
     const outcome = (returned ?? {}) as Outcome<R> & { target?: Target }
