@@ -71,13 +71,9 @@ interface ListState<Item> {
  * Loads a list page by page.
  * @param path with the filter
  * @param name of the items in a response
- * @param query of the page at a cursor
+ * @param cursorName of the parameter for the end of the page before
  */
-export function useList<Item>(
-  path: string,
-  name: string,
-  query: (cursor: string) => Record<string, string | null> = (after) => ({ after }),
-): List<Item> {
+export function useList<Item>(path: string, name: string, cursorName = 'after'): List<Item> {
   const [state, setState] = useState<ListState<Item>>({ items: [], next: null, isLoading: true })
   const [round, setRound] = useState(0)
   const abort = useRef<AbortController>(new AbortController())
@@ -86,7 +82,7 @@ export function useList<Item>(
     abort.current = new AbortController()
     const { signal } = abort.current
     setState({ items: shown, next: cursor, isLoading: true })
-    const further = cursor === null ? '' : queryOf(query(cursor as string))
+    const further = cursor === null ? '' : queryOf({ [cursorName]: cursor as string })
     const url = path + (path.includes('?') ? further.replace('?', '&') : further)
     get<Record<string, unknown>>(url, signal).then(
       ({ [name]: items, next = null, nextCursor = next }) => {

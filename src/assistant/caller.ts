@@ -6,9 +6,14 @@
  * 3. Refuse a result of more than RESULT_MAX_BYTES.
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
+
+import type { Finding } from '../errors.ts'
 import { AppError, NotVisible } from '../errors.ts'
 import { toJson } from '../ids.ts'
-import { recordActivity } from '../operators/activity.ts'
+import { ACCOUNT } from '../operations/accounts.ts'
+import { checkerOf } from '../operations/fields.ts'
+import { itemsNameOf, type Operation, read, type Services } from '../operations/operation.ts'
+import { type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import {
@@ -18,16 +23,19 @@ import {
   STATEMENT_TIMEOUT,
   sqlStateOf,
 } from '../postgres/faults.ts'
-import { statement } from '../postgres/statement.ts'
-import { absent, type Tool, type ToolContext, type ToolResult, visible } from './tool.ts'
-import { TOOLS } from './tools.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { showParts, visible } from './shown.ts'
+import { inputOf, PAGE_DEFAULT, TOOLS, type Tool, targetOf } from './tools.ts'
 
 /** Bytes of one result as JSON: some 20,000 tokens of a model's context. */
 export const RESULT_MAX_BYTES = 64 * 1024
 
-export interface CallerParts extends Pick<ToolContext, 'showPersonalData' | 'examineSystem'> {
+export interface CallerParts {
   database: Database
   actor: Actor
+  services: Services
+  showPersonalData: boolean
+  examineSystem: () => Promise<Finding[]>
   /** receives errors that the assistant does not see */
   logError: (text: string) => void
 }
@@ -40,13 +48,17 @@ interface CallOutcome {
   json: string
 }
 
+type Input = Record<string, unknown>
+/** What a result is about, for the activity log. */
+type Subject = Partial<Pick<NewActivity, 'object' | 'organizationId' | 'accountId'>>
+
 export const toolsFor = ({ organizationIds }: Pick<Actor, 'organizationIds'>): Tool[] =>
-  TOOLS.filter(({ isForAll }) => !isForAll || organizationIds === null)
+  TOOLS.filter(({ examinesSystem }) => !examinesSystem || organizationIds === null)
 
 export type Caller = ReturnType<typeof createCaller>
 
-export function createCaller({ database, actor, logError, ...context }: CallerParts) {
-  const { organizationIds } = actor
+export function createCaller({ showPersonalData, examineSystem, logError, ...parts }: CallerParts) {
+  const { database, actor } = parts
   let last: Promise<unknown> = Promise.resolve()
 
   /** A message of the database may contain values, so only its code is logged. */
@@ -59,15 +71,14 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
     tool: string,
     input: unknown,
     outcome: 'answered' | 'refused' | 'failed',
-    { account, object }: Pick<ToolResult, 'account' | 'object'> = {},
+    { object = { kind: 'assistant', id: null }, organizationId, accountId = null }: Subject = {},
   ) => {
-    const [only = null, ...others] = organizationIds ?? []
-    const { showPersonalData } = context
+    const [only = null, ...others] = actor.organizationIds ?? []
     return recordActivity(database, actor, {
       action: outcome === 'answered' ? 'assistant.called' : 'assistant.refused',
-      object: object ?? (account ? { kind: 'account', id: account.id } : { kind: 'assistant', id: null }),
-      organizationId: account?.organizationId ?? (others.length === 0 ? only : null),
-      accountId: account?.id ?? null,
+      object,
+      organizationId: organizationId ?? (others.length === 0 ? only : null),
+      accountId,
       changes: { tool, outcome, arguments: recordable(input), showPersonalData },
     })
   }
@@ -76,15 +87,24 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
   const recordRefused = (tool: string, input: unknown = {}, outcome: 'refused' | 'failed' = 'refused') =>
     record(tool, input, outcome).catch((error) => log(tool, error))
 
+  const readFrom = async (session: Queryable, called: Tool, input: Input) => {
+    await session.query(refuseChanges, [STATEMENT_MAX_MS])
+    const { examinesSystem, operations, parts: partsOf = (read: object) => read, object, given } = called
+    if (examinesSystem) return { parts: partsOf((await examineSystem()) as never) }
+    const subject = await subjectOf(session, actor, called, input)
+    const read = {}
+    for (const operation of operations)
+      Object.assign(read, await readPage(operation, { ...parts, database: session }, { ...input, ...given }))
+    return { parts: partsOf(read as never), subject: { ...subject, ...object?.(read as never) } }
+  }
+
   const run = async (called: Tool, input: unknown): Promise<CallOutcome> => {
     try {
-      const result = await database.session(async (session) => {
-        await session.query(refuseChanges, [STATEMENT_MAX_MS])
-        return called.call({ database: session, organizationIds, ...context }, input)
-      })
-      const shown = written(result.facts)
+      const checked = checkerOf(inputOf(called))(input) as Input
+      const { subject, parts } = await database.session((session) => readFrom(session, called, checked))
+      const shown = written(showParts(parts, showPersonalData))
       if (Buffer.byteLength(shown.json) > RESULT_MAX_BYTES) throw new AppError('invalid_input', TOO_LARGE)
-      await record(called.name, input, 'answered', result)
+      await record(called.name, input, 'answered', subject)
       return { isError: false, ...shown }
     } catch (error) {
       if (isUnavailable(error)) return failure('The database does not respond. Try again later.')
@@ -111,6 +131,39 @@ export function createCaller({ database, actor, logError, ...context }: CallerPa
   }
 }
 
+/** The target, or else the account that the arguments name. Throws NotVisible. */
+async function subjectOf(database: Queryable, actor: Actor, tool: Tool, input: Input): Promise<Subject> {
+  const noun = targetOf(tool) ?? ACCOUNT
+  const id = input[noun.word] as bigint | undefined
+  return id === undefined
+    ? {}
+    : { ...(await noun.find(database, actor, id)), object: { kind: noun.kind, id } }
+}
+
+/** A list that has no pages is cut here, by the position of its rows. */
+async function readPage(
+  operation: Operation,
+  call: { database: Queryable; actor: Actor; services: Services },
+  { limit = PAGE_DEFAULT, after = null, ...given }: Input,
+) {
+  const { way, isWhole, noun, input } = operation
+  const size = Number(limit)
+  const own = Object.entries({ ...given, after }).filter(([name, value]) => name in input && value !== null)
+  const page = { after: after as bigint | null, limit: way === 'list' ? size + 1 : size }
+  const id = given[noun.word] as bigint | undefined
+  const result = await read(operation, { ...call, id: id ?? null, input: Object.fromEntries(own), page })
+  if (way !== 'list') return result as object
+  const start = isWhole ? Number(after) : 0
+  const rows = result as Array<{ id: bigint }>
+  const shown = rows.slice(start, start + size)
+  const last = isWhole ? start + size : shown.at(-1)?.id
+  return {
+    [itemsNameOf(operation)]: shown,
+    next: rows.length > start + size ? String(last) : null,
+    ...(isWhole && { matching: rows.length }),
+  }
+}
+
 /** Time that a page of a fleet of 10,000 accounts may take on a busy machine. */
 const STATEMENT_MAX_MS = 10_000
 
@@ -120,7 +173,7 @@ const refuseChanges = statement('refuse-changes')`
            set_config('statement_timeout', $1::int::text, false)`
 
 /** Ids, which are digits, and values of closed sets. Other texts may be personal. */
-const RECORDED = ['accountId', 'endpointId', 'organizationId', 'status', 'problem', 'limit', 'days']
+const RECORDED = ['account', 'endpoint', 'organization', 'status', 'problem', 'limit']
 
 const RECORDABLE = /^[a-z_]{1,30}$|^-?\d{1,19}$/
 
@@ -153,11 +206,15 @@ function isUnavailable(error: unknown): boolean {
 const isRefusal = (error: unknown): error is AppError =>
   error instanceof AppError && !(error instanceof DatabaseUnavailable)
 
+/** The same for an object that does not exist and for one of another organization. */
+const absent = (noun: string) =>
+  `No ${noun} has this id, or it belongs to an organization that this server does not show.`
+
 /** Details of a refusal. A tool has at most seven arguments. */
 const DETAILS_MAX = 10
 
 function reasonOf(error: unknown): string {
-  if (error instanceof NotVisible) return absent(error.noun).message
+  if (error instanceof NotVisible) return absent(error.noun)
   if (isRefusal(error)) {
     const details = error.details?.map(({ path, message }) => visible(`${path} ${message}`)) ?? []
     return [error.message, ...details.slice(0, DETAILS_MAX)].join('; ')

@@ -1,7 +1,6 @@
 /** `oa-audience accounts` and `fleet`. */
 import { type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import { findAccountDetails, listAccounts } from '../accounts/accounts.ts'
-import { verifyAccount } from '../accounts/manage-accounts.ts'
 import { COLUMNS } from '../accounts/provisioning.ts'
 import type { Claims, Verification } from '../accounts/verification.ts'
 import type { ImportProgress } from '../audience/import/import-followers.ts'
@@ -10,10 +9,9 @@ import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/listen.ts'
 import type { RemovalTally } from '../jobs/remove-account.ts'
 import { LineApi } from '../line-api/client.ts'
-import { deliveryPaths } from '../line-api/line-signature.ts'
 import { ACCOUNTS, addressesOf } from '../operations/accounts.ts'
 import type { Operation } from '../operations/operation.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operators/actor.ts'
+import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { FleetAccount, Problem } from '../watch/account-status.ts'
 import { listFleet } from '../watch/fleet.ts'
@@ -21,7 +19,7 @@ import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { explainProblem } from '../watch/languages.ts'
 import { confirmStatuses } from '../watch/store-statuses.ts'
 import { applyCommand } from './apply-accounts.ts'
-import { type CliCommand, parseId, requireAccount } from './command.ts'
+import { type CliCommand, parseId } from './command.ts'
 import { finishJob } from './follow-job.ts'
 import { io, print, printError, printMany, printOne, styled } from './io.ts'
 import {
@@ -31,12 +29,8 @@ import {
   inputOf,
   optionsOf,
   performHere,
+  platform,
 } from './operation-commands.ts'
-
-function platform() {
-  const { lineApiUrl, publicUrl } = readConfig(io.env)
-  return { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-}
 
 export function accountsCommand(program: CliCommand): void {
   const group = program.command('accounts').description('manage official accounts')
@@ -111,21 +105,17 @@ function showCommand(group: CliCommand): void {
 }
 
 function verifyCommand(group: CliCommand): void {
-  group
-    .command('verify')
+  addOperation(group, ACCOUNTS.verify)
     .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
-    .argument('<id>', 'id of the account', parseId)
     .option('--test-webhook', 'also make the platform send a test delivery (at most 60 an hour)')
     .option(
       '--prove-redelivery',
       'store the next delivery and refuse it once, which proves whether LINE sends it again (once an hour)',
     )
     .onDatabase(async (database, id: bigint, claims: Claims) => {
-      const account = await requireAccount(database, id)
-      const parts = { ...platform(), database }
-      const verification = await verifyAccount(parts, commandActor(), account, claims)
-      if (!verification.verified) io.exitCode = 1
-      return verification
+      const { result } = await performHere(database, ACCOUNTS.verify, { id, input: claims })
+      if (!result?.verified) io.exitCode = 1
+      return result as Verification
     }, printVerification)
 }
 

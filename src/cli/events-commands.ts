@@ -23,7 +23,7 @@ export function eventsCommand(program: CliCommand): void {
     .description('inspect and export received events, and retry those that failed')
 
   const list = addOperation(group, EVENTS.list)
-  for (const option of optionsOf(EVENTS.list)) if (option.long !== '--before') list.addOption(option)
+  for (const option of optionsOf(EVENTS.list)) if (option.long !== '--after') list.addOption(option)
   list
     .limited('events')
     .onDatabase(async (database, { limit, ...given }: { limit: number }) =>
@@ -92,7 +92,7 @@ async function exportEvents(database: Database, { account: id, output, ...given 
 async function readEvents(database: Database, input: object, limit: number): Promise<ListedEvent[]> {
   const events: ListedEvent[] = []
   for (let before: string | null = null; ; ) {
-    const page = EVENTS.list.check({ ...input, ...(before !== null && { before }) })
+    const page = EVENTS.list.check({ ...input, ...(before !== null && { after: before }) })
     const { result } = await performHere(database, EVENTS.list, { input: page })
     const { events: read, next } = result as EventPage
     events.push(...read)

@@ -9,6 +9,7 @@ import type { Database } from '../postgres/database.ts'
 import { examineSystem } from '../watch/system-health.ts'
 import { type CliCommand, collectIds, notFound, onDatabase } from './command.ts'
 import { io, printError } from './io.ts'
+import { commandServices } from './operation-commands.ts'
 
 /** Bytes of one message. Arguments have at most a few hundred characters. */
 const MESSAGE_MAX_BYTES = 1024 * 1024
@@ -47,6 +48,7 @@ async function serveAssistant(database: Database, options: McpOptions): Promise<
     database,
     actor,
     showPersonalData,
+    services: commandServices(),
     examineSystem: () => examineSystem(config),
     logError: (text) => printError(`oa-audience mcp: ${text}`),
   })

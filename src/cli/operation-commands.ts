@@ -1,5 +1,6 @@
 /** The commands of operations: see operations/operation.ts. */
 import { Option } from 'commander'
+import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
 import { readConfig } from '../config/config.ts'
 import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { EndpointTester } from '../endpoints/test-delivery.ts'
@@ -8,8 +9,16 @@ import { localUrl } from '../http/listen.ts'
 import { Type } from '../http/typebox.ts'
 import type { JobSummary } from '../jobs/job.ts'
 import { LineApi } from '../line-api/client.ts'
+import { deliveryPaths } from '../line-api/line-signature.ts'
 import { itemsOf } from '../operations/fields.ts'
-import { type Operation, type Outcome, PAGE_SIZE, perform, type Services } from '../operations/operation.ts'
+import {
+  type Operation,
+  type Outcome,
+  PAGE_SIZE,
+  perform,
+  read,
+  type Services,
+} from '../operations/operation.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Transactions } from '../postgres/statement.ts'
@@ -65,7 +74,13 @@ export function performHere<R>(
   return perform(operation, { database, actor: commandActor(), services: all, ...call })
 }
 
-function commandServices(): Services {
+/** What asks LINE for accounts. */
+export function platform() {
+  const { lineApiUrl, publicUrl } = readConfig(io.env)
+  return { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+}
+
+export function commandServices(): Services {
   const config = readConfig(io.env)
   const { publicUrl, host, port } = config
   const ownUrls = () => ownAddresses(publicUrl, host, port)
@@ -78,7 +93,9 @@ function commandServices(): Services {
     channelTester: new ChannelTester(async (...message) =>
       (await openNotificationSender(config, isOwn))(...message),
     ),
-    lineApi: new LineApi(config.lineApiUrl),
+    lineApi: platform().lineApi,
+    verifier: platform(),
+    erasureLedger: () => ErasureLedger.open(config.erasureLedger),
     baseUrl: publicUrl ?? localUrl(host, port),
     counted: (_actor, count) => count(),
   }
@@ -108,8 +125,8 @@ export function addRemoveCommand<Contents extends object>(
     .option('--yes', 'remove it; without this option, the command only says what it would delete')
     .onDatabase(async (database, id: bigint, { yes = false }: { yes?: boolean }) => {
       // Counting may take longer than a request may, and a read opens no transaction.
-      const { result: found } = await database.session((session) =>
-        performHere(session as Transactions, contents, { id }),
+      const found = await database.session((session) =>
+        read(contents, { database: session, actor: commandActor(), services: commandServices(), id }),
       )
       if (!yes) {
         const command = `oa-audience ${remove.noun.plural} remove ${id} --yes`

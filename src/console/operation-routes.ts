@@ -4,8 +4,14 @@ import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { Type } from '../http/typebox.ts'
 import { checker } from '../http/validate.ts'
 import { findJob } from '../jobs/job.ts'
-import { type Operation, type Page, perform, routeOf, type Services } from '../operations/operation.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import {
+  itemsNameOf,
+  type Operation,
+  type Page,
+  perform,
+  routeOf,
+  type Services,
+} from '../operations/operation.ts'
 import { type ConsoleParts, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { operatorOf } from './session.ts'
 
@@ -33,7 +39,7 @@ export function operationRoutes(
         const actor = operatorOf(request)
         const call = { database, reads, actor, services, id, input: operation.check(input), page }
         const { result, job } = await perform(operation, call)
-        if (job) return sendStored(request, reply, parts, job)
+        if (job) return sendJob(request, reply, parts, job)
         if (operation.way === 'list') return listOf(operation, result as Array<{ id: bigint }>)
         return result ?? reply.code(204).send()
       },
@@ -44,19 +50,9 @@ export function operationRoutes(
 type JobParts = Pick<ConsoleParts, 'database' | 'onJob'>
 
 /** Sends a job that was stored, and begins it in this process at once. */
-async function sendStored(request: FastifyRequest, reply: FastifyReply, parts: JobParts, id: bigint) {
+async function sendJob(request: FastifyRequest, reply: FastifyReply, parts: JobParts, id: bigint) {
   parts.onJob?.()
   return reply.code(202).send({ job: await findJob(parts.database, operatorOf(request), id) })
-}
-
-/** Stores a job in one transaction with its entry in the activity log. */
-export async function sendJob(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  parts: JobParts,
-  start: (transaction: Queryable) => Promise<bigint>,
-): Promise<FastifyReply> {
-  return sendStored(request, reply, parts, await parts.database.transaction(start))
 }
 
 function pageFrom({ after, ...input }: Record<string, string>): { input: object; page: Page } {
@@ -70,9 +66,7 @@ function inputOf(request: FastifyRequest): { input: unknown; page?: undefined } 
   return { input: body.length === 0 ? {} : parseUtf8Json(body) }
 }
 
-/** `{ endpoints: […], next }` */
-function listOf({ name, noun, isWhole }: Operation, rows: Array<{ id: bigint }>) {
-  const verb = name.slice(name.indexOf('.') + 1)
-  const { items, next } = isWhole ? { items: rows, next: null } : pageOf(rows)
-  return { [verb === 'list' ? noun.plural : verb]: items, next }
+function listOf(operation: Operation, rows: Array<{ id: bigint }>) {
+  const { items, next } = operation.isWhole ? { items: rows, next: null } : pageOf(rows)
+  return { [itemsNameOf(operation)]: items, next }
 }

@@ -9,7 +9,7 @@ import { parsePathId } from '../http/path-id.ts'
 import { type Share, Shares } from '../http/shares.ts'
 import type { Streamer } from '../http/streamer.ts'
 import { checker, IdText } from '../http/validate.ts'
-import { type Fields, objectOf, ShortText } from '../operations/fields.ts'
+import { type Fields, objectOf } from '../operations/fields.ts'
 import { PAGE_SIZE, type Services } from '../operations/operation.ts'
 import type { Actor, Operator } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
@@ -59,7 +59,6 @@ export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[];
 }
 
 export const Id = IdText()
-export { ShortText }
 
 export const checkFields = <F extends Fields>(fields: F) => checker(objectOf(fields))
 

@@ -13,16 +13,14 @@ import { logRequests } from '../observability/log.ts'
 import { OPERATIONS } from '../operations/all.ts'
 import { toInputError } from '../operations/constraint-sentences.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { accountRoutes } from './account-routes.ts'
-import { activityRoutes } from './activity-routes.ts'
-import { audienceRoutes } from './audience-routes.ts'
-import { fleetFileRoutes } from './fleet-file-routes.ts'
-import { jobRoutes } from './job-routes.ts'
+import { downloadRoutes } from './download-routes.ts'
 import { operationRoutes } from './operation-routes.ts'
 import { addPages, addSecurityText, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import { type ConsoleOptions, limitCounts } from './parts.ts'
+import { searchRoutes } from './search-routes.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
+import { uploadRoutes } from './upload-routes.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
@@ -44,6 +42,8 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     canEmail: options.config.smtpUrl !== null,
     endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
     lineApi: options.verifier.lineApi,
+    verifier: options.verifier,
+    erasureLedger: async () => options.erasureLedger,
     baseUrl: options.config.publicUrl ?? '',
   }
   const parts = { ...options, database, reads, readsFromNow, streamer: new Streamer(), counted, requireRole }
@@ -65,12 +65,10 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       api.setErrorHandler((error) => {
         throw toInputError(error)
       })
-      accountRoutes(api, parts) //  fleet, accounts, their verification and webhooks, the search for everything
-      fleetFileRoutes(api, parts) // accounts of a file
-      audienceRoutes(api, parts) // members, their timeline, erasure
       operationRoutes(api, parts, OPERATIONS, services) // what src/operations/ defines
-      jobRoutes(api, parts) //      long work over members, exports
-      activityRoutes(api, parts) // who changed what
+      searchRoutes(api, parts)
+      downloadRoutes(api, parts)
+      uploadRoutes(api, parts)
     },
     { prefix: '/api' },
   )

@@ -160,7 +160,7 @@ function keyOf(text: string): string {
 
 function readPosition(text: string): Position {
   const [us = 0n, id = 0n] = text.split('.').map(BigInt)
-  if (id > INT64_MAX || id < INT64_MIN) refuseInput('before', 'must be the end of another page')
+  if (id > INT64_MAX || id < INT64_MIN) refuseInput('after', 'must be the end of another page')
   return { us, id }
 }
 

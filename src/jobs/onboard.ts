@@ -96,7 +96,7 @@ export function publicUrlFault(publicUrl: string | null): string | null {
   return null
 }
 
-export interface CurrentWebhook {
+interface CurrentWebhook {
   url: string | null
   /** null: unknown */
   isActive: boolean | null

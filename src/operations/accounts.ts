@@ -1,30 +1,39 @@
 /** Official accounts. Only results that make a new address contain it, because it is like a secret. */
 import { randomBytes } from 'node:crypto'
+import { findAccount } from '../accounts/account.ts'
 import type { Proof } from '../accounts/account-fields.ts'
 import { type AccountFields, columnsOf, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
+import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
 import { listKeyDetails } from '../accounts/clients.ts'
 import {
   addAccount,
   findVisibleAccount,
   updateAccount,
   type VisibleAccount,
+  verifyAccount,
 } from '../accounts/manage-accounts.ts'
 import type { AccountColumns, NewAccount } from '../accounts/provisioning.ts'
 import { findAccountContents } from '../accounts/remove-account.ts'
-import { AppError, requireVisible } from '../errors.ts'
+import { AppError, FatalError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { refuseInput, StorableText } from '../http/validate.ts'
+import type { AccountId } from '../ids.ts'
 import { callbackPath } from '../intake/mbox/mbox-source.ts'
+import { findWebhook, publicUrlFault, replaceWebhook } from '../jobs/onboard.ts'
 import { startFollowersImport } from '../jobs/onboard-accounts.ts'
 import { startRemoval } from '../jobs/remove-account.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import { listAccountDays, listDeliveryHours } from '../watch/fleet.ts'
+import { findFleetAccount } from '../watch/fleet-facts.ts'
 import { MUTE_MAX_DAYS, readMute, setMuteOf } from '../watch/mutes.ts'
-import { DisplayName, Id, orNull } from './fields.ts'
-import { type Noun, operationsOf } from './operation.ts'
+import { confirmStatus } from '../watch/store-statuses.ts'
+import { Default, DisplayName, Id, orNull, ShortText } from './fields.ts'
+import { type Noun, operationsOf, type Services } from './operation.ts'
 import { requireTyped } from './organizations.ts'
 
+const MATCHES_MAX = 20
 const HOURS_CHART_DAYS = 7
 const DAYS_CHART_DAYS = 90
 /** As the database's own `random_token`. */
@@ -84,6 +93,27 @@ export const MUTE = {
   reason: StorableText({ minLength: 1, maxLength: 256, description: 'why, for other operators' }),
 }
 
+const CLAIMS = {
+  testWebhook: Default(Type.Boolean(), false),
+  proveRedelivery: Default(Type.Boolean(), false),
+}
+
+async function webhookOf(database: Queryable, id: AccountId, verifier: Services['verifier']) {
+  const account = requireVisible(await findAccount(database, id), 'account', id)
+  const fault = publicUrlFault(verifier.publicUrl)
+  if (fault !== null) throw refusal(fault)
+  return { account, current: await asInput(findWebhook(verifier, account)) }
+}
+
+/** A refusal by LINE is a fault of the account's settings, not of the service. */
+async function asInput<T>(work: Promise<T>): Promise<T> {
+  return work.catch((error: unknown) => {
+    throw error instanceof FatalError ? refusal(error.message) : error
+  })
+}
+
+const refusal = (message: string) => new AppError('invalid_input', { message })
+
 export const ACCOUNTS = {
   /** LINE proves the channel before the transaction, which records the addition. */
   add: call({
@@ -122,6 +152,68 @@ export const ACCOUNTS = {
       const oaHash = randomBytes(OA_HASH_BYTES).toString('base64url')
       await updateAccount({ database, lineApi }, actor, id, { oa_hash: oaHash })
       return { result: { callbackUrl: addressesOf(baseUrl, id, oaHash).callbackUrl }, changes: null }
+    },
+  }),
+
+  list: read({
+    name: 'account.list',
+    does: 'find accounts',
+    input: { q: Type.Optional(ShortText) },
+    run: async ({ database, actor, input: { q = '' } }) => ({
+      accounts: await searchAccounts(database, actor.organizationIds, q.trim(), MATCHES_MAX),
+    }),
+  }),
+
+  show: read({
+    name: 'account.show',
+    does: 'see an account',
+    run: async ({ database, actor, target: { id }, services: { now, verifier } }) => {
+      // Anybody who has the oaHash can write events, so it is treated like a secret.
+      const { oaHash: _, ...account } = await findAccountDetails(database, actor.organizationIds, id)
+      await confirmStatus(database, id, now())
+      const facts = await findFleetAccount(database, actor.organizationIds, id)
+      return {
+        account,
+        verification: await findVerification(database, id),
+        facts: requireVisible(facts, 'account', id),
+        webhookPath: deliveryPaths(String(id))[0] ?? '',
+        publicUrl: verifier.publicUrl,
+      }
+    },
+  }),
+
+  verify: call({
+    name: 'account.verify',
+    does: 'verify an account',
+    records: 'account.verified',
+    input: CLAIMS,
+    run: async ({ database, actor, target: { id }, services: { verifier }, input }) => {
+      const account = requireVisible(await findAccount(database, id), 'account', id)
+      const result = await verifyAccount({ ...verifier, database }, actor, account, input)
+      return { result, changes: null }
+    },
+  }),
+
+  webhook: read({
+    name: 'account.webhook',
+    role: 'manager',
+    does: "see LINE's webhook URL of an account",
+    run: async ({ database, target: { id }, services: { verifier } }) =>
+      (await webhookOf(database, id, verifier)).current,
+  }),
+
+  setWebhook: call({
+    name: 'account.set-webhook',
+    does: "set LINE's webhook URL of an account",
+    records: 'account.webhook_set',
+    input: { replaces: orNull(Type.String({ maxLength: 2_000 })) },
+    run: async ({ database, actor, target: { id }, services: { verifier }, input: { replaces } }) => {
+      const { account, current } = await webhookOf(database, id, verifier)
+      // The operator confirmed to replace one URL. Another one may be in use by now.
+      if (current.url !== replaces)
+        throw refusal('The webhook URL has changed meanwhile. Check it and confirm again.')
+      if (!current.isHere) await asInput(replaceWebhook({ ...verifier, database, actor }, account, current))
+      return { changes: null }
     },
   }),
 

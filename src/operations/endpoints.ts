@@ -38,8 +38,8 @@ import { startEndpointJob } from '../jobs/send-again.ts'
 import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import { EndpointUrl, NEW_ENDPOINT, REHEARSED, SETTINGS } from './endpoint-fields.ts'
-import { checkerOf, Id, partial, ShortText } from './fields.ts'
-import { type Noun, operationsOf, PAGE_SIZE } from './operation.ts'
+import { checkerOf, Default, Id, partial, ShortText } from './fields.ts'
+import { type Noun, operationsOf } from './operation.ts'
 
 type Endpoint = { id: bigint; name: string; accountId: AccountId; organizationId: OrganizationId }
 
@@ -109,11 +109,11 @@ export const ENDPOINTS = {
   deliveries: list({
     name: 'endpoint.deliveries',
     does: 'list deliveries',
-    input: { status: Type.Enum(['pending', 'failed']) },
+    input: { status: Default(Type.Enum(['pending', 'failed']), 'failed') },
     run: ({ database, target, input: { status } }, { after, limit }) =>
       listDeliveries(database, target.id, status, {
         afterId: after ?? INT64_MIN,
-        limit: status === 'failed' ? limit : PAGE_SIZE,
+        limit: status === 'failed' ? limit : limit - 1,
       }),
   }),
 

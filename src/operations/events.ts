@@ -23,7 +23,7 @@ import { changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { Id, orNull } from './fields.ts'
-import { type Noun, operationsOf, PAGE_SIZE, type Target } from './operation.ts'
+import { type Noun, operationsOf, type Target } from './operation.ts'
 
 const EVENT: Noun<EventDetails & Target> = {
   kind: 'event',
@@ -80,12 +80,12 @@ export const EVENTS = {
       ),
       failure: FAILED.failure,
       key: Word('webhook event id of LINE'),
-      before: Type.Optional(
+      after: Type.Optional(
         Type.String({ pattern: '^\\d{1,18}\\.-?\\d{1,19}$', description: '`next` of the page before' }),
       ),
     },
-    run: ({ database, actor, input: { before = null, ...filter } }) =>
-      listAllEvents(database, actor.organizationIds, filter, { before, limit: PAGE_SIZE }),
+    run: ({ database, actor, input: { after = null, ...filter } }, { limit }) =>
+      listAllEvents(database, actor.organizationIds, filter, { before: after, limit }),
   }),
 
   show: read({

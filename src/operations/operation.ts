@@ -2,7 +2,8 @@
  * What an operation is: who may run it, what it takes, and what it does. One definition serves the console (console/operation-routes.ts),
  * the command line (cli/operation-commands.ts), docs/roles.md and the tests that try each operation as each role.
  */
-
+import type { Verifier } from '../accounts/verify.ts'
+import type { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
 import type { EndpointTester } from '../endpoints/test-delivery.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { LineApi } from '../line-api/client.ts'
@@ -24,6 +25,8 @@ export interface Noun<T extends Target = Target> {
   word: string
   /** its path in the console, and its group of commands */
   plural: string
+  /** A replica may serve the reads, of the object as well. Reads without a target may be old in any case. */
+  mayBeOld?: boolean
   /** Throws NotVisible for what does not exist, and for what the actor does not see. */
   find: (database: Queryable, actor: Actor, id: bigint) => Promise<T>
 }
@@ -37,6 +40,10 @@ export interface Services {
   canEmail: boolean
   /** proves channel secrets; null: store them unproven */
   lineApi: LineApi | null
+  /** calls LINE for an account */
+  verifier: Omit<Verifier, 'database'>
+  /** null: erasures are recorded in the database only */
+  erasureLedger: () => Promise<ErasureLedger | null>
   /** of this service, as operators enter it on other platforms */
   baseUrl: string
   /** Runs a count, which takes seconds. The console limits those of one operator, and of the operators of one organization. */
@@ -167,12 +174,10 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
   }
 }
 
-const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE + 1 }
+const FIRST_PAGE: Page = { after: null, limit: PAGE_SIZE }
 
-interface Call {
-  database: Transactions
-  /** for reads without a target, which a replica may serve */
-  reads?: Queryable
+interface ReadCall {
+  database: Queryable
   actor: Actor
   services: Services
   id?: bigint | null
@@ -180,23 +185,41 @@ interface Call {
   page?: Page | undefined
 }
 
+interface Call extends ReadCall {
+  database: Transactions
+  /** for reads that a replica may serve */
+  reads?: Queryable
+}
+
+async function run(operation: Operation, { id = null, input = {}, page = FIRST_PAGE, ...call }: ReadCall) {
+  const { noun, hasTarget } = operation
+  const target = hasTarget && id !== null ? await noun.find(call.database, call.actor, id) : null
+  return { target, returned: await operation.run({ ...call, target, input } as never, page) }
+}
+
+/** Runs a read in a session that need not be able to write. */
+export const read = async <R>(operation: Operation<R>, call: ReadCall) =>
+  (await run(operation, call)).returned as R
+
 /** Runs an operation for an actor who has its role. Throws NotVisible for a target that the actor does not see. */
 export async function perform<R>(operation: Operation<R>, call: Call): Promise<Outcome<R>> {
-  const { way, noun, hasTarget, run } = operation
-  const { database, reads = database, actor, id = null, input = {}, services, page = FIRST_PAGE } = call
+  const { way, hasTarget, noun } = operation
+  const { reads = call.database, ...given } = call
+  const { database, actor } = given
+  if (way === 'read' || way === 'list') {
+    const source = hasTarget && !noun.mayBeOld ? database : reads
+    return { result: await read(operation, { ...given, database: source }) }
+  }
   const runOn = async (queryable: Queryable): Promise<Outcome<R>> => {
-    const target = hasTarget && id !== null ? await noun.find(queryable, actor, id) : null
-    const returned = await run({ database: queryable, actor, target, input, services } as never, page)
-    if (way === 'read' || way === 'list') return { result: returned as R }
-    const outcome: Outcome<R> & { target?: Target } = returned ?? {}
+    const { target, returned } = await run(operation, { ...given, database: queryable })
+    const outcome = (returned ?? {}) as Outcome<R> & { target?: Target }
     const recorded = record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
     if (way === 'call') await recorded
     // The transaction sends it with its `commit`, and fails if it fails.
     else recorded?.catch(() => undefined)
     return outcome
   }
-  if (way === 'add' || way === 'change') return database.transaction(runOn)
-  return runOn(hasTarget || way === 'call' ? database : reads)
+  return way === 'call' ? runOn(database) : database.transaction(runOn)
 }
 
 function record(
@@ -212,6 +235,12 @@ function record(
   const { id, organizationId, accountId = null } = target
   const object = { kind: noun.kind, id }
   return recordActivity(database, actor, { action: records, object, organizationId, accountId, changes })
+}
+
+/** The name of a list in a response: `endpoint.list` has `endpoints`, and `client.keys` has `keys`. */
+export function itemsNameOf({ name, noun }: Operation): string {
+  const verb = name.slice(name.indexOf('.') + 1)
+  return verb === 'list' ? noun.plural : verb
 }
 
 /** The route in the console. The verbs `list`, `show` and `add` are not part of the path. */

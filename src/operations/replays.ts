@@ -30,8 +30,10 @@ const RATE = Default(
   RATE_DEFAULT,
 )
 
-const { updatedSince: _, ...filters } = filterParameters
-export const FilterSchema = objectOf(filters)
+const { updatedSince: _, ...FILTERS } = filterParameters
+
+export { FILTERS }
+export const FilterSchema = objectOf(FILTERS)
 
 export const REPLAYS = {
   count: read({

@@ -164,6 +164,6 @@ it('the result is reported by doctor with its code', async () => {
 it('the result is reported by the console', async () => {
   const publicUrl = 'https://127.0.0.1:9'
   const { operator } = await startSignedIn(database, { config: { publicUrl } })
-  const { json } = await operator.get('/api/reachability')
+  const { json } = await operator.get('/api/fleet/reachability')
   expect(json).toMatchObject({ publicUrl, code: 'no_response', detail: 'ECONNREFUSED' })
 })

@@ -309,7 +309,7 @@ it('a removal hides the account from the fleet, which would ask for the secret t
 
 it('a removal begins although four uploads of the organization wait for their files', async () => {
   const { path } = await addAccount()
-  const startUpload = () => owner.post(`${path}/audience/import`, { format: 'csv', size: 100 })
+  const startUpload = () => owner.post(`${path}/import-members`, { format: 'csv', size: 100 })
   for (let count = 0; count < 4; count += 1) expect((await startUpload()).status).toBe(202)
   expect((await startUpload()).status).toBe(429)
   expect((await owner.post(`${path}/remove`, { name: 'test' })).status).toBe(202)

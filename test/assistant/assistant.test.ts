@@ -3,12 +3,15 @@ import { expect, it, vi } from 'vitest'
 import { RESULT_MAX_BYTES } from '../../src/assistant/caller.ts'
 import { TOOLS } from '../../src/assistant/tools.ts'
 import { readConfig } from '../../src/config/config.ts'
+import type { Queryable } from '../../src/postgres/statement.ts'
 import { examineSystem } from '../../src/watch/system-health.ts'
 import { connectAssistant } from '../support/assistant.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { addCurableEvent, loadFleet } from '../support/fleet.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { environment } from '../support/process.ts'
+
+type ToolOperation = { run: (context: { database: Queryable }) => Promise<unknown> }
 
 const { database, env } = await createTestDatabase()
 const fleet = await loadFleet(database, { accounts: 30, members: 3 })
@@ -22,13 +25,13 @@ await addCurableEvent(database, stranger, 'a reason of the stranger')
 /** Each tool with arguments that find something of the first tenant. */
 const CALLS: Record<string, Record<string, unknown>> = {
   list_accounts: { limit: 5 },
-  explain_account: { accountId },
-  show_trends: { accountId },
-  list_endpoints: { accountId },
-  list_deliveries: { endpointId },
-  list_failed_events: { accountId },
-  show_person: { accountId, id: 'U1' },
-  list_activity: { accountId },
+  explain_account: { account: accountId },
+  show_trends: { account: accountId },
+  list_endpoints: { account: accountId },
+  list_deliveries: { endpoint: endpointId },
+  list_failed_events: { account: accountId },
+  show_person: { account: accountId, user: 'U1' },
+  list_activity: { account: accountId },
   check_system: {},
 }
 
@@ -66,7 +69,7 @@ it('returns the facts as an object and as the same JSON text', async () => {
   }
   expect(logged).toEqual([])
   expect(results).toMatchObject({
-    list_accounts: { matching: 32, accounts: { length: 5 }, next: '5' },
+    list_accounts: { matching: 32, fleet: { length: 5 }, next: '5' },
     explain_account: {
       account: { id: accountId },
       problems: expect.arrayContaining([
@@ -75,8 +78,8 @@ it('returns the facts as an object and as the same JSON text', async () => {
         }),
       ]),
     },
-    show_trends: { byDay: expect.arrayContaining([expect.objectContaining({ members: expect.anything() })]) },
-    list_endpoints: { endpoints: [{ id: endpointId, host: { untrusted: 'tool.example' }, failed: 60 }] },
+    show_trends: { membersByDay: expect.arrayContaining([expect.objectContaining({ following: 900 })]) },
+    list_endpoints: { endpoints: [{ id: endpointId, url: { untrusted: 'tool.example' }, failed: 60 }] },
     list_deliveries: { deliveries: { length: 20 }, next: expect.any(String) },
     list_failed_events: { events: { length: 20 }, next: expect.any(String) },
     show_person: { member: { displayName: { untrusted: expect.stringMatching(/^.•••$/u) } } },
@@ -85,10 +88,10 @@ it('returns the facts as an object and as the same JSON text', async () => {
 })
 
 it.each([
-  ['list_accounts', {}, 'accounts'],
-  ['list_deliveries', { endpointId }, 'deliveries'],
-  ['list_failed_events', { accountId }, 'events'],
-  ['show_person', { accountId, id: 'U1' }, 'timeline'],
+  ['list_accounts', {}, 'fleet'],
+  ['list_deliveries', { endpoint: endpointId }, 'deliveries'],
+  ['list_failed_events', { account: accountId }, 'events'],
+  ['show_person', { account: accountId, user: 'U1' }, 'timeline'],
 ])('%s continues after the page before, without gaps', async (name, input, list) => {
   const { call } = await connectAssistant(database)
   const whole = []
@@ -107,7 +110,7 @@ it('shows nothing of another organization, even by the ids of its objects', asyn
   expect((await mine.client.listTools()).tools.map(({ name }) => name)).not.toContain('check_system')
   await expect(mine.call('check_system')).rejects.toThrow('There is no tool of this name')
   for (const [name, input] of Object.entries(CALLS).filter(
-    ([, each]) => 'accountId' in each || 'endpointId' in each,
+    ([, each]) => 'account' in each || 'endpoint' in each,
   )) {
     const { isError, text } = await mine.call(name, input)
     expect([isError, text], name).toEqual([true, expect.stringMatching(/No (account|endpoint) has this id/)])
@@ -116,25 +119,25 @@ it('shows nothing of another organization, even by the ids of its objects', asyn
       changes: {
         tool: name,
         outcome: 'refused',
-        arguments: { ...('accountId' in input ? { accountId } : { endpointId }) },
+        arguments: { ...('account' in input ? { account: accountId } : { endpoint: endpointId }) },
       },
     })
   }
   const own = String(stranger.accountId)
   const { result: accounts } = await mine.call('list_accounts', {
-    organizationId: String(tenant.organizationId),
+    organization: String(tenant.organizationId),
   })
   expect(accounts.matching).toBe(0)
-  expect((await mine.call('list_accounts')).result.accounts).toMatchObject([{ id: own }])
+  expect((await mine.call('list_accounts')).result.fleet).toMatchObject([{ id: own }])
   expect((await mine.call('list_endpoints')).result.endpoints).toEqual([])
   expect((await mine.call('list_failed_events')).result).toMatchObject({
-    reasons: [{ reason: { untrusted: 'a reason of the stranger' }, count: 1 }],
+    reasons: [{ failure: { untrusted: 'a reason of the stranger' }, count: 1 }],
     events: [{ accountId: own }],
   })
   const { result: activity } = await mine.call('list_activity', { limit: 50 })
-  for (const { organization } of activity.activity)
-    expect(organization.id).toBe(String(stranger.organizationId))
-  const { isError } = await mine.call('show_person', { accountId: own, id: await memberIdOf('U3') })
+  for (const { organizationId } of activity.activity)
+    expect(organizationId).toBe(String(stranger.organizationId))
+  const { isError } = await mine.call('show_person', { account: own, user: await memberIdOf('U3') })
   expect(isError).toBe(true)
 })
 
@@ -150,10 +153,10 @@ async function memberIdOf(userId: string): Promise<string> {
 it('fails a call whose tool tries to change something, because PostgreSQL refuses it', async () => {
   const { call, logged } = await connectAssistant(database)
   const [list] = TOOLS
-  const change = vi.spyOn(list as NonNullable<typeof list>, 'call').mockImplementation(async (context) => {
-    await context.database.query({ name: '', text: 'delete from endpoint' } as never)
-    return { facts: {} }
-  })
+  const [operation] = list?.operations ?? []
+  const change = vi
+    .spyOn(operation as never as ToolOperation, 'run')
+    .mockImplementation(({ database }) => database.query({ name: '', text: 'delete from endpoint' } as never))
   expect((await call('list_accounts')).isError).toBe(true)
   change.mockRestore()
   // read_only_sql_transaction
@@ -166,21 +169,26 @@ it('writes one row per call, with ids and without personal text', async () => {
   const rows = async () =>
     (await load(database, `select from activity where action like 'assistant.%'`)).length
   const before = await rows()
-  await call('show_person', { accountId, id: 'U1' })
+  await call('show_person', { account: accountId, user: 'U1' })
   expect(await rows()).toBe(before + 1)
   expect(await lastActivity()).toEqual({
     ...{ action: 'assistant.called', kind: 'command', organization: tenant.organizationId },
     ...{ account: tenant.accountId, object: 'member', id: await memberIdOf('U1') },
-    changes: { tool: 'show_person', outcome: 'answered', arguments: { accountId }, showPersonalData: false },
+    changes: {
+      tool: 'show_person',
+      outcome: 'answered',
+      arguments: { account: accountId },
+      showPersonalData: false,
+    },
   })
   await call('list_accounts', { name: 'Somsri', limit: 1 })
   expect(JSON.stringify((await lastActivity())?.changes)).not.toContain('Somsri')
-  await expect(call('delete_everything', { accountId: 'Somsri' })).rejects.toThrow('no tool of this name')
+  await expect(call('delete_everything', { account: 'Somsri' })).rejects.toThrow('no tool of this name')
   expect(await lastActivity()).toMatchObject({
     action: 'assistant.refused',
     changes: { tool: 'unknown', arguments: {} },
   })
-  await call('explain_account', { accountId: 'Somsri' })
+  await call('explain_account', { account: 'Somsri' })
   expect(await lastActivity()).toMatchObject({ changes: { tool: 'explain_account', arguments: {} } })
 })
 
@@ -188,7 +196,7 @@ it('bounds the text of a refusal, and removes what a person does not see', async
   const { call } = await connectAssistant(database)
   const names = Array.from({ length: 60 }, (_, index) => `${'x'.repeat(10_000)}\u202e\u{e0041}${index}`)
   const input = Object.fromEntries(names.map((name) => [name, 1]))
-  const { isError, text } = await call('explain_account', { accountId, ...input })
+  const { isError, text } = await call('explain_account', { account: accountId, ...input })
   expect(isError).toBe(true)
   expect(text.length).toBeLessThan(5_000)
   expect(text).not.toMatch(/[\u202e\u{e0041}]/u)
@@ -213,11 +221,11 @@ it('refuses a result that is too large, and returns fewer rows', async () => {
     long,
     tenant.accountId,
   ])
-  expect(await call('list_failed_events', { accountId, limit: 50 })).toMatchObject({
+  expect(await call('list_failed_events', { account: accountId, limit: 50 })).toMatchObject({
     isError: true,
     text: expect.stringContaining('too large'),
   })
-  const { result, text } = await call('list_failed_events', { accountId, limit: 10 })
+  const { result, text } = await call('list_failed_events', { account: accountId, limit: 10 })
   expect(result.events).toHaveLength(10)
   expect(Buffer.byteLength(text)).toBeLessThanOrEqual(RESULT_MAX_BYTES)
 })

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
-import { visible } from '../../src/assistant/tool.ts'
+import { visible } from '../../src/assistant/shown.ts'
 import { connectAssistant } from '../support/assistant.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { loadFleet } from '../support/fleet.ts'
@@ -49,14 +49,14 @@ for (const change of [
 
 const CALLS: Array<[string, Record<string, unknown>]> = [
   ['list_accounts', {}],
-  ['explain_account', { accountId }],
-  ['show_trends', { accountId }],
-  ['list_endpoints', { accountId }],
-  ['list_deliveries', { endpointId }],
-  ['list_failed_events', { accountId }],
+  ['explain_account', { account: accountId }],
+  ['show_trends', { account: accountId }],
+  ['list_endpoints', { account: accountId }],
+  ['list_deliveries', { endpoint: endpointId }],
+  ['list_failed_events', { account: accountId }],
   ...ATTACKS.map((_, index): [string, Record<string, unknown>] => [
     'show_person',
-    { accountId, id: `U${index + 1}` },
+    { account: accountId, user: `U${index + 1}` },
   ]),
   ['list_activity', {}],
 ]
@@ -93,12 +93,19 @@ it.each([false, true])(
 it('masks every text about a person by default', async () => {
   const { call } = await connectAssistant(database)
   for (const [index] of ATTACKS.entries()) {
-    const { result } = await call('show_person', { accountId, id: `U${index + 1}`, limit: 1 })
+    const { result } = await call('show_person', { account: accountId, user: `U${index + 1}`, limit: 1 })
     expect(JSON.stringify(result.member)).not.toMatch(/gnore|system|obey/)
     expect(result.member.displayName).toEqual({ untrusted: expect.stringMatching(/^.?•••$/u) })
-    const { text } = await call('list_deliveries', { endpointId })
-    expect(text).toContain('"status":500,"text":{"untrusted":"`•••"}')
+    const { text } = await call('list_deliveries', { endpoint: endpointId })
+    expect(text).toContain('"lastStatus":500,"lastAnswer":{"untrusted":"`•••"}')
   }
+})
+
+it('shows why there was no response', async () => {
+  const { call } = await connectAssistant(database)
+  await load(database, `update endpoint_delivery set status = null, answer = 'timed out'`)
+  const { result } = await call('list_deliveries', { endpoint: endpointId, limit: 1 })
+  expect(result.deliveries).toMatchObject([{ lastStatus: null, lastAnswer: { untrusted: 'timed out' } }])
 })
 
 it('removes what a person does not see, and keeps what a person reads', () => {

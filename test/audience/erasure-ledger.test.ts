@@ -154,7 +154,9 @@ it('the console and the command record erasures, also of people who are not memb
   const service = await openService()
   const id = await follow(service)
   const { operator } = await startSignedIn(database, { erasureLedger: new ErasureLedger(directory) })
-  expect((await operator.post(`/api/accounts/${accountId}/members/${id}/erase`, {})).status).toBe(204)
+  expect(
+    (await operator.post(`/api/accounts/${accountId}/erase-member`, { member: String(id) })).status,
+  ).toBe(204)
   const command = ['members', 'erase', '--account', String(accountId), '--user-id', randomUserId()]
   expect(await runCommand(command, { ...env, ERASURE_LEDGER: directory })).toMatchObject({ status: 0 })
   expect((await recorded()).map(({ memberId }) => memberId).sort()).toEqual([BigInt(id), null].sort())

@@ -66,7 +66,7 @@ it.each(['', 'account', 'kind=beacon', 'user=Upaged', 'status=failed'])(
     const ids = (await add(60)).map(({ id }) => String(id)).reverse()
     const first = await read(query)
     await add(1)
-    const second = await read(`${query}&before=${first.next}`)
+    const second = await read(`${query}&after=${first.next}`)
     const read60 = [...first.events, ...second.events].slice(0, 60)
     expect(read60.map(({ id }) => id)).toEqual(ids)
   },
@@ -79,7 +79,7 @@ it('the list of events examines a part of the events for a page, and continues w
   for (const filter of ['kind=rare', `kind=rare&account=${other.accountId}`]) {
     const first = await read(filter)
     expect(first).toEqual({ events: [], next: expect.any(String) })
-    expect((await read(`${filter}&before=${first.next}`)).events).toHaveLength(1)
+    expect((await read(`${filter}&after=${first.next}`)).events).toHaveLength(1)
   }
 })
 

@@ -70,7 +70,8 @@ async function addPerson() {
   await service.track(tenant, [{ type: 'page', userId: person, messageId: 'T1', properties: { order: 1 } }])
   const member = await service.member(tenant, person)
   await service.put(tenant, member?.id, { tags: ['vip'], attributes: { size: 'M' } })
-  await operator.post(`/api/accounts/${tenant.accountId}/members/${member?.id}`, {
+  await operator.post(`/api/accounts/${tenant.accountId}/update-member`, {
+    member: member?.id,
     version: '2',
     update: { externalId: 'E1' },
   })

@@ -116,10 +116,10 @@ const ID = '9999999999999999999'
 const POSITION = '-999999999999999999.1.1'
 const TIME = '9999-99-99T99:99:99Z'
 const TEXTS: Record<string, string[]> = {
-  ...{ before: [ID, POSITION], cursor: [POSITION], from: [TIME], to: [TIME], until: [TIME] },
+  ...{ after: [ID, POSITION], cursor: [POSITION], from: [TIME], to: [TIME], until: [TIME] },
 }
 /** Parameters that only some routes have. */
-const PARAMETERS = ['account', 'before', 'cursor', 'from', 'ids', 'operator', 'position', 'to']
+const PARAMETERS = ['account', 'after', 'from', 'operator', 'position', 'to']
 
 /** Copies of the input, in each of which one field has another value. */
 function* variantsOf(given: unknown, schema: TSchema, name = ''): Generator<unknown> {
@@ -170,10 +170,10 @@ function* requestsOf(route: string): Generator<{ method: string; path: string; b
 
 it.each([
   ['organizationIds/0', '/operators', { email: 'e@example.com', role: 'viewer', organizationIds: [ID] }],
-  ['version', `/accounts/${of.account}/members/${of.member}`, { version: ID, update: {} }],
+  ['version', `/accounts/${of.account}/update-member`, { member: of.member, version: ID, update: {} }],
   ['account', `/segments?account=${ID}`],
   ['from', `/activity?from=${TIME}`],
-  ['cursor', `/accounts/${of.account}/members/${of.member}/timeline?cursor=${POSITION}`],
+  ['after', `/accounts/${of.account}/timeline?user=${of.member}&after=${POSITION}`],
 ])(
   'input of the console beyond the range of its type is a 400 that names %s',
   async (path, to, body?: object) => {

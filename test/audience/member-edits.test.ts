@@ -23,8 +23,8 @@ async function newMember(): Promise<Member> {
 type Edit = { fields: string[]; changes: unknown; by: unknown }
 
 async function editsOf({ userId }: Member): Promise<Edit[]> {
-  const { json } = await operator.get(`${account}/members/${userId}/timeline`)
-  return json.entries
+  const { json } = await operator.get(`${account}/timeline?user=${userId}`)
+  return json.timeline
     .filter(({ kind }: { kind: string }) => kind === 'edit')
     .map(({ effect: { fields, changes, by } }: { effect: Edit }) => ({ fields, changes, by }))
 }
@@ -65,9 +65,8 @@ it('an edit of a member is shown with the client and the values before and after
 it('an edit of a member by an operator, a task, a command or another program is shown once, with its author', async () => {
   const member = await newMember()
   const { id, userId } = member
-  expect(
-    (await operator.post(`${account}/members/${id}`, { version: '1', update: { tags: ['vip'] } })).status,
-  ).toBe(200)
+  const edit = { member: id, version: '1', update: { tags: ['vip'] } }
+  expect((await operator.post(`${account}/update-member`, edit)).status).toBe(200)
   const line = (tags: string[]) => JSON.stringify({ userId, tags })
   await endOf(operator, await uploadFile(operator, tenant, 'ndjson', line(['file'])))
   const args = ['audience', 'import', '--account', String(tenant.accountId), '-']
@@ -113,7 +112,7 @@ it('an edit of a member is erased with the member, and its values are nowhere in
   const member = await newMember()
   const secret = 'Somsri-0812345678'
   const values = { externalId: secret, tags: [secret], attributes: { [secret]: secret } }
-  await operator.post(`${account}/members/${member.id}`, { version: '1', update: values })
+  await operator.post(`${account}/update-member`, { member: member.id, version: '1', update: values })
   await service.put(tenant, member.id, { externalId: 'x', tags: [], attributes: {} })
   expect(await readEverything(database)).toContain(secret)
   const [activity] = await database.query(`select string_agg(a::text, ' ') as text from activity a`)

@@ -26,7 +26,7 @@ async function addPerson(userId = randomUserId()) {
   return { userId, tenants, ids }
 }
 
-const path = ({ accountId }: Tenant, rest: string) => `/api/accounts/${accountId}/people/${rest}`
+const path = ({ accountId }: Tenant, rest: string) => `/api/accounts/${accountId}/${rest}`
 /** Whether the person is a member of each account. */
 const membershipsOf = (tenants: readonly Tenant[], userId: string) =>
   Promise.all(tenants.map(async (tenant) => (await service.member(tenant, userId)) !== undefined))
@@ -53,7 +53,7 @@ it('the memberships of a person are none for an id that is not of the form of LI
 it('an erasure from several accounts erases the person from the confirmed accounts as one task, and from no other', async () => {
   const { userId, tenants, ids } = await addPerson()
   const accounts = ids.slice(0, 2)
-  const { status, json } = await token.post(path(tenants[0], 'erase'), { userId, accounts })
+  const { status, json } = await token.post(path(tenants[0], 'erase-person'), { userId, accounts })
   expect(status).toBe(202)
   expect(json.job).toMatchObject({ kind: 'members.erase', total: '2', organizationId: null })
   const ledger = new ErasureLedger(directory)
@@ -79,9 +79,9 @@ it('an erasure from several accounts leaves an account that the operator does no
   const [first, second] = tenants
   const organizationIds = [first.organizationId, second.organizationId]
   const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
-  const foreign = await manager.post(path(first, 'erase'), { userId, accounts: [ids[2]] })
+  const foreign = await manager.post(path(first, 'erase-person'), { userId, accounts: [ids[2]] })
   expect(foreign.status).toBe(404)
-  const { json } = await manager.post(path(first, 'erase'), { userId, accounts: ids })
+  const { json } = await manager.post(path(first, 'erase-person'), { userId, accounts: ids })
   expect(json.job.total).toBe('2')
   await take()
   await updateOperator(database, commandActor(), manager.id, { organizationIds: [first.organizationId] })
@@ -94,7 +94,7 @@ it('an erasure from several accounts leaves an account that the operator does no
 
 it('an erasure from several accounts counts an erasure that a killed process had committed', async () => {
   const { userId, tenants, ids } = await addPerson()
-  const { json } = await token.post(path(tenants[0], 'erase'), { userId, accounts: ids })
+  const { json } = await token.post(path(tenants[0], 'erase-person'), { userId, accounts: ids })
   await take()
   await database.query(`update job set position = null, done = 0, tally = '{}' where id = $1`, [json.job.id])
   while (await take());
@@ -105,7 +105,7 @@ it('an erasure from several accounts counts an erasure that a killed process had
 
 it('an erasure from several accounts waits, and says so, while the ledger refuses the erasure', async () => {
   const { userId, tenants, ids } = await addPerson()
-  const { json } = await token.post(path(tenants[0], 'erase'), { userId, accounts: ids })
+  const { json } = await token.post(path(tenants[0], 'erase-person'), { userId, accounts: ids })
   const missing = new ErasureLedger(join(directory, 'missing'))
   await take(missing)
   const waiting = (await token.get(`/api/jobs/${json.job.id}`)).json.job
@@ -131,7 +131,7 @@ it("an export of a person's data has one object per account that the operator se
   const { userId, tenants, ids } = await addPerson()
   const organizationIds = tenants.slice(0, 2).map(({ organizationId }) => organizationId)
   const viewer = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
-  const { headers, text } = await viewer.get(path(tenants[1], `export-all?userId=${userId}`))
+  const { headers, text } = await viewer.get(path(tenants[1], `people/export-all?userId=${userId}`))
   expect(headers.get('content-disposition')).toBe('attachment; filename="person.json"')
   const people = JSON.parse(text)
   expect(people.map(({ account }: { account: { id: string } }) => account.id)).toEqual([ids[1], ids[0]])

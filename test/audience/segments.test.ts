@@ -163,12 +163,12 @@ it('the console counts, lists, tags and exports the members of a segment', async
     { id: added.json.id, name: 'vips', condition: FOLLOWING_VIPS },
   ])
   const of = `/api/accounts/${account}`
-  expect((await operator.get(`${of}/audience/count?segment=vips`)).json.count).toBe(16)
+  expect((await operator.get(`${of}/count-members?segment=vips`)).json.count).toBe(16)
   expect((await operator.get(`${of}/members?segment=vips`)).json.data).toHaveLength(16)
   expect((await operator.get(`${of}/members?segment=unknown`)).status).toBe(400)
   const tagging = { filters: { segment: 'vips' }, addTags: ['chosen'], removeTags: [], expectedCount: 16 }
-  expect((await operator.post(`${of}/audience/tag`, tagging)).status).toBe(202)
-  expect((await operator.post(`${of}/audience/tag`, { ...tagging, expectedCount: 17 })).status).toBe(409)
+  expect((await operator.post(`${of}/tag-members`, tagging)).status).toBe(202)
+  expect((await operator.post(`${of}/tag-members`, { ...tagging, expectedCount: 17 })).status).toBe(409)
   const exported = await operator.get(`${of}/audience/export?segment=vips&format=line-ids`)
   expect([exported.status, exported.headers.get('content-type')]).toEqual([200, 'text/plain; charset=utf-8'])
 })
@@ -177,7 +177,7 @@ it('the console erases the members of a segment, if their number is the confirme
   const tenant = await tenantWithPeople()
   await add(tenant, 'vips', FOLLOWING_VIPS)
   const operator = await signedIn(url)
-  const path = `/api/accounts/${tenant.accountId}/audience/erase`
+  const path = `/api/accounts/${tenant.accountId}/erase-members`
   const filters = { segment: 'vips' }
   expect((await operator.post(path, { filters, expectedCount: 15 })).status).toBe(409)
   const { status, json } = await operator.post(path, { filters, expectedCount: 16 })

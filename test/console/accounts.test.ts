@@ -139,9 +139,10 @@ describe("LINE's webhook of an account", () => {
     const wantedUrl = `${publicUrl}/api/line/${id}`
     expect(json).toEqual({ url: 'https://old.example/hook', isActive: true, isHere: false, wantedUrl })
     state.settings.webhook = { endpoint: 'https://newer.example/hook', active: true }
-    expect((await operator.post(path, { replaces: json.url })).status).toBe(400)
+    const set = (replaces: string) => operator.post(`/api/accounts/${id}/set-webhook`, { replaces })
+    expect((await set(json.url)).status).toBe(400)
     expect(state.settings.webhook.endpoint).toBe('https://newer.example/hook')
-    expect((await operator.post(path, { replaces: 'https://newer.example/hook' })).status).toBe(204)
+    expect((await set('https://newer.example/hook')).status).toBe(204)
     expect(state.settings.webhook.endpoint).toBe(wantedUrl)
     expect((await operator.get(path)).json.isHere).toBe(true)
     expect((await activityOf(database, 'account', id)).at(-1)).toMatchObject({
@@ -160,7 +161,7 @@ describe("LINE's webhook of an account", () => {
   it('cannot be set without a public address', async () => {
     const { path } = await addPlatformAccount()
     const local = await signedIn((await startConsole(database, { lineApiUrl: platform.url })).url)
-    expect((await local.post(path, { replaces: null })).json.message).toContain('PUBLIC_URL is not set')
+    expect((await local.get(path)).json.message).toContain('PUBLIC_URL is not set')
   })
 
   it('and the account are verified, with the outcome in the log', async () => {

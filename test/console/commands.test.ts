@@ -17,18 +17,15 @@ const REASONS = {
 }
 
 const ROUTES: Record<string, string> = {
-  'GET /api/fleet': 'fleet, accounts list',
-  'GET /api/accounts/:id': 'accounts show',
-  'POST /api/accounts/:id/verify': 'accounts verify',
+  'GET /api/fleet': 'fleet',
   'POST /api/accounts/:id/followers': 'accounts import-followers',
   'POST /api/fleet-file/apply': 'accounts apply',
   'GET /api/accounts/:account/audience/export': 'audience export',
-  'POST /api/accounts/:account/audience/import': 'audience import',
-  'GET /api/accounts/:account/members/:user': 'members show',
+  'POST /api/accounts/:id/import-members': 'audience import',
+  'GET /api/accounts/:id/member': 'members show',
   'GET /api/accounts/:account/people/export': 'members export-person',
-  'POST /api/accounts/:account/people/erase': 'members erase',
+  'POST /api/accounts/:id/erase-person': 'members erase',
   'GET /api/accounts/:account/events/export': 'events export',
-  'GET /api/activity': 'activity list',
   'GET /api/activity/export': 'activity export',
   'GET /api/jobs': 'tasks list',
   'GET /api/jobs/:id': 'tasks show',

@@ -19,7 +19,7 @@ it('accounts are listed and found by a part of their name or by their id', async
   const other = await addTenant(database)
   await updateAccount(database, other.accountId, { name: 'Café ☕ "Ō"' })
   const { json } = await operator.get('/api/fleet')
-  const ids = json.accounts.map(({ id }: { id: string }) => id)
+  const ids = json.fleet.map(({ id }: { id: string }) => id)
   expect(ids).toEqual(expect.arrayContaining([String(tenant.accountId), String(other.accountId)]))
   for (const q of ['café', '☕', String(other.accountId)]) {
     const found = await operator.get(`/api/accounts?q=${encodeURIComponent(q)}`)
@@ -35,7 +35,7 @@ it('accounts have charts of their deliveries and followers, for those that a pag
   expect(json.charts[0]).toMatchObject({ hours: { length: 24 }, days: { length: 30 } })
   for (const ids of ['', '1,', 'x', '99999999999999999999', Array(251).fill('1').join(',')])
     expect((await operator.get(`/api/fleet/charts?ids=${ids}`)).status, ids).toBe(400)
-  expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(404)
+  expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(200)
 })
 
 it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])(
@@ -51,6 +51,7 @@ describe('members', () => {
   const people = Array.from({ length: 60 }, () => randomUserId())
   const [ann = ''] = people
   const membersPath = `${accountPath}/members`
+  const timelinePath = `${accountPath}/timeline?user=${ann}`
 
   beforeAll(async () => {
     await service.deliver(
@@ -82,10 +83,10 @@ describe('members', () => {
     await service.deliver(tenant, events)
     const entries: Array<{ at: string; eventId: string | null; kind: string }> = []
     for (let cursor: string | null = ''; cursor !== null; ) {
-      const path: string = `${membersPath}/${ann}/timeline${cursor === '' ? '' : `?cursor=${cursor}`}`
+      const path: string = `${timelinePath}${cursor === '' ? '' : `&after=${cursor}`}`
       const { json } = await operator.get(path)
-      entries.push(...json.entries)
-      cursor = json.nextCursor
+      entries.push(...json.timeline)
+      cursor = json.next
     }
     expect(entries.filter(({ kind }) => kind === 'message')).toHaveLength(120)
     expect(entries.filter(({ kind }) => kind === 'edit')).toHaveLength(1)
@@ -93,7 +94,7 @@ describe('members', () => {
     expect(new Set(ids).size).toBe(ids.length)
     const times = entries.map(({ at }) => at)
     expect(times).toEqual(times.toSorted().reverse())
-    expect((await operator.get(`${membersPath}/${ann}/timeline?cursor=x`)).status).toBe(400)
+    expect((await operator.get(`${timelinePath}&after=x`)).status).toBe(400)
   })
 })
 
@@ -184,7 +185,7 @@ it('clients are added with a secret that is in no later answer, and are revoked'
 
 it.each([
   ['/api/events?account=x', undefined],
-  ['/api/events?before=1.9223372036854775808', undefined],
+  ['/api/events?after=1.9223372036854775808', undefined],
   ['/api/clients?after=x', undefined],
   ['/api/clients', { name: 'a\u0000b' }],
   ['/api/events/retry-all', []],

@@ -85,7 +85,7 @@ describe.runIf(canRunChromium('forms of two operators are'))('two operators', ()
       sql: 'select name, role, organization_ids from operator where organization_ids = array[$1::bigint]',
       stored: { name: 'second', role: 'manager', organization_ids: expect.any(Array) },
     },
-    'POST /accounts/:/members/:': {
+    'account.update-member': {
       path: () => `/accounts/${opened.loaded.accountId}/audience/U-${MARK}`,
       open: click('Edit fields'),
       fill: [type('tags', 'first'), type('externalId', 'second')],

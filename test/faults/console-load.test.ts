@@ -23,7 +23,7 @@ const operator = await signedIn((await startConsole(database)).url)
 it('delays no delivery of the same or of another account by a change of many members', MEASURED, async () => {
   const other = await addTenant(database)
   await load(database, 'vacuum analyze audience_member')
-  const { json } = await operator.post(`/api/accounts/${tenant.accountId}/audience/tag`, {
+  const { json } = await operator.post(`/api/accounts/${tenant.accountId}/tag-members`, {
     ...{
       filters: { relationship: 'following' },
       addTags: [randomUUID()],

@@ -35,7 +35,7 @@ it('serves console and metrics on their own ports with several hosts and replica
   const service = await spawnService(env)
   await becomesWell(service.url)
   const operator = await signedIn(`http://127.0.0.1:${port}`)
-  expect((await operator.get('/api/fleet')).json).toEqual({ accounts: [] })
+  expect((await operator.get('/api/fleet')).json).toEqual({ fleet: [], next: null })
   const scrape = await fetch(`http://127.0.0.1:${metricsPort}/metrics`)
   const metrics = await scrape.text()
   expect(scrape.status).toBe(200)

@@ -51,7 +51,7 @@ async function readConsole(output: string): Promise<string[]> {
   expect((await operator.signIn(token)).status).toBe(200)
   // An account of each state. The one of an earlier run is gone.
   const fleet = async () => {
-    const { accounts } = (await operator.get('/api/fleet')).json
+    const { fleet: accounts } = (await operator.get('/api/fleet')).json
     return (accounts as Array<{ id: string; status: string }>).map(({ id, status }) => ({ id, status }))
   }
   await expect.poll(async () => new Set((await fleet()).map(({ status }) => status)).size).toBe(4)

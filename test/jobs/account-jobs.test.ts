@@ -101,7 +101,7 @@ it('a change of many accounts mutes chosen accounts, and says what became of eac
   expect(refused).toMatchObject([{ id: d, outcome: 'refused' }])
   const shown = (await runCommand(['tasks', 'show', id], env)).stdout
   expect(shown).toContain(`account ${d} has no problem that could be muted.`)
-  const fleet = (await operator.get('/api/fleet')).json.accounts as Array<{ id: string; problem: object }>
+  const fleet = (await operator.get('/api/fleet')).json.fleet as Array<{ id: string; problem: object }>
   expect(fleet.find((account) => account.id === a)?.problem).toMatchObject({ muted: MUTE })
 })
 
@@ -199,7 +199,7 @@ it('a change of many accounts of all that match is of those that match when it s
     status: 'ok',
   })
   expect([status, json.message]).toEqual([400, 'No account matches.'])
-  const fleet = (await operator.get('/api/fleet')).json.accounts
+  const fleet = (await operator.get('/api/fleet')).json.fleet
   expect(await totalOf({})).toBe(String(fleet.length))
 })
 

@@ -137,7 +137,7 @@ it('an uploaded file keeps the names of attributes to itself', async () => {
 })
 
 const start = (tenant: Tenant, body: object) =>
-  operator.post(`/api/accounts/${tenant.accountId}/audience/import`, body)
+  operator.post(`/api/accounts/${tenant.accountId}/import-members`, body)
 
 it('an upload says where to continue after a piece that is missing or repeated', async () => {
   const tenant = await addAudience(1)
@@ -218,7 +218,7 @@ it('does not bring back a person who is erased during an import', async () => {
 
 it('is uploaded by nobody but the operator who started it', async () => {
   const tenant = await addAudience(1)
-  const path = `/api/accounts/${tenant.accountId}/audience/import`
+  const path = `/api/accounts/${tenant.accountId}/import-members`
   const { job } = (await operator.post(path, { format: 'ndjson', size: 10 })).json
   const colleague = await addSignedIn({ url, database }, { role: 'manager' })
   expect((await sendPiece(colleague, job.id, 0, Buffer.from('{"userId":'))).status).toBe(404)

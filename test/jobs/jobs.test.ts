@@ -20,13 +20,13 @@ const HALF = `case when i % 2 = 0 then 'following' else 'blocked' end`
 async function addAudience(members: number) {
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, members, { relationship: HALF, display_name: `'Name ' || i` })
-  const path = `/api/accounts/${tenant.accountId}/audience`
+  const path = `/api/accounts/${tenant.accountId}`
   const tag = ({
     add = [],
     remove = [],
     ...body
   }: { add?: string[]; remove?: string[] } & Record<string, unknown>) =>
-    operator.post(`${path}/tag`, { filters: {}, addTags: add, removeTags: remove, ...body })
+    operator.post(`${path}/tag-members`, { filters: {}, addTags: add, removeTags: remove, ...body })
   return { tenant, path, tag }
 }
 
@@ -41,7 +41,7 @@ const following = { relationship: 'following' }
 
 it('a bulk change of tags changes all members that match, and is one entry of the activity log', async () => {
   const { tenant, path, tag } = await addAudience(1_500)
-  expect((await operator.get(`${path}/count?relationship=following`)).json).toEqual({ count: 750 })
+  expect((await operator.get(`${path}/count-members?relationship=following`)).json).toEqual({ count: 750 })
   const { status, json } = await tag({ filters: following, add: ['spring'], expectedCount: 750 })
   expect(status).toBe(202)
   expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
@@ -50,7 +50,7 @@ it('a bulk change of tags changes all members that match, and is one entry of th
   expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
     ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },
   })
-  expect((await operator.get(`${path}/count?tag=spring`)).json).toEqual({ count: 750 })
+  expect((await operator.get(`${path}/count-members?tag=spring`)).json).toEqual({ count: 750 })
   expect(await service.member(tenant, 'U2')).toMatchObject({ tags: ['spring'], version: 2 })
   expect(await service.member(tenant, 'U1')).toMatchObject({ tags: [], version: 1 })
   const activity = await database.query(
@@ -101,7 +101,7 @@ it('a job stops when it is cancelled, and what it has changed stays', async () =
   const done = Number(json.job.done)
   expect(done).toBeGreaterThan(0)
   expect(done).toBeLessThan(1_000)
-  expect((await operator.get(`${path}/count?tag=half`)).json).toEqual({ count: done })
+  expect((await operator.get(`${path}/count-members?tag=half`)).json).toEqual({ count: done })
   expect((await operator.post(`/api/jobs/${job.id}/cancel`)).json.job).toEqual(json.job)
   const recorded = await database.query(
     `select object_id from activity where action = 'job.cancelled' and channel_oa_id = $1`,
@@ -126,7 +126,7 @@ it('a job ends if its operator is disabled, demoted, or no longer sees the organ
     const { json } = await operator.get(`/api/jobs/${job.id}`)
     expect(json.job).toMatchObject({ status: 'cancelled', reason })
     expect(Number(json.job.done)).toBeGreaterThan(0)
-    expect((await operator.get(`${path}/count?tag=a`)).json.count).toBe(Number(json.job.done))
+    expect((await operator.get(`${path}/count-members?tag=a`)).json.count).toBe(Number(json.job.done))
   }
 })
 
@@ -156,7 +156,7 @@ it('a job is worked on by two instances without repetition', async () => {
   expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
     ...{ done: '1500', tally: { changed: 1_500, unchanged: 0 } },
   })
-  expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 1_500 })
+  expect((await operator.get(`${path}/count-members?tag=a`)).json).toEqual({ count: 1_500 })
 })
 
 it('a job of a kind that only a newer release knows is left to that release', async () => {
@@ -261,14 +261,14 @@ it('an export of members contains all that match, and is recorded before its fir
     `update audience_member set display_name = '=cmd()' where channel_oa_id = $1 and user_id = 'U2'`,
     [tenant.accountId],
   )
-  const csv = await operator.get(`${path}/export?format=csv&relationship=following&q=m`)
+  const csv = await operator.get(`${path}/audience/export?format=csv&relationship=following&q=m`)
   expect([csv.status, csv.headers.get('content-disposition')]).toEqual([
     ...[200, `attachment; filename="members-${tenant.accountId}.csv"`],
   ])
   const lines = csv.text.trim().split('\r\n')
   expect(lines).toHaveLength(1 + 1_250)
   expect(lines[1]).toContain(`"'=cmd()"`)
-  const ndjson = await operator.get(`${path}/export?format=ndjson`)
+  const ndjson = await operator.get(`${path}/audience/export?format=ndjson`)
   expect(ndjson.text.trim().split('\n')).toHaveLength(2_500)
   const recorded = await database.query<{ changes: object }>(
     `select changes from activity where channel_oa_id = $1 and action = 'members.exported' order by id`,
@@ -279,5 +279,5 @@ it('an export of members contains all that match, and is recorded before its fir
     { format: 'ndjson', members: 2_500, filters: {} },
   ])
   for (const query of ['', '?format=xlsx', '?format=csv&limit=1'])
-    expect((await operator.get(`${path}/export${query}`)).status).toBe(400)
+    expect((await operator.get(`${path}/audience/export${query}`)).status).toBe(400)
 })

@@ -32,11 +32,13 @@ it('a change in the console is recorded with its operator, its request and its f
   const operator = await addSignedIn(here, { role: 'manager' })
   await service.deliver(tenant, [lineEvent('follow', 'U-person')])
   const [member] = await service.members(tenant)
-  const edit = { version: String(member?.version), update: { externalId: 'crm-4711', tags: ['vip'] } }
-  const path = `/api/accounts/${accountId}/members/${member?.id}`
-  expect((await operator.post(path, edit)).status).toBe(200)
-  expect((await operator.post(path, edit)).status).toBe(412)
-  expect((await operator.post(`${path}/erase`)).status).toBe(204)
+  const of = { member: String(member?.id) }
+  const edit = { ...of, version: String(member?.version), update: { externalId: 'crm-4711', tags: ['vip'] } }
+  const account = `/api/accounts/${accountId}`
+  expect((await operator.post(`${account}/update-member`, edit)).status).toBe(200)
+  expect((await operator.post(`${account}/update-member`, edit)).status).toBe(412)
+  expect((await operator.post(`${account}/erase-member`, of)).status).toBe(204)
+
   const expected = { actor_kind: 'operator', actor: operator.email, object_id: String(member?.id) }
   expect(await rowsOf('member.updated')).toEqual([
     expect.objectContaining({
@@ -109,7 +111,8 @@ it('a change in the console is not recorded if it saves a member as it is', asyn
   const count = async () => (await rowsOf('member.updated')).length
   const before = await count()
   for (const update of [{}, { tags: [] }]) {
-    const { status } = await manager.post(`/api/accounts/${accountId}/members/${id}`, {
+    const { status } = await manager.post(`/api/accounts/${accountId}/update-member`, {
+      member: String(id),
       version: String(version),
       update,
     })
@@ -192,7 +195,7 @@ it('the log is filtered by account, operator, action and time, page by page', as
   for (let i = 0; i < 60; i += 1) await addClientNamed(database, `Client ${i}`)
   const first = (await owner.get('/api/activity?action=client.')).json
   expect(first.activity).toHaveLength(50)
-  const rest = (await owner.get(`/api/activity?action=client.&before=${first.next}`)).json
+  const rest = (await owner.get(`/api/activity?action=client.&after=${first.next}`)).json
   const ids = [...first.activity, ...rest.activity].map(({ id }: { id: string }) => Number(id))
   expect(ids).toEqual([...new Set(ids)].sort((a, b) => b - a))
   const count = async (query: string) => (await owner.get(`/api/activity?${query}`)).json.activity.length

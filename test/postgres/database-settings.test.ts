@@ -43,8 +43,8 @@ it('a database with unusual settings is migrated, examined, read and written as 
   }
   const { operator } = await startSignedIn(database)
   const account = `/api/accounts/${tenant.accountId}`
-  const members = `${account}/members`
-  const pages = ['/api/fleet', account, members, `${members}/${id}`, '/api/clients', '/api/endpoints']
+  const members = [`${account}/members`, `${account}/member?user=${id}`]
+  const pages = ['/api/fleet', account, ...members, '/api/clients', '/api/endpoints']
   for (const page of [...pages, '/api/events'])
     expect([page, (await operator.get(page)).status]).toEqual([page, 200])
   const config = readConfig({ DATABASE_URL: urlOf(connection), LINE_API_URL: 'http://127.0.0.1:9' })

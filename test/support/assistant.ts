@@ -2,6 +2,7 @@
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
 import { type CallerParts, createCaller } from '../../src/assistant/caller.ts'
 import { createServer } from '../../src/assistant/server.ts'
+import { commandServices } from '../../src/cli/operation-commands.ts'
 import { commandActor, type OrganizationIds } from '../../src/operators/actor.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
@@ -23,6 +24,7 @@ export async function connectAssistant(
   const logged: string[] = []
   const caller = createCaller({
     ...{ database, actor, showPersonalData: false, examineSystem: async () => [] },
+    services: commandServices(),
     logError: (text) => logged.push(text),
     ...parts,
   })

@@ -40,9 +40,6 @@ const owner = (does: string, request: RouteAccess['request'], foreign: RouteAcce
   ({ ...viewer(does, request, foreign), role: 'owner' }) as RouteAccess
 
 const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.account}${rest}` })
-const ofMember = (rest: string) => (of: Objects) => ({
-  path: `/accounts/${of.account}/members/${of.member}${rest}`,
-})
 
 const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
 
@@ -55,6 +52,18 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'account.update': () => ({ name: 'taken' }),
   'account.mute': () => ({ until: inDays(1), reason: 'a planned change' }),
   'account.remove': () => ({ name: 'Strangers' }),
+  'account.list': () => ({ q: 'Strangers' }),
+  'account.set-webhook': () => ({ replaces: null }),
+  'fleet.charts': ({ account }) => ({ ids: account }),
+  'account.member': ({ member }) => ({ user: member }),
+  'account.timeline': ({ member }) => ({ user: member }),
+  'account.memberships': ({ userId }) => ({ userId }),
+  'account.update-member': ({ member }) => ({ member, version: '1', update: { tags: ['taken'] } }),
+  'account.erase-member': ({ member }) => ({ member }),
+  'account.erase-person': ({ userId, account }) => ({ userId, accounts: [account] }),
+  'account.tag-members': () => ({ filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 }),
+  'account.erase-members': () => ({ filters: {}, expectedCount: 1 }),
+  'account.import-members': () => ({ format: 'csv', size: 10 }),
   'endpoint.list': ({ account }) => ({ account }),
   'endpoint.deliveries': () => ({ status: 'pending' }),
   'endpoint.delivery': ({ delivery }) => ({ delivery }),
@@ -126,20 +135,6 @@ const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
 /** By method and path, where `:` stands for a parameter. */
 export const ROUTES: Record<string, RouteAccess> = {
   ...Object.fromEntries(operationRoutes),
-  'GET /fleet': viewer('list accounts', () => ({ path: '/fleet' }), 'filtered'),
-  'GET /fleet/charts': viewer(
-    'see charts',
-    (of) => ({ path: `/fleet/charts?ids=${of.account}` }),
-    'filtered',
-  ),
-  'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=Strangers' }), 'filtered'),
-  'GET /accounts/:': viewer('see an account', ofAccount('')),
-  'POST /accounts/:/verify': manager('verify an account', ofAccount('/verify')),
-  'GET /accounts/:/webhook': manager("see LINE's webhook URL of an account", ofAccount('/webhook')),
-  'POST /accounts/:/webhook': manager("set LINE's webhook URL of an account", (of) => ({
-    path: `/accounts/${of.account}/webhook`,
-    body: { replaces: null },
-  })),
   'POST /fleet-file/preview': manager(
     'see what a fleet file would change',
     () => ({ path: '/fleet-file/preview', body: 'no columns' }),
@@ -150,35 +145,11 @@ export const ROUTES: Record<string, RouteAccess> = {
     () => ({ path: '/fleet-file/apply?webhook=no', body: 'no columns' }),
     400,
   ),
-  'GET /accounts/:/members': viewer('list members', ofAccount('/members')),
-  'GET /accounts/:/members/:': viewer('see a member', ofMember('')),
-  'GET /accounts/:/members/:/timeline': viewer('see the timeline of a member', ofMember('/timeline')),
-  'POST /accounts/:/members/:': manager('change a member', (of) => ({
-    ...ofMember('')(of),
-    body: { version: '1', update: { tags: ['taken'] } },
-  })),
-  'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
   'GET /accounts/:/people/export': viewer("export a person's data", (of) => ({
     path: `/accounts/${of.account}/people/export?userId=${of.userId}`,
   })),
-  'GET /accounts/:/people/memberships': viewer('see of which accounts a person is a member', (of) => ({
-    path: `/accounts/${of.account}/people/memberships?userId=${of.userId}`,
-  })),
   'GET /accounts/:/people/export-all': viewer("export a person's data of all accounts", (of) => ({
     path: `/accounts/${of.account}/people/export-all?userId=${of.userId}`,
-  })),
-  'POST /accounts/:/people/erase': manager('erase a person from several accounts', (of) => ({
-    path: `/accounts/${of.account}/people/erase`,
-    body: { userId: of.userId, accounts: [of.account] },
-  })),
-  'GET /accounts/:/audience/count': viewer('count members that match', ofAccount('/audience/count')),
-  'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
-    ...ofAccount('/audience/tag')(of),
-    body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
-  })),
-  'POST /accounts/:/audience/erase': manager('erase all that match', (of) => ({
-    ...ofAccount('/audience/erase')(of),
-    body: { filters: {}, expectedCount: 1 },
   })),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
@@ -188,15 +159,10 @@ export const ROUTES: Record<string, RouteAccess> = {
     'export events of an account',
     ofAccount('/events/export?from=2026-01-01'),
   ),
-  'POST /accounts/:/audience/import': manager('import members', (of) => ({
-    ...ofAccount('/audience/import')(of),
-    body: { format: 'csv', size: 10 },
-  })),
   'POST /jobs/:/file': manager('upload a file', (of) => ({
     path: `/jobs/${of.task}/file?position=0`,
     body: {},
   })),
-  'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),
   'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),
   'GET /activity/of': viewer(
     'see what was done with an object',
@@ -204,7 +170,6 @@ export const ROUTES: Record<string, RouteAccess> = {
     'filtered',
   ),
   'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
-  'GET /reachability': viewer('check whether PUBLIC_URL is reachable', undefined, 'filtered'),
 }
 
 /** The routes below /api that Fastify has, except GET /api/session, which is public. */

@@ -36,7 +36,8 @@ export async function startConsole(
   const config = { logLevel: 'silent' as const, ...none, ...given }
   const sender = await openNotificationSender(config, () => false)
   const now = parts.now ?? Date.now
-  const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
+  const { publicUrl } = config
+  const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now }
   const log = { write: () => undefined }
   const app = await createConsole({
     config,

@@ -6,6 +6,6 @@ export const EDITING_FORMS = {
   'segment.update': 'parts/segments.tsx',
   'channel.update': 'parts/channel-form.tsx',
   'operator.update': 'parts/operators.tsx',
-  'POST /accounts/:/members/:': 'parts/member-form.tsx',
+  'account.update-member': 'parts/member-form.tsx',
 }
 export type EditingForm = keyof typeof EDITING_FORMS

@@ -63,7 +63,7 @@ export async function uploadFile(
   pieceBytes = 512 * 1024,
 ): Promise<{ id: string }> {
   const bytes = Buffer.from(file)
-  const path = `/api/accounts/${accountId}/audience/import`
+  const path = `/api/accounts/${accountId}/import-members`
   const { json } = await operator.post(path, { format, size: bytes.length })
   for (let position = 0; position < bytes.length; position += pieceBytes)
     await sendPiece(operator, json.job.id, position, bytes.subarray(position, position + pieceBytes))

@@ -2,7 +2,7 @@
 
 import type { FleetAccount, Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import {
   ImportFollowers,
   NewCallbackAddress,
@@ -34,7 +34,7 @@ const UNREACHABLE = ['webhook_test_failed', 'never_delivered', 'unusually_quiet'
 
 export function AccountPage({ id, isAudience = false }: { id: string; isAudience?: boolean }) {
   const { t } = useLocalized()
-  const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
+  const account = useRead('account.show', id, {}, REFRESH_MS)
   const { data } = account
   const canManage = useRole('manager')
   const path = `/accounts/${id}`

@@ -1,7 +1,7 @@
 /** The log of who changed what, of all objects. */
 import { queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
-import { useRead } from '../operations.ts'
+import { useItems, useRead } from '../operations.ts'
 import { ActivityList, type ActivityRow, objectHref } from '../parts/activity.tsx'
 import { AccountFilter, ChoiceFilter, DaysFilter, daysOf } from '../parts/filters.tsx'
 import { Page } from '../parts/page.tsx'
@@ -29,7 +29,7 @@ export function ObjectActivityPage() {
   const { query } = usePlace()
   const [kind, id, account] = [query.get('kind') ?? '', query.get('id'), accountOf(query)]
   const path = `/api/activity/of${queryOf({ kind, id, account })}`
-  const list = useList<ActivityRow>(path, 'activity', (before) => ({ before }))
+  const list = useList<ActivityRow>(path, 'activity')
   const href = objectHref(kind, id, account)
   const row = list.items.find(({ objectKind, objectId }) => objectKind === kind && objectId === id)
   return (
@@ -47,15 +47,15 @@ export function ActivityPage() {
   const account = accountOf(query)
   const operator = query.get('operator')
   const action = GROUPS.find((group) => group === query.get('action')) ?? null
-  const path = queryOf({ account, operator, action, ...daysOf(query) })
-  const list = useList<ActivityRow>(`/api/activity${path}`, 'activity', (before) => ({ before }))
+  const filter = { account, operator, action, ...daysOf(query) }
+  const list = useItems('activity.list', null, filter)
   const { data } = useRead('operator.list', null)
   return (
     <Page
       title={t.activity.title}
       lead={t.activity.lead}
       actions={
-        <a class="button" href={`/api/activity/export${path}`} download>
+        <a class="button" href={`/api/activity/export${queryOf(filter)}`} download>
           {t.activity.export}
         </a>
       }

@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import { queryOf } from '../api.ts'
 import { useFurtherPages, useList, useSettled } from '../hooks.ts'
+import { pathOf } from '../operations.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
 import { TextField } from '../parts/form.tsx'
@@ -80,8 +81,7 @@ function Members({ account }: { account: string }) {
   const { t } = useLocalized()
   const { field, text, relationship, segment } = useFilters()
   const filter = useSettled(queryOf({ [field]: text.trim(), relationship, segment }), TYPING_MS)
-  const path = `/api/accounts/${account}/members${filter}`
-  const list = useList<Member>(path, 'data', (cursor) => ({ cursor }))
+  const list = useList<Member>(pathOf('account.members', account) + filter, 'data', 'cursor')
   // A page of the service examines 2,000 members and may be empty. Another filter ends the search.
   const isSearching = list.items.length === 0 && (list.isLoading || list.hasMore)
   useFurtherPages(list, isSearching)

@@ -1,7 +1,6 @@
 /** Changes an account. Secrets are write-only: a field that stays empty keeps the stored value. */
 import { useEffect, useState } from 'preact/hooks'
-import { post } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { type Input, perform, useRead } from '../operations.ts'
 import { VerifyAccount } from '../parts/account-actions.tsx'
 import { AccountFields, PUBLIC_FIELDS, SECRET_FIELDS, type Values } from '../parts/account-fields.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
@@ -16,7 +15,7 @@ const CREDENTIALS = ['channelId', 'channelSecret', 'channelAccessToken', 'botUse
 
 export function EditAccountPage({ id, field }: { id: string; field: string | null }) {
   const { t } = useLocalized()
-  const query = useQuery<AccountResponse>(`/api/accounts/${id}`)
+  const query = useRead('account.show', id)
   const name = query.data?.account.name ?? id
   return (
     <Page
@@ -56,10 +55,12 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   }, [field])
   const save = async () => {
     const changes = changesOf(requestOf)
-    const saved = await post<{ isUnproven?: boolean }>(`/api/accounts/${id}/update`, changes)
+    const saved = await perform('account.update', id, changes)
     // The outcome is on the page of the account, also if LINE does not respond.
     if (CREDENTIALS.some((name) => name in changes))
-      await post(`/api/accounts/${id}/verify`, {}).catch(() => undefined)
+      await perform('account.verify', id, { testWebhook: false, proveRedelivery: false }).catch(
+        () => undefined,
+      )
     if (saved.isUnproven) setUnproven(true)
     else navigate(`/accounts/${id}`)
   }
@@ -93,7 +94,7 @@ const valuesOf = (account: AccountResponse['account']): Values =>
   Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, String(account[name] ?? '')]))
 
 /** An empty secret is kept, and null removes it. */
-const requestOf = (values: Values): Values =>
+const requestOf = (values: Values): Input<'account.update'>[0] =>
   Object.fromEntries(
     Object.entries(values)
       .map(([name, value]) => [name, value?.trim() ?? null] as const)

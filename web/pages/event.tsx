@@ -1,9 +1,7 @@
 /** One stored event: what became of it, what its endpoints made of it, and its content. */
 import { useState } from 'preact/hooks'
-import type { EventDetails, RetryOutcome } from '../../src/intake/stored-events.ts'
-import type { EventDelivery } from '../../src/endpoints/event-deliveries.ts'
-import { type Json, post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { useAction } from '../hooks.ts'
+import { perform, type Result, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -16,27 +14,24 @@ import { describeFailure } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { APPLIED, EventStatus, SetAside } from './events.tsx'
 
-interface Shown {
-  event: Json<EventDetails>
-  deliveries: Array<Json<EventDelivery>>
-}
+type Shown = Result<'event.show'>
 
 export function EventPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const query = useQuery<Shown>(`/api/events/${id}`)
+  const query = useRead('event.show', id)
   const isManager = useRole('manager')
   const action = useAction()
   const [outcome, setOutcome] = useState<string | null>(null)
   const trail = <Link href="/events">{t.nav.events}</Link>
   const retry = () =>
     action.run(async () => {
-      const retried = await post<Json<RetryOutcome>>(`/api/events/${id}/retry`)
+      const retried = await perform('event.retry', id)
       setOutcome(retried.outcome)
       // An event that was applied is stored again under another id.
       if (retried.outcome !== APPLIED) query.reload()
     })
   const event = query.data?.event
-  const setAside = (reason: string | null) => post<undefined>(`/api/events/${id}/set-aside`, { reason })
+  const setAside = (reason: string | null) => perform('event.set-aside', id, { reason })
   const isOpen = isManager && event?.failure != null && outcome !== APPLIED
   return (
     <Page

@@ -1,9 +1,9 @@
 /** All stored events with their filters, and what an operator does with all that failed. */
 import { useState } from 'preact/hooks'
-import type { FailureReason } from '../../src/intake/stored-events.ts'
 import type { ListedEvent } from '../../src/intake/list-events.ts'
-import { type Json, post, queryOf } from '../api.ts'
-import { useInterval, useList, useQuery } from '../hooks.ts'
+import { type Json, queryOf } from '../api.ts'
+import { useInterval, useList } from '../hooks.ts'
+import { pathOf, startTask, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { AccountFilter, ChoiceFilter, DaysFilter, daysOf, TextFilter } from '../parts/filters.tsx'
 import { TextField, useFields } from '../parts/form.tsx'
@@ -50,7 +50,7 @@ export function EventsPage() {
     ...Object.fromEntries(['kind', 'user', 'key'].map((name) => [name, query.get(name)])),
   }
   const filter = queryOf({ ...selection, status, ...others })
-  const list = useList<Event>(`/api/events${filter}`, 'events', (before) => ({ before }))
+  const list = useList<Event>(pathOf('event.list', null) + filter, 'events')
   useInterval(isFollowing ? REFRESH_MS : null, () => list.isLoading || list.reload())
   // These act on all failed events of an account and a reason.
   const isSelection = status === 'failed' && queryOf(others) === '' && list.items.length > 0
@@ -115,7 +115,7 @@ function Filters({ query, status }: { query: URLSearchParams; status: string | n
 
 function ReasonFilter({ account, failure }: { account: string | null; failure: string | null }) {
   const { t, number } = useLocalized()
-  const { data } = useQuery<{ reasons: FailureReason[] }>(`/api/events/reasons${queryOf({ account })}`)
+  const { data } = useRead('event.reasons', null, { account })
   const reasons = data?.reasons ?? []
   const isListed = failure === null || reasons.some((reason) => reason.failure === failure)
   return (
@@ -192,15 +192,15 @@ interface Selection {
 
 function AllFailed({ filter, onClosed }: { filter: Selection; onClosed: () => void }) {
   const { t } = useLocalized()
-  const start = async (path: string, input: object = {}) => {
-    const given = Object.fromEntries(Object.entries(filter).filter(([, value]) => value))
-    return (await post<{ job: Task }>(path, { ...given, ...input })).job
-  }
+  const given = Object.fromEntries(Object.entries(filter).filter(([, value]) => value))
   return (
     <>
       <DialogButton label={t.events.setAsideAll} onClosed={onClosed}>
         {(close) => (
-          <SetAside onClose={close} onSubmit={(reason) => start('/api/events/set-aside-all', { reason })} />
+          <SetAside
+            onClose={close}
+            onSubmit={(reason) => startTask('event.set-aside-all', null, { ...given, reason })}
+          />
         )}
       </DialogButton>
       <DialogButton label={t.events.retryAll} onClosed={onClosed}>
@@ -209,7 +209,7 @@ function AllFailed({ filter, onClosed }: { filter: Selection; onClosed: () => vo
             title={t.events.retryAll}
             submit={t.events.retryRun}
             onClose={close}
-            onSubmit={() => start('/api/events/retry-all')}
+            onSubmit={() => startTask('event.retry-all', null, given)}
           >
             <p>{t.events.retryText}</p>
           </TaskDialog>

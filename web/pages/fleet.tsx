@@ -1,7 +1,7 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
 import { serverNowMs } from '../clock.ts'
-import { useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import {
   type Account,
   SORTED_BY,
@@ -25,7 +25,7 @@ const ROWS = 200
 
 export function FleetPage() {
   const { t, number, clock } = useLocalized()
-  const fleet = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
+  const fleet = useRead('fleet.list', null, {}, REFRESH_MS)
   const { query } = usePlace()
   const canManage = useRole('manager')
   const filter = {
@@ -34,7 +34,7 @@ export function FleetPage() {
     problem: query.get('problem'),
     organization: query.get('organization'),
   }
-  const accounts = fleet.data?.accounts
+  const accounts = fleet.data?.fleet
   const matching = useMemo(
     () => searchFleet(accounts ?? [], filter),
     [accounts, filter.q, filter.problem, filter.organization],
@@ -58,7 +58,7 @@ export function FleetPage() {
       }
     >
       <Loaded query={fleet}>
-        {({ accounts: all }) =>
+        {({ fleet: all }) =>
           all.length === 0 ? (
             <Empty title={t.fleet.empty}>{canManage && <p>{t.fleet.emptyHelp}</p>}</Empty>
           ) : (
@@ -95,7 +95,7 @@ function AddLinks() {
 /** Until somebody has added a channel, nobody gets a message when an account breaks. */
 function NotificationHint() {
   const { t } = useLocalized()
-  const { data } = useQuery<{ channels: unknown[] }>('/api/notifications')
+  const { data } = useRead('channel.list', null)
   if (data?.channels.length !== 0) return null
   return (
     <p class="notice hint">

@@ -1,9 +1,9 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
 import { useEffect, useState } from 'preact/hooks'
-import type { AccountDetails } from '../../src/accounts/accounts.ts'
 import { type ColumnFault, findColumnFault } from '../../src/audience/import/member-columns.ts'
-import { type Json, post, postBytes } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
+import { postBytes } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { startTask, useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure } from '../parts/states.tsx'
@@ -28,7 +28,7 @@ interface Chosen {
 
 export function ImportPage({ account }: { account: string }) {
   const { t } = useLocalized()
-  const { data } = useQuery<{ account: Json<AccountDetails> }>(`/api/accounts/${account}`)
+  const { data } = useRead('account.show', account)
   const [chosen, setChosen] = useState<Chosen>()
   const [isUploading, setUploading] = useState(false)
   const describe = ({ kind, columns }: ColumnFault) =>
@@ -132,12 +132,9 @@ function Upload({
       }
     })
   const start = async () => {
-    const started = await post<{ job: Task }>(`/api/accounts/${account}/audience/import`, {
-      format,
-      size: file.size,
-    })
-    setTask(started.job)
-    return started.job
+    const started = (await startTask('account.import-members', account, { format, size: file.size })) as Task
+    setTask(started)
+    return started
   }
   return (
     <Panel title={t.imports.title}>

@@ -1,9 +1,9 @@
 /** One member: profile, fields set by clients, and timeline. */
 import type { Member } from '../../src/audience/member.ts'
 import type { MemberChanges, TimelineEntry } from '../../src/audience/member-details.ts'
-import type { Json } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
-import { useRead } from '../operations.ts'
+import { type Json, queryOf } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { pathOf, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
@@ -30,8 +30,7 @@ interface MemberProps {
 
 export function MemberPage({ account, user }: MemberProps) {
   const { t } = useLocalized()
-  const path = `/api/accounts/${account}/members/${encodeURIComponent(user)}`
-  const query = useQuery<{ member: Member }>(path)
+  const query = useRead('account.member', account, { user })
   const isManager = useRole('manager')
   const member = query.data?.member
   const { accounts, error: failure } = usePersonAccounts(account, member?.userId ?? null)
@@ -95,7 +94,7 @@ export function MemberPage({ account, user }: MemberProps) {
         <ClientFields member={member} />
         <EndpointsOf account={account} userId={member.userId} />
       </div>
-      <Timeline key={member.version} path={path} />
+      <Timeline key={member.version} account={account} user={user} />
       <ActivityLink kind="member" id={String(member.id)} account={account} />
     </Page>
   )
@@ -176,9 +175,10 @@ function EndpointsOf({ account, userId }: { account: string; userId: string }) {
 
 type Entry = Json<TimelineEntry>
 
-function Timeline({ path }: { path: string }) {
+function Timeline({ account, user }: MemberProps) {
   const { t, dateTime } = useLocalized()
-  const list = useList<Entry>(`${path}/timeline`, 'entries', (cursor) => ({ cursor }))
+  const path = pathOf('account.timeline', account) + queryOf({ user })
+  const list = useList<Entry>(path, 'timeline')
   return (
     <Panel title={t.member.timeline}>
       <p class="muted small-text">{t.member.timelineLead}</p>

@@ -1,6 +1,6 @@
 /** Adds an account. */
 import { useState } from 'preact/hooks'
-import { type ApiError, post } from '../api.ts'
+import type { ApiError } from '../api.ts'
 import { type Item, perform, useRead } from '../operations.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
 import { Form, refuse, SelectField, TextField } from '../parts/form.tsx'
@@ -60,7 +60,7 @@ function NewAccount({ organizations }: { organizations: Organization[] }) {
     }
     const given = Object.entries(values).filter(([, value]) => (value ?? '').trim() !== '')
     const account = { name: '', ...Object.fromEntries(given), organization }
-    const { id } = await post<{ id: string }>('/api/accounts', account)
+    const { id } = await perform('account.add', null, account)
     navigate(`/accounts/${id}`)
   }
   return (

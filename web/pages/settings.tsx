@@ -1,9 +1,9 @@
 /** Settings that are neither a list nor a form of their own: the operator's role and password, and the public address. */
 import { useState } from 'preact/hooks'
 import type { Reachability } from '../../src/watch/reachability.ts'
-import { get, post } from '../api.ts'
+import { post } from '../api.ts'
 import { useAction } from '../hooks.ts'
-import { useRead } from '../operations.ts'
+import { read, useRead } from '../operations.ts'
 import { Form, TextField, useFields } from '../parts/form.tsx'
 import { Facts, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
@@ -75,7 +75,7 @@ export function SystemPage() {
   const { t, relative } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [result, setResult] = useState<Reachability | null>(null)
-  const examine = async () => setResult(await get<Reachability>('/api/reachability'))
+  const examine = async () => setResult(await read('fleet.reachability', null))
   const outcome = result && t.publicUrl[result.code]
   return (
     <SettingsPage section="system">

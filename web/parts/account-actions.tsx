@@ -1,10 +1,7 @@
 /** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
 import { useState } from 'preact/hooks'
-import type { CurrentWebhook } from '../../src/jobs/onboard.ts'
-import type { Verification } from '../../src/accounts/verification.ts'
-import { post } from '../api.ts'
-import { useAction, useQuery } from '../hooks.ts'
-import { startTask, useRead } from '../operations.ts'
+import { useAction } from '../hooks.ts'
+import { perform, startTask, useRead } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
 import { Form } from './form.tsx'
@@ -26,7 +23,7 @@ export function VerifyAccount({
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const verify = async () => {
-    const { verified } = await post<Verification>(`/api/accounts/${id}/verify`, { testWebhook })
+    const { verified } = await perform('account.verify', id, { testWebhook, proveRedelivery: false })
     onDone(verified)
   }
   const label = testWebhook ? t.account.verifyTest : t.account.verify
@@ -58,11 +55,10 @@ export function PointWebhook({ id, onDone }: { id: string; onDone: () => void })
 function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [isSet, setSet] = useState(false)
-  const path = `/api/accounts/${id}/webhook`
-  const query = useQuery<CurrentWebhook>(path)
+  const query = useRead('account.webhook', id)
   const { data } = query
   const replace = async () => {
-    await post(path, { replaces: data?.url ?? null })
+    await perform('account.set-webhook', id, { replaces: data?.url ?? null })
     setSet(true)
   }
   return (
@@ -125,8 +121,7 @@ export function NewCallbackAddress({ id }: { id: string }) {
 function CallbackDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
   const [url, setUrl] = useState<string | null>(null)
-  const renew = async () =>
-    setUrl((await post<{ callbackUrl: string }>(`/api/accounts/${id}/callback-address`)).callbackUrl)
+  const renew = async () => setUrl((await perform('account.callback-address', id)).callbackUrl)
   return (
     <Dialog title={url === null ? t.manage.newCallback : t.manage.callbackUrl} onClose={onClose}>
       {url === null ? (

@@ -1,15 +1,6 @@
-import type { AccountDetails } from '../../src/accounts/accounts.ts'
-import type { Verification } from '../../src/accounts/verification.ts'
-import type { FleetAccount } from '../../src/watch/account-status.ts'
-import type { Json } from '../api.ts'
+import type { Result } from '../operations.ts'
 
-export interface AccountResponse {
-  account: Omit<Json<AccountDetails>, 'oaHash'>
-  verification: Verification | null
-  facts: Json<FleetAccount>
-  webhookPath: string
-  publicUrl: string | null
-}
+export type AccountResponse = Result<'account.show'>
 
 /** The tracking key proves nothing: each account has one. */
 export const usesChatOrTracking = (account: AccountResponse['account']): boolean =>

@@ -1,8 +1,9 @@
 /** What a task did with each of its accounts, and the keys and secrets that it has added. */
 import { useState } from 'preact/hooks'
-import type { AccountResult, AddedSecret } from '../../src/jobs/job-accounts.ts'
-import { type Json, post, queryOf } from '../api.ts'
-import { useAction, useList } from '../hooks.ts'
+import type { AddedSecret } from '../../src/jobs/job-accounts.ts'
+import type { Json } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { perform, useItems } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
@@ -20,7 +21,7 @@ export function AccountResults({ task }: { task: Task }) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const [outcome, setOutcome] = useState<(typeof OUTCOMES)[number]>(null)
-  const list = useList<Json<AccountResult>>(`/api/jobs/${task.id}/results${queryOf({ outcome })}`, 'results')
+  const list = useItems('job.results', task.id, { outcome })
   const hasSecrets = isOver(task) && Number(task.tally.secrets) > 0
   return (
     <Panel title={t.many.results} actions={canManage && hasSecrets && <Secrets id={task.id} />}>
@@ -59,10 +60,7 @@ function Secrets({ id }: { id: string }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [secrets, setSecrets] = useState<Array<Json<AddedSecret>> | null>(null)
-  const take = () =>
-    run(async () =>
-      setSecrets((await post<{ secrets: Array<Json<AddedSecret>> }>(`/api/jobs/${id}/secrets`)).secrets),
-    )
+  const take = () => run(async () => setSecrets((await perform('job.secrets', id)).secrets))
   const close = () => setSecrets(null)
   const lines = secrets?.map(({ accountId, id: object, secret }) => [accountId, object, secret].join(','))
   return (

@@ -1,7 +1,7 @@
 /** What an operator can do with all members that match a filter, not only with those of the page. */
 import type { ComponentChildren } from 'preact'
-import { ApiError, post, queryOf } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { ApiError, queryOf } from '../api.ts'
+import { startTask, useRead } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -49,8 +49,7 @@ export function AllMatching({ onChange, ...selection }: Selection & { onChange: 
   )
 }
 
-const useCount = ({ account, filters }: Selection) =>
-  useQuery<{ count: number }>(`/api/accounts/${account}/audience/count${queryOf(filters)}`)
+const useCount = ({ account, filters }: Selection) => useRead('account.count-members', account, filters)
 
 function TagDialog(selection: Selection & { onClose: () => void }) {
   const { t } = useLocalized()
@@ -61,8 +60,9 @@ function TagDialog(selection: Selection & { onClose: () => void }) {
       {...selection}
       title={t.bulk.tagsTitle}
       submit={(count) => fill(t.bulk.submit, { count })}
-      verb="tag"
-      given={{ addTags, removeTags }}
+      start={(matching) =>
+        startTask('account.tag-members', selection.account, { ...matching, addTags, removeTags })
+      }
       isComplete={addTags.length + removeTags.length > 0}
       typedAbove={TYPED_ABOVE}
     >
@@ -81,7 +81,7 @@ function EraseDialog(selection: Selection & { onClose: () => void }) {
       {...selection}
       title={t.bulk.eraseTitle}
       submit={(count) => fill(t.bulk.eraseSubmit, { count })}
-      verb="erase"
+      start={(matching) => startTask('account.erase-members', selection.account, matching)}
     >
       <p>{t.bulk.eraseText}</p>
     </ChangeDialog>
@@ -92,9 +92,7 @@ interface ChangeProps extends Selection {
   title: string
   /** @param count members, as the language writes numbers */
   submit: (count: string) => string
-  verb: 'tag' | 'erase'
-  /** of the request, beside the selection */
-  given?: object
+  start: (matching: { filters: Selection['filters']; expectedCount: number }) => Promise<Task | undefined>
   isComplete?: boolean
   /** above this number of members, the operator types the number */
   typedAbove?: number
@@ -104,20 +102,19 @@ interface ChangeProps extends Selection {
 
 /** Counts the members, and starts a task that changes all of them. */
 function ChangeDialog(props: ChangeProps) {
-  const { account, filters, title, submit, verb, given, isComplete = true, typedAbove = 0, onClose } = props
+  const { account, filters, title, submit, isComplete = true, typedAbove = 0, onClose } = props
   const { t, number } = useLocalized()
   const query = useCount({ account, filters })
   const { values, field } = useFields({ expectedCount: '' })
+  const { count = 0 } = query.data ?? {}
   const start = async () => {
     try {
-      const body = { filters, ...given, expectedCount: query.data?.count }
-      return (await post<{ job: Task }>(`/api/accounts/${account}/audience/${verb}`, body)).job
+      return await props.start({ filters, expectedCount: count })
     } catch (failure) {
       if (failure instanceof ApiError && failure.status === 409) query.reload()
       throw failure
     }
   }
-  const { count = 0 } = query.data ?? {}
   const isConfirmed = count <= typedAbove || values.expectedCount.trim() === String(count)
   return (
     <TaskDialog

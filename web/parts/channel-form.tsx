@@ -1,7 +1,7 @@
 /** Adds a notification channel, and changes its settings. */
 import { useState } from 'preact/hooks'
-import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Language } from '../../src/watch/languages.ts'
+import type { ChannelFormat, ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Json } from '../api.ts'
 import { perform, useRead } from '../operations.ts'
 import { navigate } from '../router.tsx'

@@ -1,8 +1,9 @@
 /** A search box that chooses an account: a combobox with a list of matches. */
 import { useEffect, useId, useState } from 'preact/hooks'
 import type { AccountMatch } from '../../src/accounts/accounts.ts'
-import { type Json, queryOf } from '../api.ts'
-import { useQuery, useSettled } from '../hooks.ts'
+import type { Json } from '../api.ts'
+import { useSettled } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 
 const TYPING_MS = 150
@@ -24,9 +25,7 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
   const id = useId()
   const isOpen = text !== null
   const q = useSettled(text ?? '', TYPING_MS)
-  const { data } = useQuery<{ accounts: Array<Json<AccountMatch>> }>(
-    isOpen ? `/api/accounts${queryOf({ q })}` : null,
-  )
+  const { data } = useRead('account.list', null, isOpen ? { q } : null)
   // Until the list belongs to the current text, Enter must not choose from it.
   const isCurrent = q === text && data !== undefined
   const matches = data?.accounts ?? []

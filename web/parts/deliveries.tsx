@@ -2,8 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import type { DeliveryRequest, DeliverySummary, EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
-import { useQuery } from '../hooks.ts'
-import { useItems } from '../operations.ts'
+import { useItems, useRead } from '../operations.ts'
 import { replaceQuery, usePlace } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
@@ -90,7 +89,8 @@ function DeliveryTable({ id, deliveries }: { id: string; deliveries: Delivery[] 
             >
               {(onClose) => (
                 <RequestDialog
-                  path={`/api/endpoints/${id}/delivery?delivery=${delivery.id}`}
+                  endpoint={id}
+                  delivery={delivery.id}
                   title={fill(t.endpoints.requestTitle, { id: delivery.id })}
                   onClose={onClose}
                 >
@@ -117,18 +117,20 @@ function DeliveryTable({ id, deliveries }: { id: string; deliveries: Delivery[] 
 
 /** The request of a delivery as it would be sent now, and what is known of a response. */
 export function RequestDialog({
-  path,
+  endpoint,
+  delivery,
   title,
   onClose,
   children,
 }: {
-  path: string
+  endpoint: string
+  delivery: string
   title: string
   onClose: () => void
   children: ComponentChildren
 }) {
   const { t } = useLocalized()
-  const { data, error } = useQuery<{ request: DeliveryRequest }>(path)
+  const { data, error } = useRead('endpoint.delivery', endpoint, { delivery })
   const request = data?.request
   const isGone = error?.status === 404
   return (

@@ -27,7 +27,8 @@ export function EndpointHistory({ id }: { id: string }) {
       {attempts.length > 0 && <AttemptTable attempts={attempts} onOpen={setOpen} />}
       {open && (
         <RequestDialog
-          path={`/api/endpoints/${id}/delivery?delivery=${open.deliveryId}`}
+          endpoint={id}
+          delivery={open.deliveryId}
           title={fill(t.endpoints.attemptTitle, { attempt: number(open.attempt), delivery: open.deliveryId })}
           onClose={() => setOpen(null)}
         >

@@ -1,5 +1,5 @@
 /** Filters of a page. The choices are stored in the query string. */
-import { useQuery } from '../hooks.ts'
+import { useRead } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
@@ -14,7 +14,7 @@ interface FilterProps {
 
 export function AccountFilter({ account, clears = [] }: FilterProps) {
   const { t } = useLocalized()
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
+  const chosen = useRead('account.show', account, account === null ? null : {})
   const cleared = Object.fromEntries(clears.map((name) => [name, null]))
   return (
     <AccountChooser

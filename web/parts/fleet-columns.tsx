@@ -2,8 +2,9 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import type { FleetCharts, FleetRow as Row } from '../../src/watch/fleet.ts'
-import { get, type Json } from '../api.ts'
+import type { Json } from '../api.ts'
 import { useInterval } from '../hooks.ts'
+import { read } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -233,7 +234,7 @@ export function useFleetCharts(ids: string[]): Map<string, Charts> {
   const load = (wanted: string) => {
     if (wanted === '') return
     // A row is readable without its charts. The next refresh retries.
-    get<{ charts: Charts[] }>(`/api/fleet/charts?ids=${wanted}`).then(
+    read('fleet.charts', null, { ids: wanted }).then(
       (loaded) =>
         setCharts((before) => new Map([...before, ...loaded.charts.map((one) => [one.id, one] as const)])),
       () => undefined,

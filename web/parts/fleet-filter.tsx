@@ -106,8 +106,10 @@ export function useChosen({ q, state, problem, organization }: FleetFilter, acco
   const selection: Selection =
     given === 'all'
       ? {
-          ...{ status: state ?? undefined, problem: problem ?? undefined },
-          ...{ organization: organization ?? undefined, q: q.trim() || undefined },
+          ...(state && { status: state as Account['status'] }),
+          ...(problem && { problem }),
+          ...(organization && { organization }),
+          ...(q.trim() && { q: q.trim() }),
         }
       : { accounts: [...chosen] }
   return {

@@ -1,9 +1,8 @@
 /** Changes chosen accounts of the fleet, or all that match its filter: one task with a result for each account. */
 import { useState } from 'preact/hooks'
-import type { ClientDetails } from '../../src/accounts/clients.ts'
 import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
-import { type Json, post } from '../api.ts'
-import { useFurtherPages, useList } from '../hooks.ts'
+import { useFurtherPages } from '../hooks.ts'
+import { type Input, startTask, useItems } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { DialogButton } from './dialog.tsx'
 import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
@@ -12,9 +11,7 @@ import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
 import { type Task, TaskDialog } from './task.tsx'
 
 /** Ids of accounts, or the filter of the fleet that all of them match. */
-export type Selection =
-  | { accounts: string[] }
-  | Record<'status' | 'problem' | 'organization' | 'q', string | undefined>
+export type Selection = Input<'job.verify-accounts'>[0]
 
 /** Changes by their routes. */
 const CHANGES = ['mute-accounts', 'verify-accounts', 'add-endpoints', 'add-keys'] as const
@@ -60,21 +57,20 @@ function ChangeDialog({
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
   const access = useFields({ client: '' })
-  const settings: Record<Change, () => object> = {
-    'mute-accounts': () => muteOf(mute.values),
-    'verify-accounts': () => ({}),
-    'add-endpoints': () => newEndpointOf(endpoint.values, format, t.member.notAnObject),
-    'add-keys': () => access.values,
-  }
-  const submit = async () => {
-    const body = { ...selection, ...settings[change]() }
-    return (await post<{ job: Task }>(`/api/jobs/${change}`, body)).job
+  const start: Record<Change, () => Promise<Task | undefined>> = {
+    'mute-accounts': () => startTask('job.mute-accounts', null, { ...selection, ...muteOf(mute.values) }),
+    'verify-accounts': () => startTask('job.verify-accounts', null, selection),
+    'add-endpoints': () => {
+      const settings = newEndpointOf(endpoint.values, format, t.member.notAnObject)
+      return startTask('job.add-endpoints', null, { ...selection, ...settings })
+    },
+    'add-keys': () => startTask('job.add-keys', null, { ...selection, ...access.values }),
   }
   return (
     <TaskDialog
       title={fill(t.many.title, { count: number(count) })}
       submit={t.many.submit}
-      onSubmit={submit}
+      onSubmit={start[change]}
       onClose={onClose}
       isComplete={change !== 'add-keys' || access.values.client !== ''}
     >
@@ -105,7 +101,7 @@ function ChangeDialog({
 
 function ClientField(field: { name: string; value: string; onChange: (client: string) => void }) {
   const { t } = useLocalized()
-  const list = useList<Json<ClientDetails>>('/api/clients', 'clients')
+  const list = useItems('client.list')
   useFurtherPages(list)
   const active = list.items.filter(({ status }) => status === 'active')
   return (

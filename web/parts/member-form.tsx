@@ -1,6 +1,6 @@
 /** Changes the fields of a member that clients set: external id, tags and attributes. */
 import type { Member } from '../../src/audience/member.ts'
-import { post } from '../api.ts'
+import { perform } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { Field, type FieldProps, FormDialog, refuse, TextField, useFields } from './form.tsx'
 
@@ -28,7 +28,8 @@ export function MemberDialog({
       attributes: readObject('attributes', attributes, t.member.notAnObject),
     }))
     // The version that this form shows, so that nobody's edit in the meantime is overwritten.
-    await post(`/api/accounts/${account}/members/${member.id}`, { version: String(member.version), update })
+    const edited = { member: String(member.id), version: String(member.version), update }
+    await perform('account.update-member', account, edited)
     onSaved()
   }
   return (

@@ -1,7 +1,8 @@
 /** Mutes the worst problem of an account, and shows that it is muted. */
 import type { Problem } from '../../src/watch/account-status.ts'
-import { type Json, post } from '../api.ts'
+import type { Json } from '../api.ts'
 import { useAction } from '../hooks.ts'
+import { perform } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { DialogButton } from './dialog.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
@@ -55,7 +56,7 @@ export function MuteButton({
 }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
-  const unmute = () => post<void>(`/api/accounts/${id}/unmute`).then(onDone)
+  const unmute = () => perform('account.unmute', id).then(onDone)
   if (muted === undefined)
     return (
       <DialogButton label={t.mute.button} onClosed={onDone}>
@@ -75,7 +76,7 @@ export function MuteButton({
 function MuteDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { t } = useLocalized()
   const { values, field } = useFields<MuteValues>({ until: '', reason: '' })
-  const mute = () => post<void>(`/api/accounts/${id}/mute`, muteOf(values)).then(onClose)
+  const mute = () => perform('account.mute', id, muteOf(values)).then(onClose)
   return (
     <FormDialog title={t.mute.title} submit={t.mute.submit} onSubmit={mute} onClose={onClose}>
       <MuteFields field={field} />

@@ -2,14 +2,13 @@
 import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { Membership as StoredMembership } from '../../src/audience/member-details.ts'
-import { type Json, post, queryOf } from '../api.ts'
-import { useQuery } from '../hooks.ts'
+import { type Json, queryOf } from '../api.ts'
+import { perform, startTask, useRead } from '../operations.ts'
 import { Link, navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { FormDialog, TextField } from './form.tsx'
 import { Loaded } from './states.tsx'
-import type { Task } from './task.tsx'
 
 type Membership = Json<StoredMembership>
 
@@ -25,10 +24,7 @@ const LINKS_MAX = 20
 const pathOf = (account: string, rest: string) => `/api/accounts/${account}/people/${rest}`
 
 export function usePersonAccounts(account: string, userId: string | null) {
-  const path = userId === null ? null : pathOf(account, `memberships${queryOf({ userId })}`)
-  const { data, error, reload } = useQuery<{ account: PersonAccounts['account']; memberships: Membership[] }>(
-    path,
-  )
+  const { data, error, reload } = useRead('account.memberships', account, userId === null ? null : { userId })
   const others = data?.memberships.filter(({ accountId }) => accountId !== account) ?? []
   return { accounts: data && { account: data.account, others }, error, reload }
 }
@@ -128,13 +124,13 @@ export function ErasePerson({ accounts, member, onClose }: EraseProps) {
   const count = number(others.length + 1)
   const erase = async () => {
     if (!isEverywhere) {
-      await post(`/api/accounts/${account.id}/members/${member.id}/erase`)
+      await perform('account.erase-member', account.id, { member: String(member.id) })
       return navigate(`/accounts/${account.id}/audience`)
     }
     const ids = [account.id, ...others.map(({ accountId }) => accountId)]
-    const body = { userId: member.userId, accounts: ids }
-    const { job } = await post<{ job: Task }>(pathOf(account.id, 'erase'), body)
-    navigate(`/settings/tasks/${job.id}`)
+    const person = { userId: member.userId, accounts: ids }
+    const task = await startTask('account.erase-person', account.id, person)
+    navigate(`/settings/tasks/${task?.id}`)
   }
   return (
     <FormDialog

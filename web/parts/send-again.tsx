@@ -1,8 +1,8 @@
 /** Sends again what an endpoint has missed: the events of a time range, or the present state of members. */
 import { useMemo, useState } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
-import { get, type Json, post, queryOf } from '../api.ts'
-import { pathOf, type Result, useRead } from '../operations.ts'
+import type { Json } from '../api.ts'
+import { read, startTask, useRead } from '../operations.ts'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { CountThenSend, RATE_DEFAULT, RateField } from './count-then-send.tsx'
@@ -80,7 +80,7 @@ type Endpoint = Json<EndpointSummary>
 interface SendAgainProps {
   endpoint: Endpoint
   onCancel: () => void
-  onStart: (task: Task) => void
+  onStart: (task: Task | undefined) => void
 }
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
@@ -92,7 +92,7 @@ function ResendForm({ endpoint: { id, accountId }, onCancel, onStart }: SendAgai
   const { values, field } = useFields({
     by: 'tag' as FieldName,
     filters: '',
-    relationship: '',
+    relationship: '' as (typeof RELATIONSHIPS)[number] | '',
     rate: RATE_DEFAULT,
   })
   const { by, relationship } = values
@@ -100,14 +100,13 @@ function ResendForm({ endpoint: { id, accountId }, onCancel, onStart }: SendAgai
   const filters = { ...(wanted && { [by]: wanted }), ...(relationship && { relationship }) }
   const body = { filters, rate: Number(values.rate) }
   const count = async () => {
-    const path = `/api/accounts/${accountId}/audience/count${queryOf(filters)}`
-    const found = await get<{ count: number }>(path)
+    const found = await read('account.count-members', accountId, filters)
     return { count: found.count, isMore: false, seconds: Math.ceil(found.count / body.rate) }
   }
   return (
     <CountThenSend
       count={count}
-      start={async () => onStart((await post<{ job: Task }>(`/api/endpoints/${id}/resend`, body)).job)}
+      start={async () => onStart(await startTask('endpoint.resend', id, body))}
       texts={t.again.members}
       onCancel={onCancel}
       version={JSON.stringify(body)}
@@ -140,25 +139,24 @@ function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: Send
   const [range, setRange] = useState(() => rangeBeforeNow(HOUR_MS))
   const { values, field } = useFields({ events: '', rate: RATE_DEFAULT })
   const body = {
-    from: toIso(range.from),
-    to: toIso(range.to),
+    from: toIso(range.from) ?? '',
+    to: toIso(range.to) ?? '',
     events: listOf(values.events),
     rate: Number(values.rate),
   }
   const count = async () => {
     const range = { from: body.from, to: body.to, events: values.events.trim() || null }
-    const path = pathOf('endpoint.count-replay', id) + queryOf(range)
-    const { events: found, isMore } = await get<Result<'endpoint.count-replay'>>(path)
+    const { events: found, isMore } = await read('endpoint.count-replay', id, range)
     return { count: found, isMore, seconds: Math.ceil(found / body.rate) }
   }
   return (
     <CountThenSend
       count={count}
-      start={async () => onStart((await post<{ job: Task }>(`/api/endpoints/${id}/replay`, body)).job)}
+      start={async () => onStart(await startTask('endpoint.replay', id, body))}
       texts={t.again.line}
       onCancel={onCancel}
       version={JSON.stringify(body)}
-      isComplete={body.from !== null && body.to !== null}
+      isComplete={body.from !== '' && body.to !== ''}
     >
       <Presets id={id} onChoose={setRange} />
       <TimeRangeFields value={range} onChange={setRange} />

@@ -1,6 +1,6 @@
 /**
- * Adds and updates accounts from a fleet file. The file has secrets, so it is read from the body of the request and kept nowhere: a dry
- * run and its application are two uploads.
+ * Uploads, which no operation serves: the body is the file. A fleet file has secrets, so it is read from the body of the request and kept
+ * nowhere: a dry run and its application are two uploads. A file of members comes in pieces.
  */
 
 import type { FastifyInstance } from 'fastify'
@@ -20,14 +20,14 @@ import {
 } from '../jobs/apply-accounts.ts'
 import { provePlans, readFleet } from '../jobs/fleet-file.ts'
 import { findJob } from '../jobs/job.ts'
+import { storePiece } from '../jobs/job-file.ts'
 import { publicUrlFault } from '../jobs/onboard.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
 import { toInputError } from '../operations/constraint-sentences.ts'
 import { includesRole, type Operator } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { refusal } from './account-routes.ts'
-import { type ConsoleParts, checkFields } from './parts.ts'
+import { type ConsoleParts, checkFields, Id, requireId } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 /** Faults in a response, which a person reads from the first one on. */
@@ -38,11 +38,23 @@ const YesOrNo = Type.Union([Type.Literal('yes'), Type.Literal('no')])
 const organizations = Type.Optional(YesOrNo)
 const checkPreview = checkFields({ organizations })
 const checkApply = checkFields({ webhook: YesOrNo, organizations })
+const checkPiece = checkFields({ position: Id })
 
-export function fleetFileRoutes(
+export function uploadRoutes(
   api: FastifyInstance,
   { database, onJob, verifier: { lineApi }, config: { publicUrl } }: ConsoleParts,
 ): void {
+  api.post<{ Params: { id: string } }>('/jobs/:id/file', MANAGER, async (request) => {
+    const id = requireId(request.params.id)
+    const position = BigInt(checkPiece(request.query).position)
+    const bytes = bodyBytes(request)
+    const upload = await database.transaction((transaction) =>
+      storePiece(transaction, operatorOf(request), { id, position, bytes }),
+    )
+    if (upload.isComplete) onJob?.()
+    return upload
+  })
+
   api.post('/fleet-file/preview', MANAGER, async (request) => {
     const operator = operatorOf(request)
     const addsOrganizations = mayAddOrganizations(operator, checkPreview(request.query).organizations)
@@ -62,7 +74,7 @@ export function fleetFileRoutes(
     const setsWebhook = query.webhook === 'yes'
     const addsOrganizations = mayAddOrganizations(operator, query.organizations)
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
-    if (fault !== null) throw refusal(fault)
+    if (fault !== null) throw new AppError('invalid_input', { message: fault })
     const outcome = await withFaults(async () => {
       const faults: FileFault[] = []
       const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)
