@@ -77,7 +77,7 @@ const document = {
     responses: {
       Result: { description: 'The result.', ...json({}) },
       TaskStarted: {
-        description: 'The work goes on as a task.',
+        description: 'The work goes on as a job.',
         ...json({ type: 'object', properties: { job: { type: 'object' } }, required: ['job'] }),
       },
       Done: { description: 'Done; there is nothing to return.' },

@@ -49,7 +49,7 @@ export const ERRORS = {
     409,
     'A replay or resend of this endpoint is still running. Wait for its end or cancel it, then try again.',
   ],
-  too_many_jobs: [429, 'Too many tasks are running; try again when one of them has ended'],
+  too_many_jobs: [429, 'Too many jobs are running; try again when one of them has ended'],
   account_busy: [429, 'Too many concurrent requests for this account; try again later'],
   busy: [503, 'Too many concurrent requests; try again later'],
   too_many_bodies: [

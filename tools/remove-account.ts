@@ -1,4 +1,4 @@
-/** Removes the accounts of the tools, without a task and an entry in the activity log. */
+/** Removes the accounts of the tools, without a job and an entry in the activity log. */
 import {
   BEGINNING,
   deleteNextRows,

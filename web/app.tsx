@@ -16,6 +16,7 @@ import { FleetPage } from './pages/fleet.tsx'
 import { FleetFilePage } from './pages/fleet-file.tsx'
 import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
+import { JobPage, JobsPage } from './pages/jobs.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
 import { NotificationPage } from './pages/notification.tsx'
@@ -24,13 +25,12 @@ import { OrganizationsPage } from './pages/organizations.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { OwnPage, SystemPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
-import { TaskPage, TasksPage } from './pages/tasks.tsx'
 import { Icon, Mark } from './parts/icons.tsx'
+import { RunningJobs } from './parts/job.tsx'
 import { OperatorsPage } from './parts/operators.tsx'
 import { NotAllowedPage, NotFoundPage } from './parts/page.tsx'
 import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
-import { RunningTasks } from './parts/task.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import { OperatorContext, type Session, useOperator, useRole } from './session.ts'
 import { LANGUAGE_NAMES, type Language, type Localized, loadLanguage } from './texts/languages.ts'
@@ -161,7 +161,7 @@ function Frame({
           ))}
         </nav>
         <div class="side-end">
-          <RunningTasks />
+          <RunningJobs />
           {languages}
           <Link href="/settings" class="signed-in" title={operator.name}>
             <span>{operator.kind === 'token' ? t.operators.tokenHolder : operator.name}</span>
@@ -239,8 +239,8 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/settings/notifications', () => <NotificationsPage />],
   ['/settings/notifications/:id', ({ id = '' }) => <NotificationPage key={id} id={id} />],
   ['/settings/organizations', () => <OrganizationsPage />],
-  ['/settings/tasks', () => <TasksPage />],
-  ['/settings/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
+  ['/settings/jobs', () => <JobsPage />],
+  ['/settings/jobs/:id', ({ id = '' }) => <JobPage key={id} id={id} />],
   ['/settings/system', () => <SystemPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]

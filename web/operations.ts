@@ -99,6 +99,6 @@ export const perform = <N extends ChangeName>(
   ...[input]: Input<N>
 ): Promise<Result<N>> => post<Result<N>>(pathOf(name, id), input)
 
-/** Runs an operation that starts a task, if it takes long. */
-export const startTask = async <N extends ChangeName>(name: N, id: string | null, ...[input]: Input<N>) =>
+/** Runs an operation that starts a job, if it takes long. */
+export const startJob = async <N extends ChangeName>(name: N, id: string | null, ...[input]: Input<N>) =>
   (await post<{ job: Json<JobSummary> } | undefined>(pathOf(name, id), input))?.job

@@ -138,7 +138,7 @@ export async function memberTimeline(
   }
 }
 
-/** Accounts of one provider of LINE, which a page and a task name. */
+/** Accounts of one provider of LINE, which a page and a job name. */
 export const MEMBERSHIPS_MAX = 1_000
 
 export type Membership = {

@@ -81,7 +81,7 @@ function tallyOf(file: string, job: JobSummary | null) {
   for (const { line, reason } of shown) printError(`oa-audience: line ${line}: ${reason}`)
   if (refused > shown.length) printError(`oa-audience: ${refused - shown.length} more entries were refused`)
   if (job?.status !== 'done') {
-    const reason = REASONS[job?.reason ?? ''] ?? job?.reason ?? 'the task was deleted'
+    const reason = REASONS[job?.reason ?? ''] ?? job?.reason ?? 'the job was deleted'
     const place = reason.replace(/^the file\b/, file).replace(/\.$/, '')
     printError(`oa-audience: the import stopped: ${place}. It is safe to run the command again.`)
   }

@@ -111,7 +111,7 @@ function resendCommand(group: CliCommand): void {
 
 type Counted = { count: number; isMore: boolean; range: string; seconds: number }
 
-/** `12,345 events from … to …, about 4 min at 50/s`. With --json, the task goes on while the service runs. */
+/** `12,345 events from … to …, about 4 min at 50/s`. With --json, the job goes on while the service runs. */
 async function follow(
   database: Database,
   unit: 'events' | 'members',

@@ -41,7 +41,7 @@ export async function followJob(
   const interrupt = () => {
     if (progress) progress.end()
     printError(
-      `Task ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience tasks show ${id}", end it with "oa-audience tasks cancel ${id}".`,
+      `Job ${id} goes on while the service runs (oa-audience serve). See it with "oa-audience jobs show ${id}", end it with "oa-audience jobs cancel ${id}".`,
     )
     process.exit(130)
   }
@@ -78,4 +78,4 @@ export function reportEnd(job: JobSummary | null): void {
 }
 
 const endText = (job: JobSummary | null) =>
-  `the task has ${job === null ? 'been deleted' : `ended: ${job.reason ?? job.status}`}`
+  `the job has ${job === null ? 'been deleted' : `ended: ${job.reason ?? job.status}`}`

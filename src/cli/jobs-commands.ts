@@ -1,4 +1,4 @@
-/** `oa-audience tasks`: long work, which the code calls jobs. */
+/** `oa-audience jobs`: long work. */
 import { FatalError } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type JobSummary, listJobs } from '../jobs/job.ts'
@@ -10,13 +10,13 @@ import { type Printable, print, printMany, printOne } from './io.ts'
 import { addOperation, performHere } from './operation-commands.ts'
 
 export function jobsCommand(program: CliCommand): void {
-  const group = program.command('tasks').description('see and end long work, such as replays and imports')
+  const group = program.command('jobs').description('see and end long work, such as replays and imports')
 
   group
     .command('list')
-    .description('list the newest tasks; finished ones are kept for 30 days')
-    .option('--account <id>', 'only tasks of this account', parseId)
-    .limited('tasks')
+    .description('list the newest jobs; finished ones are kept for 30 days')
+    .option('--account <id>', 'only jobs of this account', parseId)
+    .limited('jobs')
     .onDatabase(
       (database, { account, limit }: { account?: bigint; limit: number }) => {
         const page = { beforeId: INT64_MAX, limit, accountId: account ?? null }
@@ -26,7 +26,7 @@ export function jobsCommand(program: CliCommand): void {
     )
 
   addOperation(group, JOBS.show)
-    .description('show a task with its parameters and results')
+    .description('show a job with its parameters and results')
     .onDatabase(
       async (database, id: bigint) => {
         const { result } = await performHere(database, JOBS.show, { id })
@@ -43,11 +43,11 @@ export function jobsCommand(program: CliCommand): void {
     )
 
   addOperation(group, JOBS.cancel)
-    .description('end a task; what it has done stays, and pending deliveries are deleted')
+    .description('end a job; what it has done stays, and pending deliveries are deleted')
     .onDatabase(async (database, id: bigint) => {
       const { result } = await performHere(database, JOBS.cancel, { id })
       if (!result?.isCancelled)
-        throw new FatalError(`task ${id} has already ended: it is ${result?.job.status}.`)
+        throw new FatalError(`job ${id} has already ended: it is ${result?.job.status}.`)
       return { id, status: 'cancelled' }
     })
 }
@@ -56,7 +56,7 @@ function jobRow(job: JobSummary): Printable {
   const { id, status, reason, done, total } = job
   return {
     id,
-    task: job.kind,
+    job: job.kind,
     account: job.accountId,
     status: reason === null || reason === status ? status : `${status}: ${reason}`,
     done: total === null ? done : `${done} of ${total}`,

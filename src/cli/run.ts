@@ -24,7 +24,7 @@ const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   activity: async () => (await import('./operators-commands.ts')).activityCommand,
   segments: async () => (await import('./organizations-commands.ts')).segmentsCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
-  tasks: async () => (await import('./jobs-commands.ts')).jobsCommand,
+  jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./accounts-commands.ts')).fleetCommand,

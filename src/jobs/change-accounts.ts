@@ -39,7 +39,7 @@ export type AccountsChange =
   /** Instances of 0.3.0, which may run the job, read `expiresAt`. */
   | { change: 'key'; settings: { client: string; expiresAt: null } }
 
-/** @param shown what the task and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
+/** @param shown what the job and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
 export async function startChange(
   transaction: Queryable,
   actor: Actor,

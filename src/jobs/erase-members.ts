@@ -57,7 +57,7 @@ export const eraseMemberships: RunStep = async (job, step) => {
   const { members } = job.parameters as Parameters
   const { index } = (job.position as { index: number } | null) ?? { index: 0 }
   const { [index]: member } = members
-  if (member === undefined) throw new Error('the task names no member')
+  if (member === undefined) throw new Error('the job names no member')
   const account = await findVisibleAccount(step.database, step, BigInt(member.accountId))
   if (account !== null && !(await erase(job, step, account, BigInt(member.memberId))))
     return waitForErasures(job, step, { index }, job.tally)

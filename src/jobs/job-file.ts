@@ -60,7 +60,7 @@ const endAbandoned = statement('end-abandoned-uploads')`
       returning id)
     delete from job_file using ended where job_id = ended.id`
 
-/** Until then, they count as tasks of their organization. */
+/** Until then, they count as jobs of their organization. */
 export async function endAbandonedUploads(database: Queryable): Promise<void> {
   await database.query(endAbandoned, [UPLOAD_PAUSE_MAX_SECONDS])
 }

@@ -52,7 +52,7 @@ export class JobRunner {
       return (await takeTurn(this.#database, { ...this.#parts, kinds })) !== false
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
-      if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')
+      if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a job failed')
       return false
     }
   }

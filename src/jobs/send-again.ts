@@ -103,7 +103,7 @@ async function requireNoReplay(transaction: Queryable, endpointId: bigint): Prom
   await transaction.query(lockEndpoint, [endpointId])
   const [running] = await transaction.query<{ id: bigint }>(selectRunning, [String(endpointId), REPLAY_KINDS])
   if (running === undefined) return
-  const message = `Task ${running.id} sends to endpoint ${endpointId} again and has not ended. Wait for its end or cancel it, then try again.`
+  const message = `Job ${running.id} sends to endpoint ${endpointId} again and has not ended. Wait for its end or cancel it, then try again.`
   throw new AppError('replay_running', { message })
 }
 

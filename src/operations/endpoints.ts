@@ -248,7 +248,7 @@ export const ENDPOINTS = {
     },
   }),
 
-  /** A large backlog is deleted in a task, before the endpoint. */
+  /** A large backlog is deleted in a job, before the endpoint. */
   remove: change({
     name: 'endpoint.remove',
     does: 'remove an endpoint',

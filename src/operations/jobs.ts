@@ -1,4 +1,4 @@
-/** Long work, which people call tasks. */
+/** Long work. */
 import { findClient } from '../accounts/clients.ts'
 import { printableUrl } from '../endpoints/address.ts'
 import { checkEndpoint, requirePrivateNetwork } from '../endpoints/settings.ts'
@@ -19,23 +19,23 @@ import { Id, ShortText } from './fields.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
-  requireVisible(await findJob(database, actor, id), 'task', id)
+  requireVisible(await findJob(database, actor, id), 'job', id)
 
-const JOB: Noun<JobSummary> = { kind: 'job', word: 'task', plural: 'jobs', find }
+const JOB: Noun<JobSummary> = { kind: 'job', word: 'job', plural: 'jobs', find }
 const { read, list, change } = operationsOf(JOB)
 
 export const JOBS = {
   list: list({
     name: 'job.list',
-    does: 'list tasks',
-    input: { account: Type.Optional(Id('only tasks of this account')) },
+    does: 'list jobs',
+    input: { account: Type.Optional(Id('only jobs of this account')) },
     run: ({ database, actor, input: { account: accountId = null } }, { after, limit }) =>
       listJobs(database, actor, { beforeId: after ?? INT64_MAX, limit, accountId }),
   }),
 
   running: list({
     name: 'job.running',
-    does: 'list running tasks',
+    does: 'list running jobs',
     isOfAll: true,
     isWhole: true,
     run: ({ database, actor }) => listRunningJobs(database, actor),
@@ -43,14 +43,14 @@ export const JOBS = {
 
   show: read({
     name: 'job.show',
-    does: 'see a task',
+    does: 'see a job',
     run: async ({ target }) => ({ job: target }),
   }),
 
   /** A job that has ended meanwhile is not an error: the result shows how it ended. */
   cancel: change({
     name: 'job.cancel',
-    does: 'stop a task',
+    does: 'stop a job',
     records: 'job.cancelled',
     run: async ({ database, actor, target: { id } }) => {
       const isCancelled = await cancelJob(database, actor, id)
@@ -60,7 +60,7 @@ export const JOBS = {
   }),
 }
 
-// Changes of many accounts at once: of chosen ones, or of all that match a filter. Each is one task, with a result for each account.
+// Changes of many accounts at once: of chosen ones, or of all that match a filter. Each is one job, with a result for each account.
 
 const SELECTION = {
   accounts: Type.Optional(
@@ -145,7 +145,7 @@ export const ACCOUNT_JOBS = {
 
   results: list({
     name: 'job.results',
-    does: 'see what a task did with each account',
+    does: 'see what a job did with each account',
     input: { outcome: Type.Optional(Type.Enum([...OUTCOMES])) },
     run: ({ database, actor, target: { id: jobId }, input: { outcome = null } }, { after, limit }) =>
       listResults(
@@ -156,10 +156,10 @@ export const ACCOUNT_JOBS = {
       ),
   }),
 
-  /** Once, and only the person who started the task. */
+  /** Once, and only the person who started the job. */
   secrets: change({
     name: 'job.secrets',
-    does: 'see the keys or secrets that a task has added',
+    does: 'see the keys or secrets that a job has added',
     records: 'job.secrets_shown',
     run: async ({ database, actor, target: { id, kind } }) => {
       const secrets = await takeSecrets(database, actor, id)

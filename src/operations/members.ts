@@ -49,7 +49,7 @@ async function countOf(database: Queryable, account: VisibleAccount, given: Inpu
   return { filters, count: () => countMatching(database, scopeOfAccount(account), filters) }
 }
 
-/** The task is recorded by what starts it. */
+/** The job is recorded by what starts it. */
 const started = async (database: Transactions, start: (transaction: Queryable) => Promise<bigint>) => ({
   job: await database.transaction(start),
   changes: null,
@@ -175,7 +175,7 @@ export const MEMBERS = {
     },
   }),
 
-  /** The upload follows, in pieces that fit into a body. The task is recorded with the last one. */
+  /** The upload follows, in pieces that fit into a body. The job is recorded with the last one. */
   import: call({
     name: 'account.import-members',
     does: 'import members',

@@ -176,7 +176,7 @@ it('stores no delivery that was admitted before the removal and is flushed after
   }
 })
 
-/** The task of a removal, whose turns the test takes. */
+/** The job of a removal, whose turns the test takes. */
 async function startTask({ database, tenant }: Pick<Parts, 'database' | 'tenant'>) {
   const actor = commandActor()
   const account = await findVisibleAccount(database, actor, tenant.accountId)
@@ -261,7 +261,7 @@ it('a removal cannot be cancelled', async () => {
   const { job } = (await owner.post(`${path}/remove`, { name: 'test' })).json
   const { status, json } = await owner.post(`/api/jobs/${job.id}/cancel`)
   expect([status, json.message]).toEqual([400, expect.stringContaining('cannot be cancelled')])
-  const command = await runCommand(['tasks', 'cancel', job.id], env)
+  const command = await runCommand(['jobs', 'cancel', job.id], env)
   expect([command.status, command.stderr]).toEqual([1, expect.stringContaining('cannot be cancelled')])
   await finishJobs(database)
   expect(await countRows()).toEqual(GONE)

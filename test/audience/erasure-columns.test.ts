@@ -56,7 +56,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
   ['deleted when the last event is scrubbed', 'pending_erasure.user_id'],
   ['ids of messages that were taken back, without a person', 'unsent_message.message_id'],
   ['members appear as their ids', 'activity.object_id activity.changes notification.facts'],
-  ['deleted at the end of the task', 'job.parameters job.position job_file.bytes'],
+  ['deleted at the end of the job', 'job.parameters job.position job_file.bytes'],
 ]
 
 /** Tables that an organization's operators fill, or the service about itself: no person of an audience is in them. No row is in kept_delivery. */
@@ -140,7 +140,7 @@ const WRITERS: Record<string, Prepare> = {
     await storeFile(database, commandActor(), { id, organizationId }, 'ndjson', file as never)
     return () => finishJobs(database)
   },
-  'a task that tags members': async ({ accountId: id, organizationId }, userId, words) => {
+  'a job that tags members': async ({ accountId: id, organizationId }, userId, words) => {
     await load(database, 'update audience_member set tags = $2 where channel_oa_id = $1', [id, [words]])
     const change = { filters: { userId }, add: ['vip'], remove: [] }
     await database.transaction((transaction) =>

@@ -62,7 +62,7 @@ it('an edit of a member is shown with the client and the values before and after
   ])
 })
 
-it('an edit of a member by an operator, a task, a command or another program is shown once, with its author', async () => {
+it('an edit of a member by an operator, a job, a command or another program is shown once, with its author', async () => {
   const member = await newMember()
   const { id, userId } = member
   const edit = { member: id, version: '1', update: { tags: ['vip'] } }

@@ -50,7 +50,7 @@ it('the memberships of a person are none for an id that is not of the form of LI
   expect(memberships.json.memberships).toEqual([])
 })
 
-it('an erasure from several accounts erases the person from the confirmed accounts as one task, and from no other', async () => {
+it('an erasure from several accounts erases the person from the confirmed accounts as one job, and from no other', async () => {
   const { userId, tenants, ids } = await addPerson()
   const accounts = ids.slice(0, 2)
   const { status, json } = await token.post(path(tenants[0], 'erase-person'), { userId, accounts })

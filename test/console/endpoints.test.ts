@@ -66,7 +66,7 @@ it('lets only operators of all organizations allow the private network, or move 
   ])
 })
 
-it('removes an endpoint at once, one with a large backlog in a task, and records either before it deletes', async () => {
+it('removes an endpoint at once, one with a large backlog in a job, and records either before it deletes', async () => {
   const [{ id }, other, small] = [await add(), await add(), await add()]
   const remove = (endpoint: { id: string }) => operator.post(`/api/endpoints/${endpoint.id}/remove`)
   expect((await remove(small)).status).toBe(204)

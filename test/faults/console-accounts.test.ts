@@ -90,7 +90,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await button(page, 'Verify with a test delivery').last().click()
     await page.getByText('Checks of the last verification').waitFor()
     await button(page, 'Import followers').last().click()
-    await page.locator('.task', { hasText: 'done' }).waitFor()
+    await page.locator('.job', { hasText: 'done' }).waitFor()
     expect(
       await load(opened.database, 'select from audience_member where channel_oa_id = $1', [id]),
     ).toHaveLength(3)
@@ -100,7 +100,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     expect(await submit.isDisabled()).toBe(true)
     await dialog.getByLabel('Type Corner Bakery to confirm').fill('Corner Bakery')
     await page.keyboard.press('Enter')
-    await dialog.locator('.task', { hasText: 'done' }).waitFor()
+    await dialog.locator('.job', { hasText: 'done' }).waitFor()
     expect(await accountOf('Corner Bakery')).toBeUndefined()
   })
 

@@ -1,4 +1,4 @@
-/** A large task of the console, and what it costs the intake of events. */
+/** A large job of the console, and what it costs the intake of events. */
 import { randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
 import { signedIn, startConsole } from '../support/console.ts'
@@ -11,7 +11,7 @@ import { setUpService } from '../support/service.ts'
 
 /** Changing them takes longer than the deliveries that are measured. */
 const MEMBERS = 100_000
-/** The 95th percentile is 12 ms on a quiet machine, with and without the task. */
+/** The 95th percentile is 12 ms on a quiet machine, with and without the job. */
 const BESIDE_MAX_MS = 500
 
 const { database, service, tenant } = await setUpService()

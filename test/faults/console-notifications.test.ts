@@ -103,7 +103,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
       expect([name, await button(page, name).count()]).toEqual([name, 0])
   })
 
-  it('counts the events of a time range, sends them again and follows the task to its end', async () => {
+  it('counts the events of a time range, sends them again and follows the job to its end', async () => {
     const receiver = await startReceiver()
     await opened.database.query(
       `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, user_id, payload)

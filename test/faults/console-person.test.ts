@@ -37,7 +37,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
       [userId],
     )
 
-  it('is erased from all of them as one task, on a phone', async () => {
+  it('is erased from all of them as one job, on a phone', async () => {
     const userId = await addPerson()
     const page = await opened.visit({ path: path(userId), viewport: PHONE, hasAxe: true })
     await button(page, 'Erase this person…').click()
@@ -47,7 +47,7 @@ describe.runIf(canRunChromium('the pages of people are'))('a person in three acc
     await expectSound(page, 'dialog')
     await dialog.getByLabel('Type Ann to confirm').fill('Ann')
     await page.keyboard.press('Enter')
-    await page.waitForURL(/\/settings\/tasks\/\d+$/)
+    await page.waitForURL(/\/settings\/jobs\/\d+$/)
     await page.getByText('3 of 3 · 3 erased').waitFor()
     expect(await accountsOf(userId)).toEqual([])
   })

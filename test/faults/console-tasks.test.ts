@@ -7,7 +7,7 @@ import { tenantWithMembers } from '../support/load.ts'
 
 const MEMBERS = 1_200
 
-describe.runIf(canRunChromium('the tasks of the console are'))('an operator', () => {
+describe.runIf(canRunChromium('the jobs of the console are'))('an operator', () => {
   const opened = setUpConsole((database) =>
     tenantWithMembers(database, MEMBERS, { display_name: `'Name ' || i` }),
   )
@@ -87,15 +87,15 @@ describe.runIf(canRunChromium('the tasks of the console are'))('an operator', ()
     expect(text.trim().split('\r\n')).toHaveLength(13)
   })
 
-  it('sees on every page how many tasks run, and opens their list', async () => {
+  it('sees on every page how many jobs run, and opens their list', async () => {
     const page = await opened.visit()
-    await page.getByRole('link', { name: 'Tasks', exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Jobs', exact: true }).waitFor()
     await opened.database.query(
       // Another instance has it.
       `insert into job (kind, actor_kind, actor, parameters, status, leased_until)
        values ('endpoint.replay', 'command', 'root', '{}', 'running', now() + interval '25 seconds')`,
     )
-    await page.getByRole('link', { name: 'Tasks 1' }).click()
+    await page.getByRole('link', { name: 'Jobs 1' }).click()
     await page.getByRole('link', { name: 'Replay past events' }).waitFor()
     await opened.database.query(`delete from job where actor = 'root'`)
   })

@@ -49,7 +49,7 @@ it('finishes a removal of which the command is interrupted and then killed', asy
     await eventually(left, (count) => count < MEMBERS - 4_000 * (round + 1))
     child.kill(signal)
     expect(await once(child, 'close')).toEqual(signal === 'SIGINT' ? [130, null] : [null, signal])
-    if (signal === 'SIGINT') expect(await printed).toMatch(/Task \d+ goes on while the service runs/)
+    if (signal === 'SIGINT') expect(await printed).toMatch(/Job \d+ goes on while the service runs/)
     expect(await left()).toBeGreaterThan(0)
     await load(database, `update job set leased_until = '-infinity'`)
   }

@@ -213,14 +213,14 @@ it('a replay sends no faster than its rate', async () => {
   expect(eventsOf(receiver)).toHaveLength(40)
 })
 
-it('a replay is the only one of its endpoint, and leaves the limit of other tasks alone', async () => {
+it('a replay is the only one of its endpoint, and leaves the limit of other jobs alone', async () => {
   const { addEndpoint, deliverMessages, replay, database } = await startReplaying(false)
   await deliverMessages(1)
   const ids = []
   for (let i = 0; i < 5; i += 1) ids.push(await addEndpoint('https://example.com/', { status: 'paused' }))
   const first = await replay(ids[0] as bigint)
   await expect(replay(ids[0] as bigint)).rejects.toMatchObject({
-    ...{ code: 'replay_running', message: expect.stringContaining(`Task ${first}`) },
+    ...{ code: 'replay_running', message: expect.stringContaining(`Job ${first}`) },
   })
   for (const id of ids.slice(1, 4)) await replay(id)
   await expect(replay(ids[4] as bigint)).rejects.toMatchObject({ code: 'too_many_jobs' })
@@ -296,7 +296,7 @@ it('a resend sends a change again whose delivery has failed', async () => {
   expect(await database.query('select from endpoint_delivery')).toEqual([])
 })
 
-it('the console counts a range, sends it again as a task, and refuses what another task does already', async () => {
+it('the console counts a range, sends it again as a job, and refuses what another job does already', async () => {
   const { addEndpoint, deliverMessages, database } = await startReplaying(false)
   const { operator } = await startSignedIn(database)
   await deliverMessages(3)
@@ -330,7 +330,7 @@ it('the console counts a range, sends it again as a task, and refuses what anoth
     expect((await operator.post(`/api/endpoints/${path}`, wrong)).status, JSON.stringify(wrong)).toBe(400)
 })
 
-it('the command line says how much it sends, follows the task to its end, and lists it', async () => {
+it('the command line says how much it sends, follows the job to its end, and lists it', async () => {
   const { addReceiver, deliverMessages, database, env } = await startReplaying()
   await deliverMessages(3)
   const { receiver, id: endpointId } = await addReceiver()
@@ -346,11 +346,11 @@ it('the command line says how much it sends, follows the task to its end, and li
   expect(started).toEqual({ job: expect.stringMatching(/^\d+$/), events: 3, seconds: 1 })
   const second = await run('endpoints', 'replay', id, ...range, '--json')
   expect([second.status, second.stderr]).toEqual([
-    ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
+    ...[1, expect.stringContaining(`Job ${started.job} sends to endpoint ${id} again and has not ended.`)],
   ])
-  expect((await run('tasks', 'list')).stdout).toContain('endpoint.replay')
-  expect((await run('tasks', 'cancel', started.job)).stdout).toContain('cancelled')
-  expect((await run('tasks', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
+  expect((await run('jobs', 'list')).stdout).toContain('endpoint.replay')
+  expect((await run('jobs', 'cancel', started.job)).stdout).toContain('cancelled')
+  expect((await run('jobs', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
   const wrong = await run('endpoints', 'resend', id)
   expect([wrong.status, wrong.stderr]).toEqual([
     1,

@@ -1,4 +1,4 @@
-/** Changes of many accounts at once, as one task with a result for each account. */
+/** Changes of many accounts at once, as one job with a result for each account. */
 import { expect, it } from 'vitest'
 import { addOrganization } from '../../src/accounts/provisioning.ts'
 import { ACCOUNTS_MAX } from '../../src/jobs/job-accounts.ts'
@@ -99,7 +99,7 @@ it('a change of many accounts mutes chosen accounts, and says what became of eac
   ])
   const refused = (await operator.get(`/api/jobs/${id}/results?outcome=refused`)).json.results
   expect(refused).toMatchObject([{ id: d, outcome: 'refused' }])
-  const shown = (await runCommand(['tasks', 'show', id], env)).stdout
+  const shown = (await runCommand(['jobs', 'show', id], env)).stdout
   expect(shown).toContain(`account ${d} has no problem that could be muted.`)
   const fleet = (await operator.get('/api/fleet')).json.fleet as Array<{ id: string; problem: object }>
   expect(fleet.find((account) => account.id === a)?.problem).toMatchObject({ muted: MUTE })
@@ -120,7 +120,7 @@ it('a change of many accounts adds an endpoint to each account, unless it has th
   })
   expect(await endpointsOf([a, b])).toEqual(idsOf([a, b]).map((account) => ({ account, url: ENDPOINT.url })))
   expect(await activityOf([b])).toEqual([{ action: 'endpoint.added', account: String(b.accountId) }])
-  // Neither the task nor the activity log shows the token of a URL.
+  // Neither the job nor the activity log shows the token of a URL.
   expect(JSON.stringify(job)).not.toContain('hidden')
   const stored = await database.query(
     `select parameters::text as text from job union all select changes::text from activity`,

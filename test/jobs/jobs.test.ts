@@ -198,7 +198,7 @@ it('a job is refused if the organization already has four', async () => {
   for (let count = 0; count < 4; count += 1)
     expect((await tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
   const { status, json, headers } = await tag({ add: ['a'], expectedCount: 1 })
-  expect([status, json.message]).toEqual([429, expect.stringContaining('Too many tasks')])
+  expect([status, json.message]).toEqual([429, expect.stringContaining('Too many jobs')])
   expect(headers.get('retry-after')).toBe('60')
   expect((await other.tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
 })

@@ -207,7 +207,7 @@ async function prepare(operation: Operation) {
   return { target: targetOf(operation), run }
 }
 
-/** A task that has ended and added a key, which nobody has seen. */
+/** A job that has ended and added a key, which nobody has seen. */
 async function addJobWithSecret({ accountId }: Tenant, keyId: bigint): Promise<string> {
   const started = { actor_kind: 'command', actor: commandActor().name, parameters: '{"change":"key"}' }
   const ended = { status: 'done', finished_at: new Date() }
@@ -360,7 +360,7 @@ it.each(names)(
     const plain = PLAIN[name]
     expect(plain, 'a row of PLAIN').toBeDefined()
     if (typeof plain === 'object') return
-    // The number of running tasks is limited.
+    // The number of running jobs is limited.
     await load(database, `update job set status = 'done', finished_at = now() where finished_at is null`)
     const tenant = await addTenant(database)
     const objects = await addObjects({ database, service }, tenant, { mark: `${MARK}${tenant.accountId}` })

@@ -14,7 +14,7 @@ const FIXTURES = new URL('../fixtures/', import.meta.url)
 const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.sql'))
 const known = readMigrations()
 
-/** A running task of a kind that only 0.3.0 had. */
+/** A running job of a kind that only 0.3.0 had. */
 const RESUMPTION = `insert into job (kind, actor_kind, actor, parameters) values ('endpoint.resume', 'command', 'command', '{}');`
 
 const KEEP = `insert into kept_delivery (channel_oa_id, tried_version, address_hash, person_hashes, signature, body, bytes)
@@ -90,8 +90,8 @@ describe.each(files)('a database of %s', async (file) => {
       ],
       ['segments list', { name: 'Regulars', sync: false, syncState: 'deleting' }],
       ['segments list', { name: 'Guests', condition: { tagsNone: ['vip'] } }],
-      ['tasks list', { kind: 'members.tag', status: 'done' }],
-      ['tasks list', { kind: 'endpoint.resume', status: 'done' }],
+      ['jobs list', { kind: 'members.tag', status: 'done' }],
+      ['jobs list', { kind: 'endpoint.resume', status: 'done' }],
       ['events list', { kind: 'follow' }],
       ['operators list', { email: 'ann@example.com', role: 'manager' }],
       ['notifications list', { name: 'Chat', format: 'slack' }],

@@ -96,7 +96,7 @@ it('an account with an unreadable secret gets no profiles for a while, and other
   expect((await service.member(broken, userId))?.displayName).toBe(null)
 })
 
-it('an account with an unreadable secret ends its own tasks with a reason, and is one problem of the tasks of several accounts', async () => {
+it('an account with an unreadable secret ends its own jobs with a reason, and is one problem of the jobs of several accounts', async () => {
   await copySecret(healthy, broken)
   const accounts = [broken, healthy].map((tenant) => ({ ...tenant, id: tenant.accountId, name: '' }))
   await plain.transaction(async (transaction) => {

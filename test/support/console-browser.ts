@@ -157,7 +157,7 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: '/settings/notifications', text: 'No channel yet' },
     { path: '/settings/organizations', text: 'Add an organization' },
     { path: '/activity', text: 'Export as NDJSON' },
-    { path: '/settings/tasks', text: 'Tasks' },
+    { path: '/settings/jobs', text: 'Jobs' },
     { path: '/settings/system', text: 'Can LINE reach this service?' },
     { path: `/activity/of?kind=account&id=${accountId}`, text: 'Activity' },
     { path: `/accounts/${accountId}/audience`, text: 'U1' },

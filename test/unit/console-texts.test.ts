@@ -275,7 +275,7 @@ it('English counts one thing in the singular', () => {
 
 /** One word per thing: what an operator reads here, in commands and in messages has one name. */
 const OTHER_WORDS: Array<[pattern: RegExp, word: string]> = [
-  [/\bjobs?\b/i, 'task'],
+  [/\btasks?\b/i, 'job'],
   [/\bsen[dt]\b[^.]*\bagain\b(?! later)/i, 'replay'],
   [/\b(waiting|backlog)\b/i, 'pending'],
   [/\b(tools?|receivers?)\b/i, 'endpoint'],

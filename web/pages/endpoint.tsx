@@ -1,7 +1,7 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
-import { perform, type Result, startTask, useRead } from '../operations.ts'
+import { perform, type Result, startJob, useRead } from '../operations.ts'
 import { ActivityLink } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
@@ -10,11 +10,11 @@ import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
+import { type Job, JobProgress } from '../parts/job.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsActions } from '../parts/rotation.tsx'
 import { SendAgain } from '../parts/send-again.tsx'
 import { ActionFailure, Loaded } from '../parts/states.tsx'
-import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Count, Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -68,23 +68,23 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
   const { id, status, failed } = endpoint
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
-  const [task, setTask] = useState<Task>()
+  const [job, setJob] = useState<Job>()
   const change = (action: 'pause' | 'resume') =>
     run(async () => {
       await perform(`endpoint.${action}`, id)
-      setTask(undefined)
+      setJob(undefined)
       setMessage(action === 'pause' ? t.endpoints.paused : t.endpoints.resumed)
       onChange()
     })
   const retry = () =>
     run(async () => {
-      setTask(await startTask('endpoint.retry', id))
+      setJob(await startJob('endpoint.retry', id))
       setMessage('')
       onChange()
     })
   return (
     <>
-      {task && <TaskProgress key={task.id} started={task} onEnd={onChange} />}
+      {job && <JobProgress key={job.id} started={job} onEnd={onChange} />}
       <span role="status" class="muted small-text">
         {message}
       </span>
@@ -198,8 +198,8 @@ function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: ()
   const lost = pending + failed
   const expected = name.trim() || id
   const remove = async () => {
-    const task = await startTask('endpoint.remove', id)
-    navigate(task ? `/settings/tasks/${task.id}` : '/endpoints')
+    const job = await startJob('endpoint.remove', id)
+    navigate(job ? `/settings/jobs/${job.id}` : '/endpoints')
   }
   return (
     <FormDialog

@@ -3,15 +3,15 @@ import { useState } from 'preact/hooks'
 import type { ListedEvent } from '../../src/intake/list-events.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useInterval, useList } from '../hooks.ts'
-import { pathOf, startTask, useRead } from '../operations.ts'
+import { pathOf, startJob, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { AccountFilter, ChoiceFilter, DaysFilter, daysOf, TextFilter } from '../parts/filters.tsx'
 import { TextField, useFields } from '../parts/form.tsx'
+import { type Job, JobDialog } from '../parts/job.tsx'
 import { Page } from '../parts/page.tsx'
 import { PersonLink } from '../parts/person.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { type Task, TaskDialog } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -199,20 +199,20 @@ function AllFailed({ filter, onClosed }: { filter: Selection; onClosed: () => vo
         {(close) => (
           <SetAside
             onClose={close}
-            onSubmit={(reason) => startTask('event.set-aside-all', null, { ...given, reason })}
+            onSubmit={(reason) => startJob('event.set-aside-all', null, { ...given, reason })}
           />
         )}
       </DialogButton>
       <DialogButton label={t.events.retryAll} onClosed={onClosed}>
         {(close) => (
-          <TaskDialog
+          <JobDialog
             title={t.events.retryAll}
             submit={t.events.retryRun}
             onClose={close}
-            onSubmit={() => startTask('event.retry-all', null, given)}
+            onSubmit={() => startJob('event.retry-all', null, given)}
           >
             <p>{t.events.retryText}</p>
-          </TaskDialog>
+          </JobDialog>
         )}
       </DialogButton>
     </>
@@ -225,12 +225,12 @@ export function SetAside({
   onSubmit,
 }: {
   onClose: () => void
-  onSubmit: (reason: string) => Promise<Task | undefined>
+  onSubmit: (reason: string) => Promise<Job | undefined>
 }) {
   const { t } = useLocalized()
   const { values, field } = useFields({ reason: '' })
   return (
-    <TaskDialog
+    <JobDialog
       title={t.events.setAside}
       submit={t.events.setAsideRun}
       isComplete={values.reason.trim() !== ''}
@@ -245,6 +245,6 @@ export function SetAside({
         maxLength={REASON_MAX_LENGTH}
         autocomplete="off"
       />
-    </TaskDialog>
+    </JobDialog>
   )
 }

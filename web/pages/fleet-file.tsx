@@ -6,9 +6,9 @@ import { useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
+import { type Job, JobProgress } from '../parts/job.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loading } from '../parts/states.tsx'
-import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -27,7 +27,7 @@ interface Chosen {
 
 interface Applied {
   accounts: FilePreview['accounts']
-  job: Task
+  job: Job
   unproven: number
 }
 
@@ -91,9 +91,9 @@ export function FleetFilePage() {
         {applied && (
           <Panel title={t.file.applied}>
             {applied.unproven > 0 && <p class="notice warning">{t.manage.unproven}</p>}
-            <TaskProgress
+            <JobProgress
               started={applied.job}
-              outcomes={(task) => <OnboardingOutcomes task={task} accounts={applied.accounts} />}
+              outcomes={(job) => <OnboardingOutcomes job={job} accounts={applied.accounts} />}
             />
             <PreviewTable accounts={applied.accounts} names={names} />
           </Panel>

@@ -1,13 +1,13 @@
-/** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
+/** Imports an audience file: the first rows as a table, the upload, and then the job that applies it. */
 import { useEffect, useState } from 'preact/hooks'
 import { type ColumnFault, findColumnFault } from '../../src/audience/import/member-columns.ts'
 import { postBytes } from '../api.ts'
 import { useAction } from '../hooks.ts'
-import { startTask, useRead } from '../operations.ts'
+import { startJob, useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
+import { type Job, JobProgress } from '../parts/job.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure } from '../parts/states.tsx'
-import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
@@ -34,7 +34,7 @@ export function ImportPage({ account }: { account: string }) {
   const describe = ({ kind, columns }: ColumnFault) =>
     kind === 'repeated'
       ? fill(t.imports.repeatedColumns, { names: columns.join(', ') })
-      : t.tasks.reasons.columns_missing
+      : t.jobs.reasons.columns_missing
   const choose = async (file: File) => {
     const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
     const start = await file.slice(0, START_BYTES).text()
@@ -92,13 +92,13 @@ function FirstLines({ file, lines }: Chosen) {
   )
 }
 
-/** The page of the task lists the lines with their reasons. */
-function RefusedLines({ task }: { task: Task }) {
+/** The page of the job lists the lines with their reasons. */
+function RefusedLines({ job }: { job: Job }) {
   const { t } = useLocalized()
-  if (!task.tally.refused) return null
+  if (!job.tally.refused) return null
   return (
     <p>
-      <Link href={`/settings/tasks/${task.id}`}>{t.imports.seeRefusals}</Link>
+      <Link href={`/settings/jobs/${job.id}`}>{t.imports.seeRefusals}</Link>
     </p>
   )
 }
@@ -114,14 +114,14 @@ function Upload({
 }) {
   const { t, percent } = useLocalized()
   const { isRunning, error, run } = useAction()
-  const [task, setTask] = useState<Task>()
+  const [job, setJob] = useState<Job>()
   const [sentBytes, setSentBytes] = useState(0)
   const [isComplete, setComplete] = useState(false)
   useEffect(() => onUploading(isRunning), [isRunning])
   // After a failure, the upload continues with the piece that is missing.
   const upload = () =>
     run(async () => {
-      const { id } = task ?? (await start())
+      const { id } = job ?? (await start())
       for (let position = sentBytes; ; ) {
         const piece = file.slice(position, position + PIECE_BYTES)
         const path = `/api/jobs/${id}/file?position=${position}`
@@ -132,14 +132,14 @@ function Upload({
       }
     })
   const start = async () => {
-    const started = (await startTask('account.import-members', account, { format, size: file.size })) as Task
-    setTask(started)
+    const started = (await startJob('account.import-members', account, { format, size: file.size })) as Job
+    setJob(started)
     return started
   }
   return (
     <Panel title={t.imports.title}>
-      {task && isComplete ? (
-        <TaskProgress started={task} outcomes={(done) => <RefusedLines task={done} />} />
+      {job && isComplete ? (
+        <JobProgress started={job} outcomes={(done) => <RefusedLines job={done} />} />
       ) : (
         <>
           {isRunning && (
@@ -151,7 +151,7 @@ function Upload({
           <p class="notice warning">{t.imports.replaces}</p>
           <ActionFailure error={error} />
           <button type="button" class="primary" disabled={isRunning} onClick={upload}>
-            {task ? t.imports.goOn : t.imports.start}
+            {job ? t.imports.goOn : t.imports.start}
           </button>
         </>
       )}

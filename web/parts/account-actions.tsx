@@ -1,14 +1,14 @@
 /** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
 import { useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
-import { perform, startTask, useRead } from '../operations.ts'
+import { perform, startJob, useRead } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { CloseFooter, Dialog, DialogButton } from './dialog.tsx'
 import { Form } from './form.tsx'
+import { type Job, JobProgress } from './job.tsx'
 import { Facts } from './page.tsx'
 import { Removal } from './removal.tsx'
 import { ActionFailure, Loaded } from './states.tsx'
-import { type Task, TaskProgress } from './task.tsx'
 import { Copyable } from './values.tsx'
 
 export function VerifyAccount({
@@ -92,10 +92,10 @@ function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
 export function ImportFollowers({ id }: { id: string }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
-  const [task, setTask] = useState<Task>()
+  const [job, setJob] = useState<Job>()
   const [isWorking, setWorking] = useState(false)
   const start = async () => {
-    setTask(await startTask('account.followers', id))
+    setJob(await startJob('account.followers', id))
     setWorking(true)
   }
   return (
@@ -104,7 +104,7 @@ export function ImportFollowers({ id }: { id: string }) {
         {t.manage.importFollowers}
       </button>
       <ActionFailure error={error} />
-      {task && <TaskProgress key={task.id} started={task} onEnd={() => setWorking(false)} />}
+      {job && <JobProgress key={job.id} started={job} onEnd={() => setWorking(false)} />}
     </>
   )
 }
@@ -166,7 +166,7 @@ function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClos
         ]
       }
       error={error}
-      onRemove={(typed) => startTask('account.remove', id, { name: typed })}
+      onRemove={(typed) => startJob('account.remove', id, { name: typed })}
       onClose={onClose}
     />
   )

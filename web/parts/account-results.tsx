@@ -1,4 +1,4 @@
-/** What a task did with each of its accounts, and the keys and secrets that it has added. */
+/** What a job did with each of its accounts, and the keys and secrets that it has added. */
 import { useState } from 'preact/hooks'
 import type { AddedSecret } from '../../src/jobs/job-accounts.ts'
 import type { Json } from '../api.ts'
@@ -9,22 +9,22 @@ import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { Dialog, SecretDialog } from './dialog.tsx'
 import { Chips } from './filters.tsx'
+import { isOver, type Job } from './job.tsx'
 import { Panel } from './page.tsx'
 import { ActionFailure, ListView } from './states.tsx'
 import { Table } from './table.tsx'
-import { isOver, type Task } from './task.tsx'
 
 const OUTCOMES = [null, 'changed', 'unchanged', 'refused'] as const
 const TONES: Record<string, string> = { changed: 'good', refused: 'bad' }
 
-export function AccountResults({ task }: { task: Task }) {
+export function AccountResults({ job }: { job: Job }) {
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const [outcome, setOutcome] = useState<(typeof OUTCOMES)[number]>(null)
-  const list = useItems('job.results', task.id, { outcome })
-  const hasSecrets = isOver(task) && Number(task.tally.secrets) > 0
+  const list = useItems('job.results', job.id, { outcome })
+  const hasSecrets = isOver(job) && Number(job.tally.secrets) > 0
   return (
-    <Panel title={t.many.results} actions={canManage && hasSecrets && <Secrets id={task.id} />}>
+    <Panel title={t.many.results} actions={canManage && hasSecrets && <Secrets id={job.id} />}>
       <Chips label={t.common.filter}>
         {OUTCOMES.map((name) => (
           <button key={name} type="button" aria-pressed={outcome === name} onClick={() => setOutcome(name)}>

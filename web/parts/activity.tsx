@@ -66,7 +66,7 @@ function actorOf({ actorKind, actor, actorName }: ActivityRow, t: Texts): string
 /** The name of today, or else what was recorded of a removed object, or else its id. */
 function objectOf({ objectKind, objectName, objectId, changes }: ActivityRow, t: Texts): string | null {
   if (objectName) return objectName
-  if (objectKind === 'job' && typeof changes.kind === 'string') return stateIn(t.tasks.kinds, changes.kind)
+  if (objectKind === 'job' && typeof changes.kind === 'string') return stateIn(t.jobs.kinds, changes.kind)
   if (objectKind === 'key') return changes.client === undefined ? null : String(changes.client)
   const recorded = Array.isArray(changes.name) ? changes.name.findLast((name) => name) : null
   return recorded ? String(recorded) : objectId
@@ -100,7 +100,7 @@ export function objectHref(kind: string, id: string | null, account: string | nu
 
 export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   const { t } = useLocalized()
-  // The sentence has the kind of a task already.
+  // The sentence has the kind of a job already.
   const wordsOf = (field: string): Record<string, string> =>
     field === 'role'
       ? t.operators.roles

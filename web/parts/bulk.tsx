@@ -1,15 +1,15 @@
 /** What an operator can do with all members that match a filter, not only with those of the page. */
 import type { ComponentChildren } from 'preact'
 import { ApiError, queryOf } from '../api.ts'
-import { startTask, useRead } from '../operations.ts'
+import { startJob, useRead } from '../operations.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { listOf, TextField, useFields } from './form.tsx'
+import { type Job, JobDialog } from './job.tsx'
 import { SaveSegment } from './segments.tsx'
 import { Loaded } from './states.tsx'
-import { type Task, TaskDialog } from './task.tsx'
 
 /** Members: tags of more are changed only if the operator types the number. */
 const TYPED_ABOVE = 1_000
@@ -61,7 +61,7 @@ function TagDialog(selection: Selection & { onClose: () => void }) {
       title={t.bulk.tagsTitle}
       submit={(count) => fill(t.bulk.submit, { count })}
       start={(matching) =>
-        startTask('account.tag-members', selection.account, { ...matching, addTags, removeTags })
+        startJob('account.tag-members', selection.account, { ...matching, addTags, removeTags })
       }
       isComplete={addTags.length + removeTags.length > 0}
       typedAbove={TYPED_ABOVE}
@@ -81,7 +81,7 @@ function EraseDialog(selection: Selection & { onClose: () => void }) {
       {...selection}
       title={t.bulk.eraseTitle}
       submit={(count) => fill(t.bulk.eraseSubmit, { count })}
-      start={(matching) => startTask('account.erase-members', selection.account, matching)}
+      start={(matching) => startJob('account.erase-members', selection.account, matching)}
     >
       <p>{t.bulk.eraseText}</p>
     </ChangeDialog>
@@ -92,7 +92,7 @@ interface ChangeProps extends Selection {
   title: string
   /** @param count members, as the language writes numbers */
   submit: (count: string) => string
-  start: (matching: { filters: Selection['filters']; expectedCount: number }) => Promise<Task | undefined>
+  start: (matching: { filters: Selection['filters']; expectedCount: number }) => Promise<Job | undefined>
   isComplete?: boolean
   /** above this number of members, the operator types the number */
   typedAbove?: number
@@ -100,7 +100,7 @@ interface ChangeProps extends Selection {
   children: ComponentChildren
 }
 
-/** Counts the members, and starts a task that changes all of them. */
+/** Counts the members, and starts a job that changes all of them. */
 function ChangeDialog(props: ChangeProps) {
   const { account, filters, title, submit, isComplete = true, typedAbove = 0, onClose } = props
   const { t, number } = useLocalized()
@@ -117,7 +117,7 @@ function ChangeDialog(props: ChangeProps) {
   }
   const isConfirmed = count <= typedAbove || values.expectedCount.trim() === String(count)
   return (
-    <TaskDialog
+    <JobDialog
       title={title}
       submit={submit(number(count))}
       onSubmit={start}
@@ -139,7 +139,7 @@ function ChangeDialog(props: ChangeProps) {
           </>
         )}
       </Loaded>
-    </TaskDialog>
+    </JobDialog>
   )
 }
 

@@ -97,7 +97,7 @@ export function FleetFilters({
 
 const NONE: ReadonlySet<string> = new Set()
 
-/** The chosen accounts. All that match are sent as the filter, so that they are those that match when the task starts. */
+/** The chosen accounts. All that match are sent as the filter, so that they are those that match when the job starts. */
 export function useChosen({ q, state, problem, organization }: FleetFilter, accounts: Array<{ id: string }>) {
   const [given, setGiven] = useState<ReadonlySet<string> | 'all'>(NONE)
   useEffect(() => setGiven(NONE), [q, state, problem, organization])

@@ -6,10 +6,10 @@ import { Link } from '../router.tsx'
 import { describeFieldMessage } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ChangeList } from './activity.tsx'
+import type { Job } from './job.tsx'
 import { Panel } from './page.tsx'
 import { More } from './states.tsx'
 import { Table } from './table.tsx'
-import type { Task } from './task.tsx'
 
 interface FileAccount {
   line: number
@@ -104,14 +104,14 @@ export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; nam
   )
 }
 
-export function OnboardingOutcomes({ task, accounts }: { task: Task; accounts: FileAccount[] }) {
+export function OnboardingOutcomes({ job, accounts }: { job: Job; accounts: FileAccount[] }) {
   const { t, number } = useLocalized()
   const {
     verified = 0,
     followersAdded = 0,
     problemCount = 0,
     problems = [],
-  } = task.tally as Partial<OnboardingTally>
+  } = job.tally as Partial<OnboardingTally>
   const names = new Map(accounts.map(({ id, name }) => [id, name]))
   return (
     <div role="status">

@@ -5,7 +5,7 @@ const PATHS = {
   endpoints: 'M3 10h10m-4-4 4 4-4 4M16.500 4v12',
   clients: 'M7 13.500a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7Zm3.500-3.500H18m-2 0v3m-3-3v2.500',
   activity: 'M10 6v4l3 2m4-2a7 7 0 1 1-14 0 7 7 0 0 1 14 0Z',
-  tasks: 'M4 5h3v3H4zM10 6.500h6M4 12h3v3H4zm6 1.500h6',
+  jobs: 'M4 5h3v3H4zM10 6.500h6M4 12h3v3H4zm6 1.500h6',
   settings: 'M4 6h6m4 0h2M4 14h2m4 0h6M12 6a1.500 1.500 0 1 0 0 .01M8 14a1.500 1.500 0 1 0 0 .01',
   copy: 'M7 7V4h9v9h-3M4 7h9v9H4z',
   check: 'm4 10.500 4 4 8-9',

@@ -1,14 +1,14 @@
-/** Changes chosen accounts of the fleet, or all that match its filter: one task with a result for each account. */
+/** Changes chosen accounts of the fleet, or all that match its filter: one job with a result for each account. */
 import { useState } from 'preact/hooks'
 import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
 import { useFurtherPages } from '../hooks.ts'
-import { type Input, startTask, useItems } from '../operations.ts'
+import { type Input, startJob, useItems } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { DialogButton } from './dialog.tsx'
 import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
 import { SelectField, useFields } from './form.tsx'
+import { type Job, JobDialog } from './job.tsx'
 import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
-import { type Task, TaskDialog } from './task.tsx'
 
 /** Ids of accounts, or the filter of the fleet that all of them match. */
 export type Selection = Input<'job.verify-accounts'>[0]
@@ -57,17 +57,17 @@ function ChangeDialog({
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
   const access = useFields({ client: '' })
-  const start: Record<Change, () => Promise<Task | undefined>> = {
-    'mute-accounts': () => startTask('job.mute-accounts', null, { ...selection, ...muteOf(mute.values) }),
-    'verify-accounts': () => startTask('job.verify-accounts', null, selection),
+  const start: Record<Change, () => Promise<Job | undefined>> = {
+    'mute-accounts': () => startJob('job.mute-accounts', null, { ...selection, ...muteOf(mute.values) }),
+    'verify-accounts': () => startJob('job.verify-accounts', null, selection),
     'add-endpoints': () => {
       const settings = newEndpointOf(endpoint.values, format, t.member.notAnObject)
-      return startTask('job.add-endpoints', null, { ...selection, ...settings })
+      return startJob('job.add-endpoints', null, { ...selection, ...settings })
     },
-    'add-keys': () => startTask('job.add-keys', null, { ...selection, ...access.values }),
+    'add-keys': () => startJob('job.add-keys', null, { ...selection, ...access.values }),
   }
   return (
-    <TaskDialog
+    <JobDialog
       title={fill(t.many.title, { count: number(count) })}
       submit={t.many.submit}
       onSubmit={start[change]}
@@ -95,7 +95,7 @@ function ChangeDialog({
           <ClientField {...access.field('client')} />
         </>
       )}
-    </TaskDialog>
+    </JobDialog>
   )
 }
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { Membership as StoredMembership } from '../../src/audience/member-details.ts'
 import { type Json, queryOf } from '../api.ts'
-import { perform, startTask, useRead } from '../operations.ts'
+import { perform, startJob, useRead } from '../operations.ts'
 import { Link, navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { Dialog, DialogButton } from './dialog.tsx'
@@ -114,7 +114,7 @@ interface EraseProps {
   onClose: () => void
 }
 
-/** Leads to the members that remain, or to the task that erases the person from several accounts. */
+/** Leads to the members that remain, or to the job that erases the person from several accounts. */
 export function ErasePerson({ accounts, member, onClose }: EraseProps) {
   const { t, number } = useLocalized()
   const { account, others } = accounts
@@ -129,8 +129,8 @@ export function ErasePerson({ accounts, member, onClose }: EraseProps) {
     }
     const ids = [account.id, ...others.map(({ accountId }) => accountId)]
     const person = { userId: member.userId, accounts: ids }
-    const task = await startTask('account.erase-person', account.id, person)
-    navigate(`/settings/tasks/${task?.id}`)
+    const job = await startJob('account.erase-person', account.id, person)
+    navigate(`/settings/jobs/${job?.id}`)
   }
   return (
     <FormDialog

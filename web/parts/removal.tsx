@@ -3,9 +3,9 @@ import { useState } from 'preact/hooks'
 import type { ApiError } from '../api.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { TextField } from './form.tsx'
+import { type Job, JobDialog } from './job.tsx'
 import { Facts } from './page.tsx'
 import { Failure, Loading } from './states.tsx'
-import { type Task, TaskDialog } from './task.tsx'
 
 export function Removal({
   title,
@@ -23,13 +23,13 @@ export function Removal({
   /** what would be deleted; undefined until it is counted */
   contents: Array<[label: string, count: number]> | undefined
   error: ApiError | undefined
-  onRemove: (typed: string) => Promise<Task | undefined>
+  onRemove: (typed: string) => Promise<Job | undefined>
   onClose: () => void
 }) {
   const { t, number } = useLocalized()
   const [typed, setTyped] = useState('')
   return (
-    <TaskDialog
+    <JobDialog
       title={title}
       submit={t.manage.removeSubmit}
       onSubmit={() => onRemove(typed.trim())}
@@ -48,6 +48,6 @@ export function Removal({
         onChange={setTyped}
         autocomplete="off"
       />
-    </TaskDialog>
+    </JobDialog>
   )
 }

@@ -2,20 +2,20 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
-import { read, startTask, useRead } from '../operations.ts'
+import { read, startJob, useRead } from '../operations.ts'
 import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { CountThenSend, RATE_DEFAULT, RateField } from './count-then-send.tsx'
 import { CloseFooter, Dialog } from './dialog.tsx'
 import { Chips } from './filters.tsx'
 import { listOf, SelectField, TextField, useFields } from './form.tsx'
+import { isOver, type Job, JobProgress } from './job.tsx'
 import { Panel } from './page.tsx'
-import { isOver, type Task, TaskProgress } from './task.tsx'
 import { rangeBeforeNow, rangeSince, type TimeRange, TimeRangeFields, toIso } from './time-range.tsx'
 
 const KINDS = ['endpoint.replay', 'endpoint.resend']
 
-/** The button, and the task of this endpoint that has not ended. */
+/** The button, and the job of this endpoint that has not ended. */
 export function SendAgain({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
@@ -42,7 +42,7 @@ export function SendAgain({ endpoint, onChange }: { endpoint: Endpoint; onChange
       }
     >
       <p class="muted">{texts.lead}</p>
-      {running && !isOpen && <TaskProgress key={running.id} started={running} onEnd={refresh} />}
+      {running && !isOpen && <JobProgress key={running.id} started={running} onEnd={refresh} />}
       {isOpen && (
         <SendAgainDialog
           endpoint={endpoint}
@@ -58,18 +58,18 @@ export function SendAgain({ endpoint, onChange }: { endpoint: Endpoint; onChange
 
 function SendAgainDialog({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) {
   const { t } = useLocalized()
-  const [task, setTask] = useState<Task>()
+  const [job, setJob] = useState<Job>()
   const isLine = endpoint.format === 'line'
   const SendForm = isLine ? ReplayForm : ResendForm
   return (
     <Dialog title={isLine ? t.again.line.heading : t.again.members.heading} onClose={onClose}>
-      {task ? (
+      {job ? (
         <>
-          <TaskProgress started={task} />
+          <JobProgress started={job} />
           <CloseFooter onClose={onClose} />
         </>
       ) : (
-        <SendForm endpoint={endpoint} onCancel={onClose} onStart={setTask} />
+        <SendForm endpoint={endpoint} onCancel={onClose} onStart={setJob} />
       )}
     </Dialog>
   )
@@ -80,7 +80,7 @@ type Endpoint = Json<EndpointSummary>
 interface SendAgainProps {
   endpoint: Endpoint
   onCancel: () => void
-  onStart: (task: Task | undefined) => void
+  onStart: (job: Job | undefined) => void
 }
 
 const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
@@ -106,7 +106,7 @@ function ResendForm({ endpoint: { id, accountId }, onCancel, onStart }: SendAgai
   return (
     <CountThenSend
       count={count}
-      start={async () => onStart(await startTask('endpoint.resend', id, body))}
+      start={async () => onStart(await startJob('endpoint.resend', id, body))}
       texts={t.again.members}
       onCancel={onCancel}
       version={JSON.stringify(body)}
@@ -152,7 +152,7 @@ function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart }: Send
   return (
     <CountThenSend
       count={count}
-      start={async () => onStart(await startTask('endpoint.replay', id, body))}
+      start={async () => onStart(await startJob('endpoint.replay', id, body))}
       texts={t.again.line}
       onCancel={onCancel}
       version={JSON.stringify(body)}

@@ -4,7 +4,7 @@ import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { Page, type PageProps, Tabs } from './page.tsx'
 
-type Section = 'own' | 'operators' | 'organizations' | 'notifications' | 'tasks' | 'system'
+type Section = 'own' | 'operators' | 'organizations' | 'notifications' | 'jobs' | 'system'
 
 export function SettingsPage({
   section,
@@ -18,7 +18,7 @@ export function SettingsPage({
     operators: t.operators.title,
     organizations: t.organizations.title,
     notifications: t.notifications.title,
-    tasks: t.tasks.title,
+    jobs: t.jobs.title,
     system: t.settings.system,
   }
   const { own, operators, ...others } = titles

@@ -17,7 +17,7 @@ export const english: Texts = { ...en, ...problems } satisfies {
   activity: { actions: Record<Action, string> }
   reasons: Record<Reason, string>
   problems: Record<Reason, object>
-  tasks: { kinds: Record<JobKind, string>; states: Record<JobStatus, string> }
+  jobs: { kinds: Record<JobKind, string>; states: Record<JobStatus, string> }
 }
 
 /** Both are requested at the same time. */

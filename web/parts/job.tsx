@@ -1,4 +1,4 @@
-/** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
+/** Long work, which the console calls a job: its state, progress and results. It goes on when the page is closed. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
@@ -11,31 +11,31 @@ import { Form, type FormProps } from './form.tsx'
 import { Icon } from './icons.tsx'
 import { ActionFailure, Failure } from './states.tsx'
 
-export type Task = Item<'job.list'>
+export type Job = Item<'job.list'>
 
 const REFRESH_MS = 1_000
 const RUNNING_REFRESH_MS = 5_000
 const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warning' }
 
-export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
+export const isOver = ({ finishedAt }: Job): boolean => finishedAt !== null
 
-/** Follows a task until its end. */
-export function TaskProgress({
+/** Follows a job until its end. */
+export function JobProgress({
   started,
   onEnd,
   outcomes,
 }: {
   /** as the response to its start returned it */
-  started: Task
+  started: Job
   onEnd?: () => void
-  /** what the task has done so far, in addition to its counts */
-  outcomes?: (task: Task) => ComponentChildren
+  /** what the job has done so far, in addition to its counts */
+  outcomes?: (job: Job) => ComponentChildren
 }) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const { isRunning, error, run } = useAction()
-  const { task, error: failure, reload } = useTask(started)
-  const hasEnded = isOver(task)
+  const { job, error: failure, reload } = useJob(started)
+  const hasEnded = isOver(job)
   useEffect(() => {
     if (hasEnded) onEnd?.()
   }, [hasEnded])
@@ -45,54 +45,54 @@ export function TaskProgress({
       reload()
     })
   return (
-    <div class="task">
+    <div class="job">
       <p>
-        <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>{' '}
-        <TaskState task={task} />
+        <Link href={`/settings/jobs/${job.id}`}>{stateIn(t.jobs.kinds, job.kind)}</Link>{' '}
+        <JobState job={job} />
       </p>
-      <TaskBar task={task} />
+      <JobBar job={job} />
       <p role="status">
-        <TaskCounts task={task} />
+        <JobCounts job={job} />
       </p>
-      {!hasEnded && <Waiting task={task} />}
-      {!hasEnded && <p class="muted small-text">{t.tasks.goesOn}</p>}
-      {outcomes?.(task)}
+      {!hasEnded && <Waiting job={job} />}
+      {!hasEnded && <p class="muted small-text">{t.jobs.goesOn}</p>}
+      {outcomes?.(job)}
       {failure && <Failure error={failure} />}
       <ActionFailure error={error} />
-      {!hasEnded && isManager && task.kind !== 'account.remove' && (
+      {!hasEnded && isManager && job.kind !== 'account.remove' && (
         <button type="button" class="small" disabled={isRunning} onClick={cancel}>
-          {t.tasks.cancel}
+          {t.jobs.cancel}
         </button>
       )}
     </div>
   )
 }
 
-/** A form that starts a task, and then the progress of the task. */
-export function TaskDialog({
+/** A form that starts a job, and then the progress of the job. */
+export function JobDialog({
   title,
   onSubmit,
   onClose,
   ...form
 }: Omit<FormProps, 'onCancel' | 'onSubmit'> & {
   title: string
-  /** Undefined: it is done without a task. */
-  onSubmit: () => Promise<Task | undefined>
+  /** Undefined: it is done without a job. */
+  onSubmit: () => Promise<Job | undefined>
   onClose: () => void
 }) {
-  const [task, setTask] = useState<Task>()
+  const [job, setJob] = useState<Job>()
   const submit = async () => {
     const started = await onSubmit()
     if (started === undefined) onClose()
-    else setTask(started)
+    else setJob(started)
   }
   return (
     <Dialog title={title} onClose={onClose}>
-      {task === undefined ? (
+      {job === undefined ? (
         <Form {...form} onSubmit={submit} onCancel={onClose} />
       ) : (
         <>
-          <TaskProgress started={task} />
+          <JobProgress started={job} />
           <CloseFooter onClose={onClose} />
         </>
       )}
@@ -100,47 +100,47 @@ export function TaskDialog({
   )
 }
 
-/** Why a task makes no progress now. */
-function Waiting({ task: { tally } }: { task: Task }) {
+/** Why a job makes no progress now. */
+function Waiting({ job: { tally } }: { job: Job }) {
   const { t } = useLocalized()
   const { waiting } = tally
   if (typeof waiting !== 'string') return null
-  return <p class="notice warning">{stateIn(t.tasks.waiting, waiting)}</p>
+  return <p class="notice warning">{stateIn(t.jobs.waiting, waiting)}</p>
 }
 
-function useTask(started: Task) {
+function useJob(started: Job) {
   const { data, error, reload } = useRead('job.show', started.id)
-  const task = data?.job ?? started
-  const hasEnded = isOver(task)
+  const job = data?.job ?? started
+  const hasEnded = isOver(job)
   useEffect(() => {
     if (hasEnded) return
     const timer = setTimeout(reload, REFRESH_MS)
     return () => clearTimeout(timer)
   }, [data, error, hasEnded])
-  return { task, error, reload }
+  return { job, error, reload }
 }
 
-export function TaskState({ task: { status, reason } }: { task: Task }) {
+export function JobState({ job: { status, reason } }: { job: Job }) {
   const { t } = useLocalized()
   return (
     <>
-      <span class={`tag ${TONES[status] ?? ''}`}>{t.tasks.states[status]}</span>
-      {reason !== null && reason !== status && <span> {stateIn(t.tasks.reasons, reason)}</span>}
+      <span class={`tag ${TONES[status] ?? ''}`}>{t.jobs.states[status]}</span>
+      {reason !== null && reason !== status && <span> {stateIn(t.jobs.reasons, reason)}</span>}
     </>
   )
 }
 
 /** Without a total, the bar shows work without an end. */
-export function TaskBar({ task }: { task: Task }) {
+export function JobBar({ job }: { job: Job }) {
   const { t } = useLocalized()
-  if (isOver(task)) return null
-  const label = stateIn(t.tasks.kinds, task.kind)
-  if (task.total === null || Number(task.total) === 0) return <progress aria-label={label} />
-  return <progress aria-label={label} value={Number(task.done)} max={Number(task.total)} />
+  if (isOver(job)) return null
+  const label = stateIn(t.jobs.kinds, job.kind)
+  if (job.total === null || Number(job.total) === 0) return <progress aria-label={label} />
+  return <progress aria-label={label} value={Number(job.done)} max={Number(job.total)} />
 }
 
 /** The position in a file is a part of its length. All other work is counted. */
-export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task }) {
+export function JobCounts({ job: { kind, done, total, tally } }: { job: Job }) {
   const { t, number, percent } = useLocalized()
   const count = number(Number(done))
   const all = total === null ? null : Number(total)
@@ -149,22 +149,22 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
       ? count
       : kind === 'members.import'
         ? percent(Number(done) / all)
-        : fill(t.tasks.ofTotal, { done: count, total: number(all) })
-  const parts = Object.entries(t.tasks.tally).flatMap(([name, template]) => {
+        : fill(t.jobs.ofTotal, { done: count, total: number(all) })
+  const parts = Object.entries(t.jobs.tally).flatMap(([name, template]) => {
     const value = tally[name]
     return typeof value === 'number' ? [fill(template, { count: number(value) })] : []
   })
   return <>{[progress, ...parts].join(' · ')}</>
 }
 
-/** The number of running tasks, on every page. */
-export function RunningTasks() {
+/** The number of running jobs, on every page. */
+export function RunningJobs() {
   const { t, number } = useLocalized()
   const { running = [] } = useRead('job.running', null, {}, RUNNING_REFRESH_MS).data ?? {}
   return (
-    <Link class="button plain" href="/settings/tasks">
-      <Icon name="tasks" />
-      <span>{t.tasks.title}</span>
+    <Link class="button plain" href="/settings/jobs">
+      <Icon name="jobs" />
+      <span>{t.jobs.title}</span>
       {running.length > 0 && <b class="tag">{number(running.length)}</b>}
     </Link>
   )

@@ -2,58 +2,58 @@
 import { useInterval } from '../hooks.ts'
 import { useItems, useRead } from '../operations.ts'
 import { AccountResults } from '../parts/account-results.tsx'
+import { isOver, type Job, JobBar, JobCounts, JobProgress, JobState } from '../parts/job.tsx'
 import { type Fact, Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
 import { Empty, ListView, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 2_000
 
-export function TasksPage() {
+export function JobsPage() {
   const { t, number } = useLocalized()
-  // A removal is not a task of its account, which it deletes.
-  const accountsOf = ({ kind, accountName, parameters, total }: Task) =>
+  // A removal is not a job of its account, which it deletes.
+  const accountsOf = ({ kind, accountName, parameters, total }: Job) =>
     ['members.erase', 'accounts.onboard', 'accounts.change'].includes(kind)
-      ? fill(t.tasks.accounts, { count: number(Number(total)) })
+      ? fill(t.jobs.accounts, { count: number(Number(total)) })
       : (accountName ?? (parameters.name as string | undefined) ?? t.common.allAccounts)
   const list = useItems('job.list')
   useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
   return (
-    <SettingsPage section="tasks" lead={t.tasks.lead}>
-      <ListView list={list} empty={<Empty title={t.tasks.empty}>{t.tasks.emptyHelp}</Empty>}>
-        {(tasks) => (
+    <SettingsPage section="jobs" lead={t.jobs.lead}>
+      <ListView list={list} empty={<Empty title={t.jobs.empty}>{t.jobs.emptyHelp}</Empty>}>
+        {(jobs) => (
           <Table
-            rows={tasks}
+            rows={jobs}
             columns={[
               [
-                t.tasks.task,
-                (task) => (
+                t.jobs.job,
+                (job) => (
                   <>
-                    <Link href={`/settings/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
-                    <div class="sub">{accountsOf(task)}</div>
+                    <Link href={`/settings/jobs/${job.id}`}>{stateIn(t.jobs.kinds, job.kind)}</Link>
+                    <div class="sub">{accountsOf(job)}</div>
                   </>
                 ),
               ],
               [
                 t.common.status,
-                (task) => (
+                (job) => (
                   <>
-                    <TaskState task={task} />
-                    <TaskBar task={task} />
+                    <JobState job={job} />
+                    <JobBar job={job} />
                     <div class="sub">
-                      <TaskCounts task={task} />
+                      <JobCounts job={job} />
                     </div>
                   </>
                 ),
                 undefined,
-                'task',
+                'job',
               ],
-              [t.tasks.by, ({ actor }) => actor, 'medium-only', 'clip'],
-              [t.tasks.started, ({ createdAt }) => <Time at={createdAt} />, 'numeric'],
+              [t.jobs.by, ({ actor }) => actor, 'medium-only', 'clip'],
+              [t.jobs.started, ({ createdAt }) => <Time at={createdAt} />, 'numeric'],
             ]}
           />
         )}
@@ -62,14 +62,14 @@ export function TasksPage() {
   )
 }
 
-export function TaskPage({ id }: { id: string }) {
+export function JobPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const query = useRead('job.show', id)
   const { data, reload } = query
-  const title = data === undefined ? fill(t.tasks.one, { id }) : stateIn(t.tasks.kinds, data.job.kind)
+  const title = data === undefined ? fill(t.jobs.one, { id }) : stateIn(t.jobs.kinds, data.job.kind)
   return (
-    <Page title={title} trail={<Link href="/settings/tasks">{t.tasks.title}</Link>}>
-      <Loaded query={query}>{({ job }) => <Details task={job} reload={reload} />}</Loaded>
+    <Page title={title} trail={<Link href="/settings/jobs">{t.jobs.title}</Link>}>
+      <Loaded query={query}>{({ job }) => <Details job={job} reload={reload} />}</Loaded>
     </Page>
   )
 }
@@ -82,7 +82,7 @@ interface Refusal {
 const linkTo = (href: string, text: string) => <Link href={href}>{text}</Link>
 
 /** What the operator asked for: a change of tags, a replay or a resend, or a change of many accounts. */
-function parametersOf({ parameters }: Task, t: Texts): Fact[] {
+function parametersOf({ parameters }: Job, t: Texts): Fact[] {
   type Parameters = Partial<Record<string, string>>
   const { endpointId, from, to, rate, change, url, client, until, reason } = parameters as Parameters
   const { add, remove, events } = parameters as Partial<Record<string, string[]>>
@@ -102,31 +102,31 @@ function parametersOf({ parameters }: Task, t: Texts): Fact[] {
   ]
 }
 
-function Details({ task, reload }: { task: Task; reload: () => void }) {
+function Details({ job, reload }: { job: Job; reload: () => void }) {
   const { t, number } = useLocalized()
-  const { refusals = [], refused = 0 } = task.tally as { refusals?: Refusal[]; refused?: number }
+  const { refusals = [], refused = 0 } = job.tally as { refusals?: Refusal[]; refused?: number }
   return (
     <>
-      <Panel title={t.tasks.progress}>
-        <TaskProgress started={task} onEnd={reload} />
+      <Panel title={t.jobs.progress}>
+        <JobProgress started={job} onEnd={reload} />
       </Panel>
-      <Panel title={t.tasks.details}>
+      <Panel title={t.jobs.details}>
         <Facts
           items={[
             [
               t.common.account,
-              task.accountId && (
-                <Link href={`/accounts/${task.accountId}`}>{task.accountName ?? task.accountId}</Link>
+              job.accountId && (
+                <Link href={`/accounts/${job.accountId}`}>{job.accountName ?? job.accountId}</Link>
               ),
             ],
-            ...parametersOf(task, t),
-            [t.tasks.by, task.actor],
-            [t.tasks.started, <Time key="started" at={task.createdAt} />],
-            [t.tasks.ended, <Time key="ended" at={task.finishedAt} />],
+            ...parametersOf(job, t),
+            [t.jobs.by, job.actor],
+            [t.jobs.started, <Time key="started" at={job.createdAt} />],
+            [t.jobs.ended, <Time key="ended" at={job.finishedAt} />],
           ]}
         />
       </Panel>
-      {task.kind === 'accounts.change' && <AccountResults key={task.status} task={task} />}
+      {job.kind === 'accounts.change' && <AccountResults key={job.status} job={job} />}
       {refusals.length > 0 && (
         <Panel title={t.imports.refusals}>
           {refused > refusals.length && (
