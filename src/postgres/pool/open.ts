@@ -161,7 +161,8 @@ async function becomeReady(
       if (!(error instanceof DatabaseUnavailable)) throw error
       if (stop.aborted) return
       // Warn at the first attempt, and then once in 30 s.
-      if (attempt % 30 === 1) warn(`${explainUnavailable(choice, error)} The service tries again every second.`)
+      if (attempt % 30 === 1)
+        warn(`${explainUnavailable(choice, error)} The service tries again every second.`)
       await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
