@@ -75,11 +75,11 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     ...[0n, LATEST_US, LATEST_US, 1_000_000n, ...own],
   ]
   const result = `insert into changed_account (job_id, channel_oa_id, object_id) values ($1, $2, 1)`
-  await load(database, result, [foreign.task, accountId])
+  await load(database, result, [foreign.job, accountId])
   const own = `update job set operator_id = null, actor = 'token', finished_at = now() where id = $1`
-  await load(database, own, [foreign.task])
+  await load(database, own, [foreign.job])
   return (ids) => ({
-    'cancel-job': [ids, null, foreign.task],
+    'cancel-job': [ids, null, foreign.job],
     'count-unapplied': [accountId, null, 10, ids],
     'events-by-key': listed(ids, null, null, [[accountId], event?.key]),
     'events-in-window': listed(ids, `U-${MARK}`, null),
@@ -93,9 +93,9 @@ async function valuesFor(foreign: Objects): Promise<(ids: bigint[] | null) => Re
     'lock-account-of-operator': [accountId, ids],
     'select-account-contents': [accountId, ids],
     'select-endpoints': [accountId, null, INT64_MIN, null, ids],
-    'list-results-of-job-accounts': [foreign.task, null, ids, INT64_MIN, 10],
+    'list-results-of-job-accounts': [foreign.job, null, ids, INT64_MIN, 10],
     'select-access-of-client': [foreign.client, accountId, ids],
-    'take-secrets-of-job-accounts': [foreign.task, null, 'token', ids],
+    'take-secrets-of-job-accounts': [foreign.job, null, 'token', ids],
     'select-accounts-of-channels': [['1651111111'], ids],
     'select-memberships': [ids, `U-${MARK}`, 10],
     'select-next-unapplied': [accountId, null, INT64_MIN, INT64_MIN, 10, ids],

@@ -27,9 +27,6 @@ const ROUTES: Record<string, string> = {
   'POST /api/accounts/:id/erase-person': 'members erase',
   'GET /api/accounts/:account/events/export': 'events export',
   'GET /api/activity/export': 'activity export',
-  'GET /api/jobs': 'jobs list',
-  'GET /api/jobs/:id': 'jobs show',
-  'POST /api/jobs/:id/cancel': 'jobs cancel',
 }
 
 /** The commands that do something, such as `accounts add`. */

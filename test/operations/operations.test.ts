@@ -178,7 +178,7 @@ async function prepare(operation: Operation) {
   await confirmStatus(database, accountId, Date.now())
   if (operation.noun.word === 'organization')
     objects.organization = String(await insertRow(database, 'organization', { name: MARK }))
-  if (operation.name === 'job.secrets') objects.task = await addJobWithSecret(tenant, keyId)
+  if (operation.name === 'job.secrets') objects.job = await addJobWithSecret(tenant, keyId)
   const endpointTester = { test: async () => ({ response: { status: 200 } }) } as never
   const channelTester = { test: async () => ({ status: 200, durationMs: 1 }) } as never
   const counted = (_actor: unknown, count: () => Promise<unknown>) => count() as never
@@ -342,9 +342,9 @@ const PLAIN: Record<
   },
   'POST /accounts/:/tag-members': 'as in ROUTES',
   'POST /accounts/:/erase-members': 'as in ROUTES',
-  'POST /jobs/:/file': async ({ task }) => {
+  'POST /jobs/:/file': async ({ job }) => {
     await load(database, `update job set actor_kind = 'token', actor = 'token', total = 2 where id = $1`, [
-      task,
+      job,
     ])
     return '{}'
   },
@@ -354,25 +354,22 @@ const { url, operator } = await startSignedIn(database)
 const ofOperations = CHANGES.map((each) => `POST ${routeOf(each).path.replace(':id', ':')}`)
 const names = Object.keys(ROUTES).filter((name) => name.startsWith('POST') && !ofOperations.includes(name))
 
-it.each(names)(
-  'what the console changes without an operation %s stores its change with one row, or neither',
-  async (name) => {
-    const plain = PLAIN[name]
-    expect(plain, 'a row of PLAIN').toBeDefined()
-    if (typeof plain === 'object') return
-    // The number of running jobs is limited.
-    await load(database, `update job set status = 'done', finished_at = now() where finished_at is null`)
-    const tenant = await addTenant(database)
-    const objects = await addObjects({ database, service }, tenant, { mark: `${MARK}${tenant.accountId}` })
-    const { path, body: usual } = ROUTES[name]?.request?.(objects) ?? { path: '' }
-    const body = typeof plain === 'function' ? await plain(objects, tenant) : JSON.stringify(usual ?? {})
-    const headers = { ...operator.headers, 'content-type': 'text/csv' }
-    const post = async () => (await fetch(`${url}/api${path}`, { method: 'POST', headers, body })).status
-    const before = await stored()
-    await withoutActivity(async () => expect(await post()).toBe(500))
-    expect(await stored()).toEqual(before)
-    const rows = await rowsOf(async () => expect(await post()).toBeLessThan(300))
-    expect(rows).toHaveLength(name === 'POST /fleet-file/apply' ? 2 : 1)
-    expect(await stored()).not.toEqual(before)
-  },
-)
+it.each(names)('a change of the console by %s is stored with one row, or neither', async (name) => {
+  const plain = PLAIN[name]
+  expect(plain, 'a row of PLAIN').toBeDefined()
+  if (typeof plain === 'object') return
+  // The number of running jobs is limited.
+  await load(database, `update job set status = 'done', finished_at = now() where finished_at is null`)
+  const tenant = await addTenant(database)
+  const objects = await addObjects({ database, service }, tenant, { mark: `${MARK}${tenant.accountId}` })
+  const { path, body: usual } = ROUTES[name]?.request?.(objects) ?? { path: '' }
+  const body = typeof plain === 'function' ? await plain(objects, tenant) : JSON.stringify(usual ?? {})
+  const headers = { ...operator.headers, 'content-type': 'text/csv' }
+  const post = async () => (await fetch(`${url}/api${path}`, { method: 'POST', headers, body })).status
+  const before = await stored()
+  await withoutActivity(async () => expect(await post()).toBe(500))
+  expect(await stored()).toEqual(before)
+  const rows = await rowsOf(async () => expect(await post()).toBeLessThan(300))
+  expect(rows).toHaveLength(name === 'POST /fleet-file/apply' ? 2 : 1)
+  expect(await stored()).not.toEqual(before)
+})

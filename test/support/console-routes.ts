@@ -17,7 +17,7 @@ export interface Objects {
   client: string
   key: string
   event: string
-  task: string
+  job: string
   channel: string
   operator: string
 }
@@ -160,7 +160,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     ofAccount('/events/export?from=2026-01-01'),
   ),
   'POST /jobs/:/file': manager('upload a file', (of) => ({
-    path: `/jobs/${of.task}/file?position=0`,
+    path: `/jobs/${of.job}/file?position=0`,
     body: {},
   })),
   'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),

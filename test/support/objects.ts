@@ -63,7 +63,7 @@ export async function addObjects(
     channel: await add('notification_channel', {
       ...{ organization_id: organizationId, name: mark, format: 'email', target: `${mark}@example.com` },
     }),
-    task: await add('job', {
+    job: await add('job', {
       ...{ kind: 'members.import', ...ofAccount, organization_id: organizationId, status: 'uploading' },
       ...{ actor_kind: 'command', actor: mark, parameters: '{"format":"csv","size":2}' },
     }),
