@@ -123,7 +123,7 @@ export const outgoing = (operationId: string, summary: string, schema: TSchema) 
   },
 })
 
-const Time = Type.String({ format: 'date-time' })
+export const Time = Type.String({ format: 'date-time' })
 
 /** The messages of Standard Webhooks: `[operation id, summary, data]` by type. */
 export const standard = (messages: Record<string, [string, string, TSchema]>) =>

@@ -166,7 +166,8 @@ const ROWS: Record<Loop, Row> = {
   },
   notifications: {
     seconds: 1,
-    due: ({ plain }, { channel }) => addNotification(plain, channel, [], { kind: 'test', reason: null }),
+    due: ({ plain }, { channel }) =>
+      addNotification(plain, channel, [], { kind: 'platform_down', reason: null }),
     isDone: async ({ plain }, { channel }) => {
       const text = 'select from notification where notification_channel_id = $1 and sent_at is null'
       return (await load(plain, text, [channel])).length === 0

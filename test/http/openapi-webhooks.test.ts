@@ -100,13 +100,18 @@ it('sends notification channels of the format webhook what the document publishe
   }
   await pass()
   await pass()
-  const add = (kind: string, accounts: Parameters<typeof addNotification>[2] = []) =>
-    addNotification(database, channel, accounts, { kind })
-  await add('problem', [{ id: accountId }])
+  const outage = { since: new Date().toISOString(), checks: 3, cause: 'line', accounts: 2 }
+  const add = (kind: string, accounts: Parameters<typeof addNotification>[2] = [], facts: object = {}) =>
+    addNotification(database, channel, accounts, { kind, facts: JSON.stringify(facts) })
+  await add('problem', [{ id: accountId }], { cause: 'service' })
   await add('reminder', [{ id: accountId }])
   await add('recovery', [{ id: accountId, before: 'broken', after: 'ok', problem: null }])
+  await add('platform_down', [], outage)
+  await add('platform_up', [], { ...outage, until: outage.since })
   startOutbox(database)
-  await expect.poll(() => new Set(received.map(typeOf))).toEqual(new Set(['account.status']))
+  await expect
+    .poll(() => new Set(received.map(typeOf)))
+    .toEqual(new Set(['account.status', 'platform.status']))
   await expect
     .poll(() => database.query('select from notification where sent_at is null and failed_at is null'))
     .toEqual([])

@@ -42,7 +42,7 @@ async function setUp() {
     [platform.url + CHAT_PATH, `http://127.0.0.1:9${CHAT_PATH}`, CHANNEL_SECRET, `${platform.url}/hook`],
   )
   await database.query(
-    `insert into notification (notification_channel_id, kind) select id, 'test' from notification_channel`,
+    `insert into notification (notification_channel_id, kind) select id, 'platform_down' from notification_channel`,
   )
   const metricsPort = await freePort()
   const env = {

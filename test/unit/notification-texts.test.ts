@@ -38,7 +38,7 @@ const account = (id: number, columns: Partial<NotifiedAccount> = {}): NotifiedAc
 function notification(columns: Partial<Notification>): Notification {
   const { accounts = [] } = columns
   return {
-    ...{ id: 5n, kind: 'problem', reason: 'suspended', createdMs: NOW - 45_000, writtenMs: NOW },
+    ...{ id: 5n, kind: 'problem', reason: 'suspended', facts: {}, createdMs: NOW - 45_000, writtenMs: NOW },
     ...{
       accounts,
       accountCount: accounts.length,
@@ -70,9 +70,12 @@ it('a message about several accounts says of each what differs', () => {
     `)
 })
 
-it('a message says that all accounts are affected', () => {
-  expect(text({ accounts: many(2), accountCount: 200, coversAll: false })).toMatchInlineSnapshot(`
+it('a message says that all accounts are affected, and that this service is probably the cause', () => {
+  expect(
+    text({ accounts: many(2), accountCount: 200, facts: { cause: 'service' }, coversAll: false }),
+  ).toMatchInlineSnapshot(`
       "All 200 accounts are broken: Suspended by LINE
+      The cause is probably this service (oa-audience), not LINE. Run oa-audience doctor.
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
       - Cafe 1
@@ -152,7 +155,7 @@ it('the body of a webhook has the fields of the first account, and up to 100 acc
     link: 'https://console.example/accounts/1',
   }
   expect([type, timestamp]).toEqual(['account.status', '2026-11-23T02:59:15.000Z'])
-  expect(data).toEqual({ ...first, count: 130, accounts: expect.any(Array) })
+  expect(data).toEqual({ ...first, cause: null, count: 130, accounts: expect.any(Array) })
   expect(data.accounts[0]).toEqual(first)
   expect(data.accounts).toHaveLength(100)
 })

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { REASONS } from '../../src/watch/account-status.ts'
-import { announce, GROUP_SECONDS, PER_HOUR_MAX } from '../../src/watch/notifications/announce.ts'
+import { announce, FAULTS_MIN, GROUP_SECONDS, PER_HOUR_MAX } from '../../src/watch/notifications/announce.ts'
 import { claimPass, PASS_INTERVAL_MS } from '../../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { addChannel } from '../support/notifications.ts'
@@ -16,6 +16,8 @@ const first = await addTenant(database)
 const second = await addTenant(database, { organizationId: first.organizationId })
 const third = await addTenant(database)
 const ACCOUNTS = [first, second, third]
+/** Its checks succeed while those of the others fail. */
+await addTenant(database)
 /** Of all organizations, and of the first one. */
 const CHANNELS = [
   { id: await addChannel(database, { target: 'https://chat.example/' }), accounts: ACCOUNTS },
@@ -46,7 +48,8 @@ interface Message extends Record<string, unknown> {
 const wait = (seconds: number) =>
   database.query(
     `with checks as (update account_check set status_since = status_since - $1 * interval '1 second'),
-          moved as (update notification_watch set passed_at = passed_at - $1 * interval '1 second')
+          moved as (update notification_watch set platform_since = platform_since - $1 * interval '1 second',
+                                                  passed_at = passed_at - $1 * interval '1 second')
      update notification set created_at = created_at - $1 * interval '1 second'`,
     [seconds],
   )
@@ -154,5 +157,45 @@ it('reminders repeat every announced problem within 25 hours, and are 23 hours a
         expect(at - (reminders[index]?.at as number)).toBeGreaterThanOrEqual(23 * HOUR_SECONDS - 60)
     }),
     { numRuns: runs(8) },
+  )
+})
+
+it('an outage of LINE begins and ends in turn, after two passes in a row that saw it, and lasts while nothing succeeds', async () => {
+  const checks = fc.record({ faults: fc.nat(3), succeeded: fc.constantFrom(0, 0, 1) })
+  await fc.assert(
+    fc.asyncProperty(fc.array(checks, { maxLength: 20 }), async (passes) => {
+      await database.query('delete from notification')
+      await database.query('update notification_channel set outage_since = null')
+      await database.query(
+        `update notification_watch set is_platform_down = false, platform_since = '-infinity'`,
+      )
+      let last = 'platform_up'
+      for (const [index, { faults, succeeded }] of passes.entries()) {
+        await wait(HOUR_SECONDS)
+        await database.query(
+          `update account_check c
+              set checked_at = case when n <= $1::int + $2::int then now() end, fault = case when n <= $1 then 'LINE is unreachable' end
+             from (select channel_oa_id as id, row_number() over (order by channel_oa_id) as n from account_check) numbered
+            where id = c.channel_oa_id`,
+          [faults, succeeded],
+        )
+        const before = (await readMessages()).length
+        await pass(['ok', 'ok', 'ok'])
+        const [added, ...others] = (await readMessages()).slice(before)
+        if (added === undefined) continue
+        expect(others.map(({ key }) => key.split(' ')[1])).toEqual([added.key.split(' ')[1]])
+        expect(added.key).not.toContain(last)
+        last = added.key.includes('platform_up') ? 'platform_up' : 'platform_down'
+        const both = passes.slice(index - 1, index + 1)
+        expect(both).toHaveLength(2)
+        const isFailing = ({ faults, succeeded }: (typeof passes)[number], least: number) =>
+          succeeded === 0 && faults >= least
+        if (last === 'platform_down') {
+          expect(isFailing(both[0] as (typeof both)[number], FAULTS_MIN)).toBe(true)
+          expect(isFailing(both[1] as (typeof both)[number], 1)).toBe(true)
+        } else expect(both.some((each) => isFailing(each, FAULTS_MIN))).toBe(false)
+      }
+    }),
+    { numRuns: runs(60) },
   )
 })

@@ -1,4 +1,4 @@
-/** What channels of each format receive when tokens and webhooks break. */
+/** What channels of each format receive when tokens, webhooks and LINE itself break. */
 import pino from 'pino'
 import { Webhook } from 'standardwebhooks'
 import { expect, it, onTestFinished } from 'vitest'
@@ -40,13 +40,15 @@ async function startIncidents() {
   return { parts, shops, chat, webhook, mail, secret: added?.secret ?? '' }
 }
 
-it('is one message per channel for a token, for many webhooks, and for each recovery', async () => {
+it('is one message per channel for a token, for many webhooks, for an outage of LINE, and for each recovery', async () => {
   const { parts, shops, chat, webhook, mail, secret } = await startIncidents()
   await playIncidents(parts, shops)
   const texts = chat.received.map(({ body }) => (JSON.parse(body) as { text: string }).text)
   expect(texts.map((text) => text.split('\n')[0])).toEqual([
     'Shop 1 is broken: Credentials rejected',
     '7 accounts are broken: Webhook URL points to another service',
+    'LINE does not respond: the checks of all 8 accounts fail',
+    expect.stringMatching(/^LINE responds again after /),
     expect.stringMatching(/^Shop 1 has recovered after \d+ min \(was broken: Credentials rejected\)$/),
     '7 accounts have recovered (were broken: Webhook URL points to another service)',
   ])
@@ -57,6 +59,8 @@ it('is one message per channel for a token, for many webhooks, and for each reco
   expect(messages.map(({ type, data: { before, after, count } }) => [type, before, after, count])).toEqual([
     ['account.status', 'ok', 'broken', 1],
     ['account.status', 'ok', 'broken', 7],
+    ['platform.status', 'up', 'down', 8],
+    ['platform.status', 'down', 'up', 8],
     ['account.status', 'broken', 'quiet', 1],
     ['account.status', 'broken', 'quiet', 7],
   ])

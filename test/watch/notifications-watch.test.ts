@@ -13,6 +13,7 @@ interface Stored extends Record<string, unknown> {
   channel: bigint
   kind: string
   reason: string | null
+  facts: Record<string, unknown>
   seconds: number
   accounts: Array<{ id: number; before: string; after: string; problem: { reason: string } | null }>
 }
@@ -25,7 +26,9 @@ const change = (text: string, values: unknown[] = []) => database.query(text, va
 beforeEach(async () => {
   await change('delete from official_account')
   await change('delete from notification_channel')
-  await change(`update notification_watch set passed_at = '-infinity'`)
+  await change(
+    `update notification_watch set is_platform_down = false, platform_since = '-infinity', passed_at = '-infinity'`,
+  )
 })
 
 /** The time between two passes is longer than a change waits for others. */
@@ -34,7 +37,7 @@ async function passes(count: number, seconds = GROUP_SECONDS + 1) {
     await change(
       `with moved as (
          update account_check set status_since = status_since - $1 * interval '1 second', checked_at = checked_at - $1 * interval '1 second')
-       update notification_watch set passed_at = '-infinity'`,
+       update notification_watch set passed_at = '-infinity', platform_since = platform_since - $1 * interval '1 second'`,
       [seconds],
     )
     expect(await accountWatch(database)()).toBe(true)
@@ -89,7 +92,7 @@ const wait = (interval: string) =>
   )
 const messages = (): Promise<Stored[]> =>
   database.query<Stored>(
-    `select n.id, n.notification_channel_id as channel, n.kind, n.reason,
+    `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.facts,
             extract(epoch from n.due_at - now())::float8 as seconds,
             (select coalesce(jsonb_agg(jsonb_build_object('id', channel_oa_id, 'before', before, 'after', after, 'problem', problem)
                                        order by channel_oa_id), '[]')
@@ -163,14 +166,21 @@ it('sends a channel three messages an hour about one reason, and then what holds
       await change(ids)
       await passes(2)
     }
+    for (const [faults, successes] of [
+      [3, 0],
+      [0, 3],
+    ] as const) {
+      await storeFaults(faults, successes)
+      await passes(2)
+    }
   }
   await breakAccounts(ids)
   await passes(2)
-  const hour = ['problem', 'recovery'].flatMap((kind) => Array(3).fill(kind))
+  const hour = ['problem', 'recovery', 'platform_down', 'platform_up'].flatMap((kind) => Array(3).fill(kind))
   expect(kinds(await messages()).toSorted()).toEqual(hour.toSorted())
   await wait('1 hour')
   await passes(1)
-  expect(kinds(await messages()).slice(6)).toEqual(['problem'])
+  expect(kinds(await messages()).slice(12)).toEqual(['problem'])
 })
 
 it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
@@ -277,6 +287,44 @@ it('skips accounts, channels and organizations that are removed meanwhile', asyn
   await change('delete from official_account')
   await passes(1)
   expect(await messages()).toMatchObject([{ accounts: [] }])
+})
+
+/** Results of checks as the account monitor stores them. */
+const storeFaults = (faults: number, successes: number) =>
+  database.query(
+    `update account_check c set checked_at = now(), fault = case when n <= $1::int then 'LINE is unreachable' end
+       from (select channel_oa_id as id, row_number() over (order by channel_oa_id) as n from account_check) numbered
+      where id = c.channel_oa_id and n <= $1::int + $2::int`,
+    [faults, successes],
+  )
+
+it('suspects this service if LINE delivers and no receiver responds', async () => {
+  const { ids } = await addWatched(3)
+  await storeDelivery(ids[0] as bigint)
+  for (const cause of ['service', 'line']) {
+    await storeFaults(3, 0)
+    await passes(2)
+    expect((await messages()).at(-1)).toMatchObject({ kind: 'platform_down', facts: { cause } })
+    await storeFaults(0, 3)
+    await passes(2)
+    expect((await messages()).at(-1)).toMatchObject({ kind: 'platform_up' })
+    // Its receiver responds, so the network of this service works.
+    await change(
+      `with p as (insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example/') returning id)
+       insert into endpoint_answer (endpoint_id, answered_at, status, answer) select id, now(), 500, '' from p`,
+      [ids[0]],
+    )
+  }
+})
+
+it('names this service as the cause of deliveries that it refused', async () => {
+  const { ids } = await addWatched(3)
+  await change(
+    `insert into delivery_hour (channel_oa_id, hour, source, failed) values ($1, date_trunc('hour', now()), 'line', 1)`,
+    [ids[0]],
+  )
+  await passes(2)
+  expect(await messages()).toMatchObject([{ reason: 'deliveries_failed', facts: { cause: 'service' } }])
 })
 
 it('deletes messages after 30 days', async () => {

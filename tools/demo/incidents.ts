@@ -10,13 +10,12 @@ import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { checkDueAccounts } from '../../src/watch/account-monitor.ts'
 import { GROUP_SECONDS } from '../../src/watch/notifications/announce.ts'
 import { accountWatch } from '../../src/watch/store-statuses.ts'
-import { refuseCredentials } from '../simulator/misbehaviour.ts'
+import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { randomAccount } from '../simulator/state.ts'
 
 const FLEET_SIZE = 8
-/** Longer than a change waits for others. */
-const PASS_SECONDS = GROUP_SECONDS + 1
+const SECONDS = { group: GROUP_SECONDS + 1, outage: 16 * 60 }
 
 type ShopState = ReturnType<SimulatedPlatform['addAccount']>
 
@@ -51,9 +50,9 @@ export async function addShops(database: Database, platform: SimulatedPlatform, 
   return { organizationId, accountIds, shops }
 }
 
-/** LINE refuses the token of one account, the webhooks of all others lead elsewhere, and everything is repaired. */
+/** LINE refuses the token of one account, the webhooks of all others lead elsewhere, LINE itself is down, and everything is repaired. */
 export async function playIncidents(parts: IncidentParts, shops: ShopState[]): Promise<void> {
-  const { settle } = parts
+  const { platform, settle } = parts
   const [first] = shops
   if (first === undefined) return
   first.settings.misbehaviour = refuseCredentials
@@ -66,6 +65,12 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
   await observe(parts)
   await settle('Somebody points the webhooks of all accounts to another service')
 
+  platform.misbehave(MISBEHAVIOURS.error ?? null)
+  await pass(parts.database, SECONDS.outage)
+  await observe(parts)
+  await settle('The platform itself is down')
+
+  platform.misbehave(null)
   first.settings.misbehaviour = null
   for (const [index, { settings }] of shops.entries()) settings.webhook = webhooks[index] ?? null
   await observe(parts)
@@ -80,7 +85,7 @@ async function observe({ database, verifier, organizationId }: IncidentParts): P
   while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
   const watch = accountWatch(database)
   for (let passes = 0; passes < 2; passes += 1) {
-    await pass(database)
+    await pass(database, SECONDS.group)
     await watch()
   }
 }
@@ -99,18 +104,20 @@ const selectUnchecked = statement('incidents-select-unchecked')`
 
 /** $1 seconds int */
 const moveWatch = statement('incidents-move-watch')`
-    update notification_watch set passed_at = passed_at - $1 * interval '1 second'`
+    update notification_watch
+       set passed_at = passed_at - $1 * interval '1 second', platform_since = platform_since - $1 * interval '1 second'`
 const moveMessages = statement('incidents-move-messages')`
     update notification set due_at = due_at - $1 * interval '1 second' where sent_at is null and attempts = 0`
 const moveChecks = statement('incidents-move-checks')`
     update account_check set checked_at = checked_at - $1 * interval '1 second', status_since = status_since - $1 * interval '1 second'`
 const moveSent = statement('incidents-move-sent')`
-    update notification_account set since = since - $1 * interval '1 second' where is_current`
+    with sent as (update notification_account set since = since - $1 * interval '1 second' where is_current)
+    update notification_channel set outage_since = outage_since - $1 * interval '1 second'`
 
 /** Moves the stored times back. */
-async function pass(database: Queryable): Promise<void> {
+async function pass(database: Queryable, seconds: number): Promise<void> {
   for (const move of [moveWatch, moveMessages, moveChecks, moveSent])
-    await database.query(move, [PASS_SECONDS])
+    await database.query(move, [Math.ceil(seconds)])
 }
 
 /** $1 organization id bigint */
@@ -121,7 +128,7 @@ const selectUnsent = statement('incidents-select-unsent')`
 /** Waits until all messages of the organization are sent. */
 export async function untilSent(database: Queryable, organizationId: bigint): Promise<void> {
   while ((await database.query(selectUnsent, [organizationId])).length > 0) {
-    await database.query(moveMessages, [PASS_SECONDS])
+    await database.query(moveMessages, [SECONDS.group])
     await sleep(50)
   }
 }

@@ -46,7 +46,9 @@ const forgetMuted = statement('forget-muted-problems')`
       from account_check k where t.is_current and k.channel_oa_id = t.channel_oa_id and k.muted_until > now()`
 
 /**
- * Accounts with one reason are one message. A status counts once an earlier pass saw it, too.
+ * Accounts with one reason are one message. A status counts once an earlier pass saw it, too. An account whose check failed because of
+ * LINE's outage stays as it was announced until it is checked again. The cause is this service if it refused deliveries, or if most of
+ * the channel's accounts have the same problem of the network.
  *
  * $1 seconds int: GROUP_SECONDS; $2 int: PER_HOUR_MAX; $3 int: ACCOUNTS_PER_STATEMENT
  */
@@ -62,6 +64,8 @@ const announceChanges = statement('announce-account-statuses')`
         join official_account a on a.id = k.channel_oa_id
         join notification_watch w on k.status_since < w.passed_at
        where a.is_being_removed is not true and (k.muted_until > now()) is not true
+         and (k.problems->0->>'reason' = 'platform_unreachable' and (w.is_platform_down or k.checked_at < w.platform_since))
+             is not true
     ), change as materialized (
       select channel_id, account_id, coalesce(sent.after, 'ok') as before, seen.status as after,
              case when level = 'ok' then 'recovery' else 'problem' end as kind,
@@ -90,8 +94,15 @@ const announceChanges = statement('announce-account-statuses')`
     ), part as materialized (
       select change.* from change join chosen using (channel_id, kind, reason) join present on present.id = account_id
     ), message as (
-      insert into notification (notification_channel_id, kind, reason)
-      select channel_id, kind, reason from part group by channel_id, kind, reason order by channel_id, kind, reason
+      insert into notification (notification_channel_id, kind, reason, facts)
+      select channel_id, kind, reason,
+             case when kind = 'recovery' then '{}' else jsonb_build_object('cause', case
+               when reason = 'deliveries_failed' then 'service'
+               when reason in ('webhook_test_failed', 'platform_unreachable')
+                and (select count(*) filter (where k.problems->0->>'reason' = part.reason) > count(*) / 2.0
+                       from coverage join official_account a using (organization_id) join account_check k on k.channel_oa_id = a.id
+                      where coverage.channel_id = part.channel_id) then 'service' end) end
+        from part group by channel_id, kind, reason order by channel_id, kind, reason
       returning id, notification_channel_id, kind, reason
     ), ${MESSAGES}`
 
@@ -121,12 +132,63 @@ const remindOfProblems = statement('remind-of-account-problems')`
       returning id, notification_channel_id, kind, reason
     ), ${MESSAGES}`
 
+/** Fewer accounts may have a fault of their own. If LINE responds to no check of more, this is one message about its outage. */
+export const FAULTS_MIN = 3
+
+/** An account with a fault is checked every ten minutes. Without any success, an outage lasts. $1 int: FAULTS_MIN */
+const storePlatform = statement('store-platform-status')`
+    update notification_watch w set is_platform_down = seen.is_down, platform_since = now()
+      from (select count(*) filter (where fault is null) = 0
+                   and count(*) filter (where fault is not null) >=
+                       case when (select is_platform_down from notification_watch) then 1 else $1 end as is_down
+              from account_check where checked_at > now() - interval '15 minutes') seen
+     where w.is_platform_down <> seen.is_down or w.platform_since > now() + interval '1 minute'`
+
+/**
+ * The cause is the network of this service if, in 15 minutes, LINE delivered and no server outside the private network responded.
+ *
+ * $1 int: PER_HOUR_MAX
+ */
+const announcePlatform = statement('announce-platform-status')`
+    with watch as materialized (
+      select is_platform_down, platform_since from notification_watch where platform_since < passed_at
+    ), channel as materialized (
+      select c.id, c.organization_id, c.outage_since
+        from notification_channel c join watch on is_platform_down <> (c.outage_since is not null)
+       where c.status = 'active'
+         and $1 > (select count(*) from notification n
+                    where n.notification_channel_id = c.id
+                      and n.kind = case when is_platform_down then 'platform_down' else 'platform_up' end
+                      and n.created_at > now() - interval '1 hour')
+         and exists (select from official_account a where c.organization_id is null or a.organization_id = c.organization_id)
+       order by c.id for no key update of c skip locked
+    ), changed as (
+      update notification_channel c set outage_since = case when is_platform_down then platform_since end
+        from channel, watch where c.id = channel.id
+    ), signs as (
+      select (select coalesce(max(last_at) > now() - interval '15 minutes', false) from delivery_hour
+               where hour >= date_trunc('hour', now() - interval '15 minutes') and source = 'line')
+             and not exists (select from endpoint_answer x join endpoint p on p.id = x.endpoint_id
+                              where x.answered_at > now() - interval '15 minutes' and x.status is not null
+                                and not p.allow_private_network) as is_ours)
+    insert into notification (notification_channel_id, kind, facts)
+    select id, case when is_platform_down then 'platform_down' else 'platform_up' end,
+           jsonb_build_object(
+             'accounts', (select count(*) from official_account a
+                           where channel.organization_id is null or a.organization_id = channel.organization_id),
+             'since', iso(coalesce(outage_since, platform_since)))
+           || case when is_platform_down then jsonb_build_object('cause', case when is_ours then 'service' else 'line' end)
+                   else jsonb_build_object('until', iso(platform_since)) end
+      from channel, watch, signs`
+
 /** Returns false if a later pass has begun. */
 export function announce(database: Transactions, pass: bigint): Promise<boolean> {
   return database.transaction(async (transaction) => {
     await takeLock(transaction, PASS_LOCK)
     await transaction.query(refuseNestedLoops)
     if ((await transaction.query(selectPass, [pass])).length === 0) return false
+    await transaction.query(storePlatform, [FAULTS_MIN])
+    await transaction.query(announcePlatform, [PER_HOUR_MAX])
     const makeAll = async (made: Statement, limits: number[]) => {
       while (((await transaction.query<{ count: number }>(made, limits))[0]?.count ?? 0) > 0);
     }

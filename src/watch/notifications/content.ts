@@ -11,7 +11,7 @@ import type { ChannelFormat } from './channels.ts'
 /** Accounts that a message describes one by one. It counts the others. */
 export const ACCOUNTS_MAX = 100
 
-export type NotificationKind = 'problem' | 'recovery' | 'reminder' | 'test'
+export type NotificationKind = 'problem' | 'recovery' | 'reminder' | 'platform_down' | 'platform_up' | 'test'
 
 /** JSON has no 64-bit integers, so ids are texts. */
 export interface NotifiedAccount {
@@ -25,10 +25,19 @@ export interface NotifiedAccount {
   since: string
 }
 
+type NotificationFacts = {
+  cause?: 'service' | 'line' | null
+  /** of an outage */
+  since?: string
+  until?: string
+  accounts?: number
+}
+
 export interface Notification {
   id: bigint
   kind: NotificationKind
   reason: string | null
+  facts: NotificationFacts
   createdMs: number
   /** states periods as of this time, so that each attempt sends the same text */
   writtenMs: number
@@ -63,7 +72,7 @@ export interface NotificationTarget {
  * $1 notification id bigint; $2 accounts int
  */
 const selectNotification = statement('select-notification')`
-    select n.id, n.kind, n.reason, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
+    select n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
            (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
            listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
            c.organization_id is null as "coversAll", c.language

@@ -30,6 +30,7 @@ const POLL_MS = 1_000
 const IN_FLIGHT_MAX = 16
 /** The receiver wants no more messages. */
 const GONE = 410
+const ABOUT_ACCOUNTS: string[] = ['problem', 'recovery', 'reminder']
 
 export function startOutbox(
   database: Transactions,
@@ -60,7 +61,7 @@ export function startOutbox(
       // Removed with its channel or organization.
       if (target === null || notification === null) return
       // All accounts that it is about were removed.
-      if (notification.accountCount === 0 && notification.kind !== 'test')
+      if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind))
         return void (await database.query(drop, [claim.id, claim.attempts]))
       const response = await send(notification, target).catch((error: Error) => {
         log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')

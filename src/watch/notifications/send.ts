@@ -75,14 +75,30 @@ export function writeWebhook(
 }
 
 function contentOf(notification: Notification, consoleUrl: string | null): { type: string; data: object } {
-  const { kind, accounts, accountCount: count } = notification
-  if (kind === 'test') {
-    const message = oneLine(subjectOf(withNames(notification)), 500)
-    return { type: 'notification.test', data: { message, link: linkOf(notification, consoleUrl) } }
+  const { kind, facts, accounts, accountCount } = notification
+  const text = {
+    message: oneLine(subjectOf(withNames(notification)), 500),
+    link: linkOf(notification, consoleUrl),
   }
-  const all = accounts.map((account) => accountData(account, notification, consoleUrl))
-  const reminder = kind === 'reminder' ? { reminder: true } : {}
-  return { type: 'account.status', data: { ...all[0], ...reminder, count, accounts: all } }
+  switch (kind) {
+    case 'platform_down':
+    case 'platform_up': {
+      const { since = null, until = null, cause = null, accounts: count = 0 } = facts
+      const isDown = kind === 'platform_down'
+      const change = isDown ? { before: 'up', after: 'down' } : { before: 'down', after: 'up' }
+      const reason = isDown ? 'platform_unreachable' : null
+      return { type: 'platform.status', data: { ...change, reason, ...text, cause, since, until, count } }
+    }
+    case 'test':
+      return { type: 'notification.test', data: text }
+    default: {
+      const all = accounts.map((account) => accountData(account, notification, consoleUrl))
+      const reminder = kind === 'reminder' ? { reminder: true } : {}
+      const cause = { cause: facts.cause ?? null }
+      const data = { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
+      return { type: 'account.status', data }
+    }
+  }
 }
 
 function accountData(account: NotifiedAccount, notification: Notification, consoleUrl: string | null) {

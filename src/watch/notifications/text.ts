@@ -71,7 +71,7 @@ export function explainAccount(
 
 /** @param notification of withNames */
 export function subjectOf(notification: Notification): string {
-  const { writtenMs, kind, accounts, accountCount, brokenCount, language } = notification
+  const { facts, writtenMs, kind, accounts, accountCount, brokenCount, language } = notification
   const messages = messagesIn(language)
   const [first] = accounts
   // Only a reminder is about accounts with several reasons.
@@ -91,6 +91,12 @@ export function subjectOf(notification: Notification): string {
       const duration = accountCount === 1 ? timeSince(first?.since, writtenMs, language) : null
       const template = duration === null ? messages.recovery : messages.recoveryAfter
       return fill(template, { ...values, state, duration: duration ?? '' })
+    }
+    case 'platform_down':
+      return fill(messages.platformDown, { count: String(facts.accounts ?? 0) })
+    case 'platform_up': {
+      const duration = timeSince(facts.since, Date.parse(facts.until ?? '') || writtenMs, language)
+      return duration === null ? messages.platformUp : fill(messages.platformUpAfter, { duration })
     }
     case 'test':
       return messages.test
@@ -127,15 +133,23 @@ function timeSince(since: string | undefined, untilMs: number, language: Languag
 }
 
 function detailsOf(notification: Notification): string[] {
-  const { kind, accountCount, language } = notification
+  const { facts, kind, language } = notification
+  const messages = messagesIn(language)
+  const isService = facts.cause === 'service'
   switch (kind) {
     case 'problem':
-    case 'reminder':
-      return explanationsOf(notification)
+    case 'reminder': {
+      const explanations = explanationsOf(notification)
+      return isService ? [messages.causeIsService, ...explanations] : explanations
+    }
     case 'recovery':
-      return accountCount === 1 ? [] : listOf(notification, false)
+      return notification.accountCount === 1 ? [] : listOf(notification, false)
+    case 'platform_down':
+      return [isService ? messages.networkIsDown : messages.lineIsDown, messages.noSingleMessages]
+    case 'platform_up':
+      return [messages.resumed]
     case 'test':
-      return [messagesIn(language).testText]
+      return [messages.testText]
     default:
       return []
   }
