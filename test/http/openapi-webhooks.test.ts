@@ -32,7 +32,7 @@ it('publishes a webhook for every type of message', () => {
   expect(Object.keys(openapi.webhooks)).toEqual([
     LINE,
     ...['member.created', 'member.updated', 'member.erased', 'account.verified', 'endpoint.test'],
-    ...['account.status', 'notification.test'],
+    ...['account.status', 'platform.status', 'notification.test'],
   ])
 })
 
