@@ -114,6 +114,6 @@ it('shows incidents, and a changed channel secret that heals, with --incidents',
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))
-  expect(incidents).toHaveLength(4)
+  expect(incidents).toHaveLength(5)
   expect(incidents.at(-1)?.messages.join()).toMatch(/answered 403.*20 of 20 people are members/)
 })
