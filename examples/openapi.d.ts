@@ -341,6 +341,23 @@ export interface webhooks {
     patch?: never
     trace?: never
   }
+  'platform.status': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /** LINE's API went down or came back */
+    post: operations['onPlatformStatus']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
   'notification.test': {
     parameters: {
       query?: never
@@ -2466,9 +2483,65 @@ export interface operations {
             link: string | null
             /** @constant */
             reminder?: true
+            cause: ('service' | 'line') | null
             /** @description Number of accounts. It may exceed that of `accounts`. */
             count: number
             accounts: components['schemas']['NotifiedAccount'][]
+          }
+        }
+      }
+    }
+    responses: {
+      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      410: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is accepted. */
+      '2XX': {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+      /** @description The message is sent again, for 24 hours. */
+      default: {
+        headers: {
+          [name: string]: unknown
+        }
+        content?: never
+      }
+    }
+  }
+  onPlatformStatus: {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        'application/json': {
+          /** @constant */
+          type: 'platform.status'
+          /** Format: date-time */
+          timestamp: string
+          data: {
+            /** @enum {unknown} */
+            before: 'up' | 'down'
+            /** @enum {unknown} */
+            after: 'up' | 'down'
+            reason: 'platform_unreachable' | null
+            message: string
+            link: string | null
+            cause: ('service' | 'line') | null
+            since: string | null
+            until: string | null
+            /** @description Number of accounts whose checks failed. */
+            count: number
           }
         }
       }
