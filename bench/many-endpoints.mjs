@@ -37,10 +37,13 @@ export async function runMany({ smoke }) {
 
 async function measureFeeds(database, accounts, members, received) {
   const wanted = accounts * members * 3
-  await database.query(
-    `insert into audience_member (channel_oa_id, organization_id, user_id)
-     select a.id, a.organization_id, 'U' || md5(i::text) from official_account a, generate_series(1, $1::int) i`,
-    [members],
+  // A session has no time limit for its statements.
+  await database.session((session) =>
+    session.query(
+      `insert into audience_member (channel_oa_id, organization_id, user_id)
+       select a.id, a.organization_id, 'U' || md5(i::text) from official_account a, generate_series(1, $1::int) i`,
+      [members],
+    ),
   )
   const startedAt = performance.now()
   const perSecond = (count) => Math.round((count * 1000) / (performance.now() - startedAt))
