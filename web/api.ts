@@ -1,5 +1,4 @@
 /** Requests to the service. Every response is JSON. Ids are strings. */
-
 import type { ErrorDetail } from '../src/errors.ts'
 import { noteServerTime } from './clock.ts'
 

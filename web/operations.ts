@@ -1,5 +1,4 @@
 /** Runs operations of the service by name. The types come from their definitions, of which the bundle contains nothing. */
-
 import type { JobSummary } from '../src/jobs/job.ts'
 import type { ACCOUNTS } from '../src/operations/accounts.ts'
 import type { ACTIVITY } from '../src/operations/activity.ts'

@@ -1,5 +1,4 @@
 /** The fields of an official account that operators set: in the console, with commands and in fleet files. */
-
 import { Secret } from '../config/secret.ts'
 import { looksEncrypted } from '../config/secret-keys.ts'
 import { AppError, type ErrorDetail } from '../errors.ts'

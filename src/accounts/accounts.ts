@@ -1,5 +1,4 @@
 /** Official accounts for operators, without secrets. */
-
 import { requireVisible } from '../errors.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'

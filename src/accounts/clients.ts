@@ -1,5 +1,4 @@
 /** API clients and their keys for operators, without secrets. */
-
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'

@@ -1,5 +1,4 @@
 /** Adds, updates and verifies official accounts. An account that the actor does not see does not exist for it. */
-
 import { requireVisible } from '../errors.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { LineApi } from '../line-api/client.ts'

@@ -1,5 +1,4 @@
 /** Organizations for operators: the first one with its account, and the removal of an empty one. */
-
 import { FatalError, requireVisible } from '../errors.ts'
 import type { OrganizationId } from '../ids.ts'
 import { recordActivity } from '../operators/activity.ts'

@@ -1,5 +1,4 @@
 /** Writes organizations, official accounts, API clients and API keys. Other programs may write the same tables. */
-
 import { randomBytes } from 'node:crypto'
 import { SECRET_COLUMNS, type SecretKeys } from '../config/secret-keys.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'

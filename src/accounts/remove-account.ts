@@ -7,7 +7,6 @@
  * 2. The rows are deleted in batches, so that no statement is long.
  * 3. One transaction locks out flushes again, and deletes the last rows and the account.
  */
-
 import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'

@@ -2,7 +2,6 @@
  * Authenticates the API client of a protected route by three headers, and finds the scope of its key. Every request queries the
  * database, so a revoked client or key is refused on its next request.
  */
-
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'

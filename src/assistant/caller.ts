@@ -6,9 +6,7 @@
  * 3. Refuse a result of more than RESULT_MAX_BYTES.
  * 4. Write the call to the activity log. Without this row, nothing is returned.
  */
-
-import type { Finding } from '../errors.ts'
-import { AppError, NotVisible } from '../errors.ts'
+import { AppError, type Finding, NotVisible } from '../errors.ts'
 import { toJson } from '../ids.ts'
 import { ACCOUNT } from '../operations/accounts.ts'
 import { checkerOf } from '../operations/fields.ts'

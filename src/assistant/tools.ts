@@ -1,5 +1,4 @@
 /** The tools of the assistant: reads of src/operations/, whose input is theirs. shown.ts selects what they return. */
-
 import type { Finding } from '../errors.ts'
 import { Type } from '../http/typebox.ts'
 import { ACCOUNTS } from '../operations/accounts.ts'

@@ -15,7 +15,6 @@
  * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over). `isLost`: the client
  * may have read changes that a restore of the database has lost, so it must begin again. Planner idioms: docs/planner.md.
  */
-
 import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'

@@ -9,7 +9,6 @@
  *
  * Every row has the time of its next call, so instances share the work, and the next one continues what a killed one has begun.
  */
-
 import { randomBytes } from 'node:crypto'
 import { type Account, findAccount } from '../accounts/account.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'

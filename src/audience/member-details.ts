@@ -1,5 +1,4 @@
 /** The members of an account, as operators see, change and erase them, and the accounts of one person. */
-
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { refuseInput } from '../http/validate.ts'
 import { type AccountId, LINE_USER_ID, type OrganizationId } from '../ids.ts'

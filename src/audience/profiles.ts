@@ -1,5 +1,4 @@
 /** Requests names, pictures and languages of members from LINE. The time at which a profile is due is stored, so instances share the work. */
-
 import { findAccount } from '../accounts/account.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { every, type Repetition } from '../every.ts'

@@ -1,8 +1,6 @@
 /** Segments: named conditions of an account. */
-
 import { AppError } from '../errors.ts'
-import type { AccountId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, toJson } from '../ids.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Condition, checkCondition } from './condition.ts'

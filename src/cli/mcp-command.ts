@@ -1,5 +1,4 @@
 /** `oa-audience mcp`: read-only tools for an assistant, over standard input and output. */
-
 import type { Readable, Writable } from 'node:stream'
 import { listOrganizations } from '../accounts/organizations.ts'
 import { readConfig } from '../config/config.ts'

@@ -1,5 +1,4 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
-
 import type { Account } from '../accounts/account.ts'
 import { ErasureLedger, LedgerUnwritable } from '../audience/erasure/erasure-ledger.ts'
 import {

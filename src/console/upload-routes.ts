@@ -2,7 +2,6 @@
  * Uploads, which no operation serves: the body is the file. A fleet file has secrets, so it is read from the body of the request and kept
  * nowhere: a dry run and its application are two uploads. A file of members comes in pieces.
  */
-
 import type { FastifyInstance } from 'fastify'
 import { secretWarning } from '../accounts/account-fields.ts'
 import { AppError, FatalError } from '../errors.ts'

@@ -2,7 +2,6 @@
  * Queues changes of members in endpoint_delivery. Each `members` endpoint follows the delta feed of its account. Endpoints take turns
  * in the order of their ids, with a bounded number of changes each. Planner idioms: docs/planner.md.
  */
-
 import { every, type Repetition } from '../every.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'

@@ -1,5 +1,4 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
-
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'

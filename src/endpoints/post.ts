@@ -88,7 +88,7 @@ function failure(error: Error & { code?: string }): EndpointResponse {
 }
 
 /**
- * Returns why there is no connection in place of one.
+ * Returns the open connection, or why there is none.
  * @param deadlineMs of performance.now(). It holds for connecting and sending, not for what the caller does between them.
  * @param seen keeps the beginning of the response
  */

@@ -3,7 +3,6 @@
  * others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
  * Planner idioms: docs/planner.md.
  */
-
 import { AppError, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/times.ts'

@@ -1,11 +1,9 @@
 /** Which endpoints receive the messages of a person, and which of them may reply: now, and after a change that is not made yet. */
-
 import { type Condition, holdsFor } from '../audience/condition.ts'
 import { SCAN_MAX } from '../audience/list-statements.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { AccountId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, toJson } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { EndpointSettings } from './settings.ts'
 

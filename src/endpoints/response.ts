@@ -137,6 +137,7 @@ const TOKEN_MIN_LENGTH = 6
 
 /** Without signatures, and without values of the query string, which may be tokens that the receiver echoes. */
 export function storedText(body: string, { search }: URL): string | null {
+  if (body === '') return null
   const raw = [...search.matchAll(/=([^&]+)/g)].map(([, value = '']) => value)
   const values = [...raw, ...new URLSearchParams(search).values()]
   const text = values

@@ -1,11 +1,9 @@
 /** Adds endpoints and changes their settings. The functions work in a transaction, too: they never continue after a failed statement. */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, checkCondition, recordable } from '../audience/condition.ts'
 import { AppError, NotVisible, requireVisible } from '../errors.ts'
 import { refuseInput } from '../http/validate.ts'
-import type { AccountId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, toJson } from '../ids.ts'
 import { type Changes, changesBetween } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'

@@ -2,7 +2,6 @@
  * Counts deliveries per account and source, for operators. Counts are kept in memory and written in batches, so no delivery costs
  * an additional disk write. Planner idioms: docs/planner.md.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises'
 import { every, type Repetition } from '../every.ts'
 import type { AccountId } from '../ids.ts'

@@ -17,8 +17,7 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { type BoundStatement, statement } from '../postgres/statement.ts'
-import type { AdmittedEvent, EventOutcome } from './event.ts'
-import { NO_EFFECT } from './event.ts'
+import { type AdmittedEvent, type EventOutcome, NO_EFFECT } from './event.ts'
 import type { QueuedDelivery } from './fair-queue.ts'
 import { isConflict } from './flush.ts'
 

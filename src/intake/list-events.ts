@@ -2,7 +2,6 @@
  * All stored events that an operator may see, the newest first. A statement follows an index, examines a bounded number of events, and
  * then applies the filter, so a page may be empty although another one follows.
  */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { readTimeUs } from '../http/times.ts'

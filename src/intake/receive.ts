@@ -5,7 +5,6 @@
  * Accounts share flushes, and a flush waits up to 600 ms for a row that another program has locked. So an account with such a row is flushed
  * apart for some seconds, and all others wait for its lock once.
  */
-
 import { SendersBarrier } from '../accounts/erasure-lock.ts'
 import { AppError } from '../errors.ts'
 import type { AccountId } from '../ids.ts'

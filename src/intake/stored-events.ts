@@ -1,5 +1,4 @@
 /** Stored events: show them, and retry those that could not be applied or set them aside. Planner idioms: docs/planner.md. */
-
 import { requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'

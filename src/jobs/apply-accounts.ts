@@ -1,5 +1,4 @@
 /** Adds and updates accounts from a list. Organization and channel id identify an account. */
-
 import { accountChanges, describeOwner, findOwners } from '../accounts/account-fields.ts'
 import { addAccountIn, updateAccountIn } from '../accounts/manage-accounts.ts'
 import { addOrganizationOf } from '../accounts/organizations.ts'

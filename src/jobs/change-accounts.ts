@@ -3,7 +3,6 @@
  * counted in one transaction, by the functions that change a single one. A verification, which calls LINE, is made before its
  * transaction, so a killed process may repeat the last ones.
  */
-
 import { findAccount } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
 import { findVisibleAccount, type VisibleAccount, verifyAccount } from '../accounts/manage-accounts.ts'

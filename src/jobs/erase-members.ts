@@ -3,7 +3,6 @@
  * the activity log contains the user id. `members.erase_matching`: erases all members of an account that match a filter, as they did
  * when the job started.
  */
-
 import type { AccountDetails } from '../accounts/accounts.ts'
 import { findVisibleAccount } from '../accounts/manage-accounts.ts'
 import type { Filters } from '../audience/filters.ts'

@@ -1,5 +1,4 @@
 /** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
-
 import { askLine, FIELDS, type Field, faultOf, REFUSED } from '../accounts/account-fields.ts'
 import { COLUMNS } from '../accounts/provisioning.ts'
 import { readCsv, type TextSource } from '../audience/import/text-file.ts'

@@ -7,7 +7,6 @@
  *
  * An import only changes members. A person who is erased meanwhile does not come back: the lines about the person are refused.
  */
-
 import {
   FILE_BEGINNING,
   type FileEntry,

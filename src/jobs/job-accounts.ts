@@ -1,5 +1,4 @@
 /** The accounts of a job that changes many of them: which ones it has, and what became of each. */
-
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'

@@ -1,9 +1,7 @@
 /** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. See docs/planner.md. */
-
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
 import { AppError } from '../errors.ts'
-import type { AccountId, OrganizationId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, type OrganizationId, toJson } from '../ids.ts'
 import { type Changes, type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

@@ -6,7 +6,6 @@
  *
  * Each step can be repeated: what an earlier run has completed is skipped.
  */
-
 import { type Account, findAccount } from '../accounts/account.ts'
 import { type ImportProgress, isImportCompleted } from '../audience/import/import-followers.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'

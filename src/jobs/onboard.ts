@@ -1,5 +1,4 @@
 /** Brings a stored account into service at LINE: webhook URL, test, verification, followers. */
-
 import type { Account } from '../accounts/account.ts'
 import { findVerification } from '../accounts/accounts.ts'
 import { identityCheck, isSameAddress, refusedCheck } from '../accounts/checks.ts'

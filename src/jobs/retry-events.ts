@@ -1,5 +1,4 @@
 /** `events.retry` and `events.set_aside`: what an operator does with all failed events of a filter. */
-
 import { APPLIED } from '../intake/retry-events.ts'
 import {
   nextFailedEvents,

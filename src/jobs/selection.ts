@@ -2,7 +2,6 @@
  * The members of a job that match a filter: those that existed when the job started and match when their page is read. The walk is by
  * id, so each is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
  */
-
 import { type Scope, scopeOfAccount } from '../accounts/scope.ts'
 import type { Filters } from '../audience/filters.ts'
 import { type IdPosition, readIds } from '../audience/list-pages.ts'

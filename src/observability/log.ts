@@ -3,8 +3,7 @@ import cluster from 'node:cluster'
 import { hostname } from 'node:os'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import type { RequestObserver } from './facts.ts'
-import { eventUnapplied, profilesBackedOff } from './facts.ts'
+import { eventUnapplied, profilesBackedOff, type RequestObserver } from './facts.ts'
 
 /** Logs facts that belong to no request. @returns ends the subscription */
 export function logFacts(log: FastifyBaseLogger): () => void {

@@ -1,8 +1,13 @@
 /** Official accounts. Only results that make a new address contain it, because it is like a secret. */
 import { randomBytes } from 'node:crypto'
 import { findAccount } from '../accounts/account.ts'
-import type { Proof } from '../accounts/account-fields.ts'
-import { type AccountFields, columnsOf, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
+import {
+  type AccountFields,
+  columnsOf,
+  faultsOf,
+  type Proof,
+  SECRET_MAX_LENGTH,
+} from '../accounts/account-fields.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
 import { listKeyDetails } from '../accounts/clients.ts'
 import {

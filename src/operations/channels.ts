@@ -1,5 +1,4 @@
 /** Notification channels: where messages about broken accounts are sent. The activity log contains only the hosts of their targets. */
-
 import { isEmailAddress } from '../config/parsers.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../endpoints/address.ts'
 import { newSecret } from '../endpoints/messages.ts'

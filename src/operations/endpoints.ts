@@ -1,5 +1,4 @@
 /** Outgoing webhooks. URLs appear in the activity log as they are printed, without tokens. */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { checkCondition } from '../audience/condition.ts'
 import { countText, responseLine } from '../endpoints/endpoint-health.ts'

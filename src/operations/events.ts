@@ -1,5 +1,4 @@
 /** All stored events, and what becomes of those that could not be applied to members: they are retried or set aside. */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { listEventDeliveries } from '../endpoints/event-deliveries.ts'
 import { NotVisible } from '../errors.ts'

@@ -1,5 +1,4 @@
 /** All accounts together, and the service that LINE has to reach for them. */
-
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { ACCOUNT_STATUSES, REASONS } from '../watch/account-status.ts'

@@ -1,5 +1,4 @@
 /** API keys, each of which gives a client access to one official account. */
-
 import { addKeyOf, findClient, listKeys } from '../accounts/clients.ts'
 import { revokeKey } from '../accounts/provisioning.ts'
 import { requireVisible } from '../errors.ts'

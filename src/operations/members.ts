@@ -1,5 +1,4 @@
 /** The people of an account: search, one of them with a timeline, edits, and erasure. The id of a member is unique in its account only. */
-
 import type { VisibleAccount } from '../accounts/manage-accounts.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { readFilters } from '../audience/filters.ts'

@@ -1,5 +1,4 @@
 /** Sends the stored events of a time range, or the present state of members, to an endpoint again. */
-
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { filterParameters, readFilters } from '../audience/filters.ts'
 import { countMatching } from '../audience/list-pages.ts'

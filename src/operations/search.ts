@@ -4,7 +4,6 @@
  * statements, the console's connection serves other operators. A walk that takes too long ends early, and the result is marked as
  * incomplete. list-events.ts finds the event of a webhook event id.
  */
-
 import { type Member, memberJson, withTrackedActivity } from '../audience/member.ts'
 import { INT64_MIN, parsePathId } from '../http/path-id.ts'
 import { type AccountId, LINE_USER_ID } from '../ids.ts'

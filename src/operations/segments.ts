@@ -1,5 +1,4 @@
 /** Segments: named conditions on the members of an account. */
-
 import { findAccountDetails } from '../accounts/accounts.ts'
 import { type Condition, normalizeCondition, recordable } from '../audience/condition.ts'
 import type { SyncState } from '../audience/line-audience-texts.ts'

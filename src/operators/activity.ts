@@ -1,7 +1,5 @@
 /** The log of who changed what; list-activity.ts reads it. A row is written in the transaction of its change, and never contains a secret or personal text. */
-
-import type { AccountId, OrganizationId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, type OrganizationId, toJson } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
 

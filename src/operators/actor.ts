@@ -1,5 +1,4 @@
 /** Who operates the service: what they may do, and which organizations they see. */
-
 import { hostname, userInfo } from 'node:os'
 import type { OrganizationId } from '../ids.ts'
 

@@ -1,5 +1,4 @@
 /** Reads the log of who changed what: for its page and export, for one object, and for one request. Planner idioms: docs/planner.md. */
-
 import { INT64_MAX } from '../http/path-id.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

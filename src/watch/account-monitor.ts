@@ -1,12 +1,10 @@
 /** Verifies every account with LINE once an hour, in one instance, and stores LINE's statistics. Planner idioms: docs/planner.md. */
-
 import { type Account, findAccount } from '../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { every, type Repetition } from '../every.ts'
-import type { AccountId } from '../ids.ts'
-import { toJson } from '../ids.ts'
+import { type AccountId, toJson } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { MessageQuota } from '../line-api/line-responses.ts'
 import type { Database } from '../postgres/database.ts'

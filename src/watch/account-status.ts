@@ -1,5 +1,4 @@
 /** The status of an account, and the facts of its problems. */
-
 import type { Check } from '../accounts/verification.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 

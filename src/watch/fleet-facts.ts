@@ -1,5 +1,4 @@
 /** One row of facts for each official account. Planner idioms: docs/planner.md. */
-
 import { FOREIGN_DESTINATION_AT, findNamedAccounts, REDELIVERY_OFF_AT } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'

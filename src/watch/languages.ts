@@ -1,5 +1,4 @@
 /** Problems of accounts, and the frame of messages, in a language: texts, periods, and the command that fixes a problem. */
-
 import { createRequire } from 'node:module'
 import { age, periodOf } from '../http/times.ts'
 import type { AccountId } from '../ids.ts'

@@ -1,6 +1,5 @@
 /** A receiver on bare TCP: it records when each byte arrived, and writes what a test wants. */
-import type { AddressInfo } from 'node:net'
-import { createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
 
 interface Piece {

@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { AccountId } from '../../src/ids.ts'
-import type { QueuedDelivery } from '../../src/intake/fair-queue.ts'
-import { FairQueue, sliceDelivery } from '../../src/intake/fair-queue.ts'
+import { FairQueue, type QueuedDelivery, sliceDelivery } from '../../src/intake/fair-queue.ts'
 
 const LIMITS = { maxEvents: 100, maxPayload: 1_000_000 }
 

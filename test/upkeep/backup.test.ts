@@ -1,5 +1,4 @@
 /** Refusals of `oa-audience backup` and `restore`, and deploy/backup.sh. test/faults/backup.test.ts has complete backups. */
-
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -2,7 +2,6 @@
  * A fleet for the console: fictitious accounts with a history of four weeks, one or more in each state. They are written into the
  * demo's own database, because a history cannot be delivered afterwards.
  */
-
 import { randomBytes } from 'node:crypto'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Check } from '../../src/accounts/verification.ts'

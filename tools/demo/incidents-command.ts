@@ -1,5 +1,4 @@
 /** `oa-audience demo --incidents`: prints the messages that a chat receives about incidents, and a changed channel secret that heals. */
-
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { updateAccount } from '../../src/accounts/manage-accounts.ts'

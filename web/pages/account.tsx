@@ -1,5 +1,4 @@
 /** One account: problems with their fixes, setup, figures, endpoints and keys. */
-
 import type { FleetAccount, Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
 import { useRead } from '../operations.ts'

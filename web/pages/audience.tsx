@@ -1,5 +1,4 @@
 /** The members of an account, as a part of its page, found by name, user id, external id, tag or relationship. */
-
 import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import { queryOf } from '../api.ts'

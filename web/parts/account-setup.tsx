@@ -1,5 +1,4 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
-
 import { useState } from 'preact/hooks'
 import { describeCheck } from '../../src/watch/problem-texts.ts'
 import { useRole } from '../session.ts'

@@ -1,5 +1,4 @@
 /** The fix of each problem: the field or the page that does it, or the button. LINE's console alone can do those without one. */
-
 import type { Field } from '../../src/accounts/account-fields.ts'
 import { isStoredToken, type Problem, type Reason, type ReasonFacts } from '../../src/watch/account-status.ts'
 

@@ -1,5 +1,4 @@
 /** The status of an account, with a colour and a shape. */
-
 import type { AccountStatus, Problem } from '../../src/watch/account-status.ts'
 import { describeProblem } from '../../src/watch/problem-texts.ts'
 import type { Json } from '../api.ts'

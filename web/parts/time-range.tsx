@@ -1,5 +1,4 @@
 /** Two fields for the beginning and the end of a time range, in the time zone of the browser. */
-
 import { useState } from 'preact/hooks'
 import { queryOf } from '../api.ts'
 import { serverNowMs } from '../clock.ts'

@@ -1,5 +1,4 @@
 /** The languages of the console: their tables, which one a browser gets, and how they write numbers and times. */
-
 import type { JobKind, JobStatus } from '../../src/jobs/job.ts'
 import type { Action } from '../../src/operators/activity.ts'
 import type { Reason } from '../../src/watch/account-status.ts'

@@ -1,5 +1,4 @@
 /** What the service says in English, in the language of the page: refusals and what happened to a person. */
-
 import type { EditAuthor, MemberChanges, TimelineEffect } from '../../src/audience/member-details.ts'
 import { fill } from '../../src/watch/problem-texts.ts'
 import { english, type Texts } from './languages.ts'

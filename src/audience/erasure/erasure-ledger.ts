@@ -2,7 +2,6 @@
  * Records committed erasures in the erasure ledger (decision 58). A row of erased_person with `in_ledger = false` is not yet recorded:
  * its process is about to record it, was killed, could not write, or had no ledger.
  */
-
 import { randomBytes } from 'node:crypto'
 import { type BigIntStats, statSync } from 'node:fs'
 import { appendFile, open, stat, unlink } from 'node:fs/promises'

@@ -6,7 +6,6 @@
  * The next run continues an interrupted one. Until a run is complete, a row of pending_reapply refuses every start: erased people of
  * the remaining accounts are still visible. Planner idioms: docs/planner.md.
  */
-
 import { lockOutSendersAndFlushes } from '../../accounts/erasure-lock.ts'
 import { FatalError } from '../../errors.ts'
 import type { AccountId } from '../../ids.ts'

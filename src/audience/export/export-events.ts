@@ -4,7 +4,6 @@
  * The time of receipt is the beginning of the transaction that stores the event. So an event may become visible after events with
  * later times. An export therefore ends before the oldest transaction that may still store an event (findExportEnd).
  */
-
 import { INT64_MIN } from '../../http/path-id.ts'
 import { readTimeUs } from '../../http/times.ts'
 import { refuseInput } from '../../http/validate.ts'

@@ -2,10 +2,8 @@
  * What is stored about one person of one account, as one JSON object. docs/personal-data.md lists its parts and what it leaves out.
  * Lists are read by keyset pages, so the download of a slow client holds no snapshot. Planner idioms: docs/planner.md.
  */
-
 import { INT64_MIN } from '../../http/path-id.ts'
-import type { AccountId } from '../../ids.ts'
-import { toJson } from '../../ids.ts'
+import { type AccountId, toJson } from '../../ids.ts'
 import { recordActivity } from '../../operators/activity.ts'
 import type { Actor } from '../../operators/actor.ts'
 import {

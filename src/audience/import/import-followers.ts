@@ -1,5 +1,4 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
-
 import type { Account } from '../../accounts/account.ts'
 import { explainRefusal } from '../../accounts/checks.ts'
 import { lockOutErasures } from '../../accounts/erasure-lock.ts'

@@ -4,7 +4,6 @@
  * account change, the intake receives those that the new secret signs. Anybody can send forgeries, so beyond a limit the account or
  * address that holds the most loses its oldest delivery.
  */
-
 import { type Account, findAccount } from '../../accounts/account.ts'
 import { every, type Stop } from '../../every.ts'
 import type { AccountId } from '../../ids.ts'

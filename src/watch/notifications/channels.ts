@@ -1,5 +1,4 @@
 /** Notification channels: where messages about accounts are sent, and their health, for `doctor` and metrics. See docs/planner.md. */
-
 import type { Config } from '../../config/config.ts'
 import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
