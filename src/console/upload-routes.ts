@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance } from 'fastify'
 import { secretWarning } from '../accounts/account-fields.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { AppError, FatalError, refuseRequest } from '../errors.ts'
 import { bodyBytes } from '../http/body.ts'
 import { Type } from '../http/typebox.ts'
 import type { AccountId } from '../ids.ts'
@@ -73,7 +73,7 @@ export function uploadRoutes(
     const setsWebhook = query.webhook === 'yes'
     const addsOrganizations = mayAddOrganizations(operator, query.organizations)
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
-    if (fault !== null) throw new AppError('invalid_input', { message: fault })
+    if (fault !== null) refuseRequest(fault)
     const outcome = await withFaults(async () => {
       const faults: FileFault[] = []
       const wanted = await readFleet(sourceOf(bodyBytes(request)), faults)

@@ -3,7 +3,7 @@
  * others. Their content is read when they are sent, so what was erased or unsent meanwhile is absent.
  * Planner idioms: docs/planner.md.
  */
-import { AppError, requireVisible } from '../errors.ts'
+import { refuseRequest, requireVisible } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { readTime } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
@@ -75,13 +75,13 @@ export async function findReplayable(
   if (endpoint.format === wanted) {
     if (wanted === 'line' || endpoint.receivesUpdates) return endpoint
     const message = `endpoint ${id} does not receive member.updated, which a resend sends. Add it to the events of the endpoint first.`
-    throw new AppError('invalid_input', { message })
+    refuseRequest(message)
   }
   const message =
     wanted === 'members'
       ? `endpoint ${id} has the format line, which receives events. Use "oa-audience endpoints replay ${id}" instead.`
       : `endpoint ${id} has the format members, which receives the state of members. Use "oa-audience endpoints resend ${id}" instead.`
-  throw new AppError('invalid_input', { message })
+  refuseRequest(message)
 }
 
 /** Throws NotVisible, and `invalid_input`. */

@@ -1,7 +1,7 @@
 /** Sends a test message to an endpoint, apart from the queue and the state of the endpoint: it may be paused. */
 import { LRUCache } from 'lru-cache'
 import type { SecretKeys } from '../config/secret-keys.ts'
-import { AppError, requireVisible } from '../errors.ts'
+import { AppError, refuseRequest, requireVisible } from '../errors.ts'
 import { Shares } from '../http/shares.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl, type Receiver, type ReceiverChecks } from './address.ts'
@@ -82,7 +82,7 @@ function messageOf(keys: SecretKeys, row: TestedRow): Message {
       row.format === 'line'
         ? `account ${row.channel_oa_id} has no channel secret, which signs what its endpoints receive. Set the channel secret of the account first.`
         : 'the endpoint has no secret to sign with. Rotate its secret first.'
-    throw new AppError('invalid_input', { message })
+    refuseRequest(message)
   }
 }
 

@@ -1,5 +1,5 @@
 /** The accounts of a job that changes many of them: which ones it has, and what became of each. */
-import { AppError } from '../errors.ts'
+import { refuseRequest } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
@@ -58,9 +58,8 @@ export async function selectAccounts(
 ): Promise<Chosen[]> {
   const filters = [accounts ?? null, status ?? null, problem ?? null, organization ?? null, q?.trim() ?? '']
   const chosen = await database.query<Chosen>(selectMatching, [organizationIds, ...filters, ACCOUNTS_MAX + 1])
-  if (chosen.length === 0) throw new AppError('invalid_input', { message: 'No account matches.' })
-  if (chosen.length > ACCOUNTS_MAX)
-    throw new AppError('invalid_input', { message: `More than ${ACCOUNTS_MAX} accounts match.` })
+  if (chosen.length === 0) refuseRequest('No account matches.')
+  if (chosen.length > ACCOUNTS_MAX) refuseRequest(`More than ${ACCOUNTS_MAX} accounts match.`)
   return chosen
 }
 

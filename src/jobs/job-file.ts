@@ -1,7 +1,7 @@
 /** The uploaded file of an import, in pieces. */
 import type { Account } from '../accounts/account.ts'
 import type { MemberFileFormat } from '../audience/import/member-file.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { AppError, FatalError, refuseRequest } from '../errors.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../postgres/statement.ts'
@@ -85,8 +85,7 @@ export async function storePiece(
   if (status !== 'uploading') return { stored: total, isComplete: true }
   const after = position + BigInt(bytes.length)
   if (position !== stored || bytes.length === 0) return { stored, isComplete: false }
-  if (after > total)
-    throw new AppError('invalid_input', { message: 'The file is longer than its declared size' })
+  if (after > total) refuseRequest('The file is longer than its declared size')
   await transaction.query(insertPiece, [id, position, bytes])
   const isComplete = after === total
   await transaction.query(continueUpload, [id, isComplete ? 'running' : 'uploading', null])

@@ -1,6 +1,6 @@
 /** Long work as a row: what it is, how it starts, and how operators see and cancel it. turn.ts does the work. See docs/planner.md. */
 import { endDeliveriesOfJob } from '../endpoints/replays.ts'
-import { AppError } from '../errors.ts'
+import { AppError, refuseRequest } from '../errors.ts'
 import { type AccountId, type OrganizationId, toJson } from '../ids.ts'
 import { type Changes, type NewActivity, recordActivity } from '../operators/activity.ts'
 import type { Actor, OrganizationIds } from '../operators/actor.ts'
@@ -257,7 +257,7 @@ export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint
   const [job] = await transaction.query<Pick<Job, 'kind'>>(cancelRunning, [organizationIds, operatorId, id])
   if (job === undefined) return false
   // The transaction takes the change back.
-  if (job.kind === 'account.remove') throw new AppError('invalid_input', { message: REMOVAL_GOES_ON })
+  if (job.kind === 'account.remove') refuseRequest(REMOVAL_GOES_ON)
   await transaction.query(deleteFile, [id])
   await endDeliveriesOfJob(transaction, id)
   return true

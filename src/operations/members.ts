@@ -15,7 +15,7 @@ import {
 } from '../audience/member-details.ts'
 import { checkUpdate, TAGS_MAX } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
-import { AppError, NotVisible } from '../errors.ts'
+import { AppError, NotVisible, refuseRequest } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { IdText, refuseInput, StorableText } from '../http/validate.ts'
@@ -192,8 +192,7 @@ export const MEMBERS = {
 }
 
 function requireChange(add: string[], remove: string[]): void {
-  if (add.length + remove.length === 0)
-    throw new AppError('invalid_input', { message: 'Add or remove at least one tag' })
+  if (add.length + remove.length === 0) refuseRequest('Add or remove at least one tag')
   const both = add.find((tag) => remove.includes(tag))
   if (both !== undefined) refuseInput('removeTags', 'has a tag that is also added')
 }

@@ -1,5 +1,5 @@
 /** Mutes of an account's worst problem: until they end, no message is sent about it. */
-import { AppError } from '../errors.ts'
+import { refuseRequest } from '../errors.ts'
 import { readTime } from '../http/times.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
@@ -50,8 +50,7 @@ export async function setMuteOf(
 ): Promise<Changes | null> {
   const reason = mute?.reason ?? null
   const [muted] = await transaction.query<Muted>(setMute, [id, mute?.until ?? null, reason])
-  if (muted === undefined && mute !== null)
-    throw new AppError('invalid_input', { message: `account ${id} has no problem that could be muted.` })
+  if (muted === undefined && mute !== null) refuseRequest(`account ${id} has no problem that could be muted.`)
   if (muted === undefined) return null
   const { problem, until, untilBefore, reasonBefore } = muted
   const changes = changesBetween({ until: untilBefore, reason: reasonBefore }, { until, reason })
