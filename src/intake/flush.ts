@@ -48,7 +48,10 @@ export async function flush(
   { before = [], handOver }: { before?: BoundStatement[] | undefined; handOver?: HandOver } = {},
 ): Promise<EventOutcome[]> {
   const numbered = numberEvents(batch)
-  const statements = [...before, { statement: flushEvents, values: Object.values(columnsOf(numbered)) }]
+  const statements = [
+    ...before,
+    { statement: flushEvents, values: columnsOf(numbered).flatMap(Object.values<Buffer | null>) },
+  ]
   for (let attempt = 1; ; attempt += 1) {
     try {
       const [result] = (await send(statements)).at(-1) as unknown as [FlushResult]
@@ -107,18 +110,17 @@ function numberEvents(batch: AdmittedEvent[]) {
   return { admissions, proven, unique, uniqueAdmissions, eventNumbers, admissionNumbers }
 }
 
-/** The parameters of flush_events by name. Each is an array, or null if no event of the batch needs it. */
+/** The parameters of flush_events by name, in groups. Each is an array, or null if no event of the batch needs it. */
 function columnsOf({ admissions, proven, unique, uniqueAdmissions }: NumberedEvents) {
   const events = unique.map(({ event }) => event)
-  return {
-    ...admissionColumns(admissions),
-    proven: booleanArray(proven),
-    admissions: int4Array(uniqueAdmissions),
-    ...eventColumns(events),
-    ...otherColumns(events),
-    ...effectColumns(events),
-    ...forwardColumns(unique.map(({ forwarded }) => forwarded)),
-  }
+  return [
+    admissionColumns(admissions),
+    { proven: booleanArray(proven), admissions: int4Array(uniqueAdmissions) },
+    eventColumns(events),
+    otherColumns(events),
+    effectColumns(events),
+    forwardColumns(unique.map(({ forwarded }) => forwarded)),
+  ]
 }
 
 function admissionColumns(admissions: Admission[]) {
@@ -226,7 +228,8 @@ const flushEvents = statement('flush-events')`
     select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints,
            case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
                 then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
-      from flush_events(${Object.keys(columnsOf(numberEvents([])))
+      from flush_events(${columnsOf(numberEvents([]))
+        .flatMap(Object.keys)
         .map((name, index) => `${name} => $${index + 1}`)
         .join(', ')})`
 

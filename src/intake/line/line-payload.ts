@@ -109,7 +109,8 @@ export function readLineEvent(event: unknown, receivedAtMs: number, text?: strin
       return otherwise
     }
   }
-  const fields = {
+  // One literal, whose fields are read in order: spreading so many fields takes 1 µs.
+  return {
     kind: readKind(event.type),
     key: lineKey(event),
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
@@ -120,8 +121,9 @@ export function readLineEvent(event: unknown, receivedAtMs: number, text?: strin
     groupId: groupIdOf(event),
     messageId: messageIdOf(event),
     payload,
+    effect: failure === null ? lineEffect(event) : NO_EFFECT,
+    failure,
   }
-  return { ...fields, effect: failure === null ? lineEffect(event) : NO_EFFECT, failure }
 }
 
 /** Until 2022 the console's test button sent messages from this user, who is not a person. */
