@@ -141,29 +141,36 @@ const SLICE_MAX_PEOPLE = 128
 /** UTF-16 units of payload: 256 Ki ÷ 40 MB/s = 6 ms of a flush. A single event may be larger. */
 const SLICE_MAX_PAYLOAD = 256 * 1024
 
-export interface QueuedDelivery {
-  accountId: AccountId
-  events: AdmittedEvent[]
+/** A delivery, or a slice of a large one. */
+export class QueuedDelivery {
+  readonly accountId: AccountId
+  readonly events: AdmittedEvent[] = []
   /** People in the events, at least one per event. */
-  people: number
+  people = 0
   /** A unit takes some 25 µs: a person of an event, or a condition that is evaluated for the person. A costly condition takes 50 µs. */
-  work: number
+  work = 0
   /** UTF-16 units. */
-  payloadLength: number
-  resolve: (outcomes: EventOutcome[]) => void
-  reject: (error: unknown) => void
-}
+  payloadLength = 0
+  resolve!: (outcomes: EventOutcome[]) => void
+  reject!: (error: unknown) => void
+  readonly outcomes = new Promise<EventOutcome[]>((resolve, reject) => {
+    this.resolve = resolve
+    this.reject = reject
+  })
 
-type Slice = QueuedDelivery & { outcomes: Promise<EventOutcome[]> }
+  constructor(accountId: AccountId) {
+    this.accountId = accountId
+  }
+}
 
 /** @param forwarded null: endpoints of the account do not receive the delivery */
 export function sliceDelivery(
   admission: Admission,
   events: IntakeEvent[],
   forwarded: ForwardedDelivery | null,
-): Slice[] {
-  const slices: Slice[] = []
-  let slice: Slice | undefined
+): QueuedDelivery[] {
+  const slices: QueuedDelivery[] = []
+  let slice: QueuedDelivery | undefined
   for (const event of events) {
     const people = 1 + event.otherUserIds.length
     const payloadLength = event.payload.length
@@ -172,7 +179,7 @@ export function sliceDelivery(
       slice.people + people <= SLICE_MAX_PEOPLE &&
       slice.payloadLength + payloadLength <= SLICE_MAX_PAYLOAD
     if (slice === undefined || !fits) {
-      slice = emptySlice(admission.accountId)
+      slice = new QueuedDelivery(admission.accountId)
       slices.push(slice)
     }
     slice.events.push({ admission, event, forwarded })
@@ -181,12 +188,6 @@ export function sliceDelivery(
     slice.payloadLength += payloadLength
   }
   return slices
-}
-
-function emptySlice(accountId: AccountId): Slice {
-  const slice = { accountId, events: [], people: 0, work: 0, payloadLength: 0 }
-  const outcomes = new Promise<EventOutcome[]>((resolve, reject) => Object.assign(slice, { resolve, reject }))
-  return Object.assign(slice, { outcomes }) as unknown as Slice
 }
 
 export function settle(deliveries: QueuedDelivery[], outcomes: EventOutcome[]): void {

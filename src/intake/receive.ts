@@ -90,23 +90,32 @@ export class Intake {
     const slices = sliceDelivery(admission, events, forwarded)
     let outcomes: EventOutcome[]
     try {
-      const queue = this.#isApart(admission.accountId) ? this.#lockedQueue : this.#queue
+      const isApart = this.#isApart(admission.accountId)
+      const queue = isApart ? this.#lockedQueue : this.#queue
       if (!queue.push(slices)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
       this.#publishQueue()
-      void this.#flushNext()
-      void this.#flushLocked()
-      outcomes = (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
+      if (isApart) void this.#flushLocked()
+      else this.#flushNext()
+      const [only, ...others] = slices
+      outcomes =
+        only !== undefined && others.length === 0
+          ? await only.outcomes
+          : (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
     } catch (error) {
       this.#counts.add(admission.accountId, this.#source, { failed: 1 })
       this.#database.noteDelivery(error)
       throw error
     }
     this.#database.noteDelivery(null)
-    if (outcomes.includes('stale')) return 'stale'
+    let duplicates = 0
+    let unapplied = 0
+    for (const outcome of outcomes) {
+      if (outcome === 'stale') return 'stale'
+      if (outcome === 'duplicate') duplicates += 1
+      else if (outcome === 'unapplied') unapplied += 1
+    }
     // A duplicate waits, too: the first attempt may have failed before it had waited.
     if (events.some(({ effect }) => effect.type === 'unsend')) await this.#senders.pass(admission.accountId)
-    const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
-    const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
     const accepted = outcomes.length - duplicates
     const counted = { deliveries: 1, accepted, duplicates, unapplied }
     this.#counts.add(admission.accountId, this.#source, counted, 'last_at')
@@ -114,10 +123,13 @@ export class Intake {
     return { accepted, duplicates }
   }
 
-  async #flushNext(): Promise<void> {
+  #flushNext(): void {
     if (this.#queue.events < (this.#flushesInFlight > 0 ? CONCURRENT_FLUSH_MIN_EVENTS : 1)) return
     const connection = this.#idle.pop()
-    if (connection === undefined) return
+    if (connection !== undefined) void this.#flushOn(connection)
+  }
+
+  async #flushOn(connection: PinnedConnection): Promise<void> {
     const deliveries = this.#queue.take()
     this.#publishQueue()
     const events = deliveries.flatMap((delivery) => delivery.events)
@@ -129,13 +141,13 @@ export class Intake {
       this.#flushesInFlight -= 1
       this.#idle.push(connection)
       // The next flush is sent before the responses of this one, so that the database never waits for this process.
-      void this.#flushNext()
+      this.#flushNext()
       settle(deliveries, outcomes)
     } catch (error) {
       this.#flushesInFlight -= 1
       await flushIsolated(this.#flushAlone, deliveries, error, this.#setApart)
       this.#idle.push(connection)
-      void this.#flushNext()
+      this.#flushNext()
     }
   }
 
