@@ -15,7 +15,7 @@ import { createClientKey } from './rate-limit.ts'
 const GZIP_RATIO_MAX = 200
 
 const BYTES = 'application/octet-stream'
-const EMPTY = Buffer.alloc(0)
+const EMPTY: Buffer = Buffer.alloc(0)
 
 /** Budget of all routes without one of their own. They read a body only for authenticated clients and operators. */
 const OTHER_BODIES_MAX_BYTES = 16 * 1024 * 1024
@@ -53,6 +53,7 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
   })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(BYTES, (request, payload, done) => {
+    if (request.is404) return done(new AppError('unknown_route'))
     const budget = request.routeOptions.config.bodies ?? others
     const declaredBytes = Number(request.headers['content-length'] ?? Number.NaN)
     request.heldBody = readBody(payload, declaredBytes, { budget, turns }, addressOf(request), done)
@@ -130,11 +131,6 @@ function readBody(
   done: Done,
 ): HeldBody | null {
   const pieces = new Pieces(Number.isNaN(declaredBytes) ? BODY_MAX_BYTES : declaredBytes)
-  const finish = (error: Error | null, body?: Buffer) => {
-    stopReading()
-    pieces.clear()
-    done(error, body)
-  }
   if (declaredBytes > BODY_MAX_BYTES) {
     done(new AppError('body_too_large'))
     return null
@@ -144,7 +140,7 @@ function readBody(
     done(new AppError('bad_request', { message: 'The body is incomplete' }))
     return null
   }
-  const held = budget.open(address, () => finish(tooManyBodies()))
+  const held = budget.open(address, () => refuse(tooManyBodies()))
   if (held === null) {
     done(tooManyBodies())
     return null
@@ -160,13 +156,15 @@ function readBody(
     stopReading()
     const body = pieces.join()
     if (!held.complete(body)) return refuse(tooManyBodies())
-    if (body.length <= LARGE_BODY_BYTES) return finish(null, body)
+    if (body.length <= LARGE_BODY_BYTES) return done(null, body)
     // `content` is null if the client has disconnected meanwhile.
-    turns.add(() => finish(held.content === null ? incomplete() : null, held.content ?? undefined))
+    turns.add(() => done(held.content === null ? incomplete() : null, held.content ?? undefined))
   }
   const refuse = (error: Error) => {
+    stopReading()
     held.release()
-    finish(error)
+    pieces.clear()
+    done(error)
   }
   const fail = () => refuse(incomplete())
   payload.on('data', read).on('end', end).on('error', fail)
@@ -192,13 +190,10 @@ class LargeBodyTurns {
   }
 }
 
-/**
- * Copies the pieces of a body into one growing buffer. A piece is a slice of a read buffer and would keep all of it in memory. A
- * sender can make a million pieces of one byte.
- */
+/** Copies the pieces of a body into one growing buffer, because a sender can make a million pieces of one byte. */
 class Pieces {
   length = 0
-  #buffer = Buffer.alloc(0)
+  #buffer: Buffer = EMPTY
   readonly #maxBytes: number
 
   constructor(maxBytes: number) {
@@ -211,13 +206,15 @@ class Pieces {
 
   add(piece: Buffer): void {
     const length = this.length + piece.length
-    if (length > this.#buffer.length) {
+    // Most bodies are one piece, which has memory of its own.
+    if (piece.length === this.#maxBytes) this.#buffer = piece
+    else if (length > this.#buffer.length) {
       const bytes = Math.min(this.#maxBytes, Math.max(GROWING_MIN_BYTES, 2 * length))
       const grown = Buffer.allocUnsafeSlow(bytes)
       this.#buffer.copy(grown, 0, 0, this.length)
       this.#buffer = grown
     }
-    piece.copy(this.#buffer, this.length)
+    if (this.#buffer !== piece) piece.copy(this.#buffer, this.length)
     this.length = length
   }
 
@@ -229,7 +226,7 @@ class Pieces {
   }
 
   clear(): void {
-    this.#buffer = Buffer.alloc(0)
+    this.#buffer = EMPTY
   }
 }
 

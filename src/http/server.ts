@@ -91,11 +91,6 @@ function isDecodable(url: string): boolean {
 
 /** Call it after all routes are added, and after limitRate, so that these requests count. */
 export function refuseUnknownRoutes(app: FastifyInstance): void {
-  // This runs before the body is read.
-  app.addHook('preParsing', ({ is404 }, _reply, payload, done) => {
-    if (is404) done(new AppError('unknown_route'))
-    else done(null, payload)
-  })
   app.setNotFoundHandler(() => {
     throw new AppError('unknown_route')
   })
