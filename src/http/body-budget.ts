@@ -12,120 +12,116 @@ const YOUNG_MS = 1_000
 /** Fraction of a budget that one address can use. Behind a proxy without TRUST_PROXY, all senders have one address. */
 const ADDRESS_SHARE = 0.5
 
-/** Bytes with the incomplete bodies that hold them, the oldest first. */
-class Pool {
-  readonly maxBytes: number
-  bytes = 0
-  readonly incomplete = new Set<HeldBody>()
-
-  constructor(maxBytes: number) {
-    this.maxBytes = maxBytes
-  }
-
-  add(body: HeldBody): void {
-    this.bytes += body.bytes
-    this.incomplete.add(body)
-  }
-
-  remove(body: HeldBody): void {
-    this.bytes -= body.bytes
-    this.incomplete.delete(body)
-  }
-
-  /** Cuts off other bodies until `moreBytes` fit. Returns false if the body itself should be cut off. */
-  makeRoom(body: HeldBody, moreBytes: number): boolean {
-    while (this.bytes + moreBytes > this.maxBytes) {
-      const other = this.#next(body, moreBytes)
-      if (other === null) return false
-      other.cutOff()
-    }
-    return true
-  }
-
-  #next(body: HeldBody, moreBytes: number): HeldBody | null {
-    const [oldest] = this.incomplete
-    if (oldest === undefined) return null
-    if (performance.now() - oldest.startedAtMs > YOUNG_MS) return oldest === body ? null : oldest
-    let largest: HeldBody | null = null
-    let minBytes = body.bytes + moreBytes
-    for (const other of this.incomplete) {
-      if (other === body || other.bytes < minBytes) continue
-      largest = other
-      minBytes = other.bytes + 1
-    }
-    return largest
-  }
-}
-
 export class BodyBudget {
-  readonly #all: Pool
-  readonly #addresses = new Map<string, Pool>()
+  readonly #maxBytes: number
+  /** of complete and incomplete bodies */
+  bytes = 0
+  /** the oldest first */
+  readonly #incomplete = new Set<HeldBody>()
+  /** of incomplete bodies */
+  readonly #bytesOfAddress = new Map<string, number>()
 
   constructor(maxBytes: number) {
-    this.#all = new Pool(maxBytes)
-  }
-
-  get bytes(): number {
-    return this.#all.bytes
+    this.#maxBytes = maxBytes
   }
 
   /** Returns null if the budget is full. `onCutOff` is called after the body was released to make room for others. */
   open(address: string, onCutOff: () => void): HeldBody | null {
-    const ofAddress = this.#addresses.get(address) ?? new Pool(this.#all.maxBytes * ADDRESS_SHARE)
-    const leave = () => {
-      if (ofAddress.incomplete.size === 0) this.#addresses.delete(address)
-    }
-    const body = new HeldBody(this.#all, ofAddress, onCutOff, leave)
-    if (!body.begin()) return null
-    this.#addresses.set(address, ofAddress)
+    const body = new HeldBody(this, address, onCutOff)
+    if (!this.grow(body, INCOMPLETE_BYTES)) return null
+    this.#incomplete.add(body)
     return body
+  }
+
+  /** Returns false if the body itself should be cut off. */
+  grow(body: HeldBody, moreBytes: number): boolean {
+    const { address } = body
+    while (this.#bytesOf(address) + moreBytes > this.#maxBytes * ADDRESS_SHARE)
+      if (!this.#cutOffOther(body, moreBytes, address)) return false
+    if (!this.#makeRoom(body, moreBytes)) return false
+    this.#count(body, moreBytes)
+    return true
+  }
+
+  /** A complete body is not cut off. Returns false if there is no room. */
+  complete(body: HeldBody, bytes: number): boolean {
+    if (!this.#makeRoom(body, bytes - body.bytes)) return false
+    this.remove(body)
+    body.bytes = bytes
+    this.bytes += bytes
+    return true
+  }
+
+  remove(body: HeldBody): void {
+    if (this.#incomplete.delete(body)) this.#count(body, -body.bytes)
+    else this.bytes -= body.bytes
+  }
+
+  #bytesOf(address: string): number {
+    return this.#bytesOfAddress.get(address) ?? 0
+  }
+
+  #count(body: HeldBody, bytes: number): void {
+    const ofAddress = this.#bytesOf(body.address) + bytes
+    if (ofAddress === 0) this.#bytesOfAddress.delete(body.address)
+    else this.#bytesOfAddress.set(body.address, ofAddress)
+    body.bytes += bytes
+    this.bytes += bytes
+  }
+
+  #makeRoom(body: HeldBody, moreBytes: number): boolean {
+    while (this.bytes + moreBytes > this.#maxBytes)
+      if (!this.#cutOffOther(body, moreBytes, null)) return false
+    return true
+  }
+
+  /** Returns false if there is none to cut off. @param address null: of any address */
+  #cutOffOther(body: HeldBody, moreBytes: number, address: string | null): boolean {
+    let oldest: HeldBody | null = null
+    let largest: HeldBody | null = null
+    let minBytes = body.bytes + moreBytes
+    const youngFromMs = performance.now() - YOUNG_MS
+    for (const other of this.#incomplete) {
+      if (address !== null && other.address !== address) continue
+      oldest ??= other
+      if (oldest.startedAtMs < youngFromMs) {
+        largest = oldest === body ? null : oldest
+        break
+      }
+      if (other === body || other.bytes < minBytes) continue
+      largest = other
+      minBytes = other.bytes + 1
+    }
+    largest?.cutOff()
+    return largest !== null
   }
 }
 
 /** The bytes that one request holds: from its headers to its response. */
 export class HeldBody {
+  readonly address: string
   readonly startedAtMs = performance.now()
-  bytes = INCOMPLETE_BYTES
+  bytes = 0
   content: Buffer | null = null
-  readonly #all: Pool
-  readonly #ofAddress: Pool
+  readonly #budget: BodyBudget
   readonly #onCutOff: () => void
-  readonly #leave: () => void
-  #state: 'new' | 'incomplete' | 'complete' | 'released' = 'new'
+  #state: 'incomplete' | 'complete' | 'released' = 'incomplete'
 
-  constructor(all: Pool, ofAddress: Pool, onCutOff: () => void, leave: () => void) {
-    this.#all = all
-    this.#ofAddress = ofAddress
+  constructor(budget: BodyBudget, address: string, onCutOff: () => void) {
+    this.#budget = budget
+    this.address = address
     this.#onCutOff = onCutOff
-    this.#leave = leave
   }
 
-  begin(): boolean {
-    if (!this.#ofAddress.makeRoom(this, this.bytes) || !this.#all.makeRoom(this, this.bytes)) return false
-    this.#state = 'incomplete'
-    this.#ofAddress.add(this)
-    this.#all.add(this)
-    return true
-  }
-
+  /** Returns false if there is no room, or the body was released. */
   grow(bodyBytes: number): boolean {
-    if (this.#state !== 'incomplete') return false
-    const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
-    if (!this.#ofAddress.makeRoom(this, more) || !this.#all.makeRoom(this, more)) return false
-    this.bytes += more
-    this.#ofAddress.bytes += more
-    this.#all.bytes += more
-    return true
+    return this.#state === 'incomplete' && this.#budget.grow(this, INCOMPLETE_BYTES + bodyBytes - this.bytes)
   }
 
-  /** A complete body is not cut off. Returns false if there is no room, or it was released. */
+  /** Returns false if there is no room, or the body was released. */
   complete(content: Buffer): boolean {
-    if (this.#state !== 'incomplete') return false
-    if (!this.#all.makeRoom(this, content.length - this.bytes)) return false
-    this.#endTransit()
+    if (this.#state !== 'incomplete' || !this.#budget.complete(this, content.length)) return false
     this.content = content
-    this.bytes = content.length
-    this.#all.bytes += content.length
     this.#state = 'complete'
     return true
   }
@@ -136,15 +132,8 @@ export class HeldBody {
   }
 
   release(): void {
-    if (this.#state === 'incomplete') this.#endTransit()
-    else if (this.#state === 'complete') this.#all.bytes -= this.bytes
+    if (this.#state !== 'released') this.#budget.remove(this)
     this.#state = 'released'
     this.content = null
-  }
-
-  #endTransit(): void {
-    this.#ofAddress.remove(this)
-    this.#all.remove(this)
-    this.#leave()
   }
 }
