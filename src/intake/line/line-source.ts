@@ -52,7 +52,10 @@ type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   const line: LineParts = {
     ...parts,
-    findAdmitting: cacheAccounts(parts.source, (id: bigint) => findAccount(parts.database.accounts, id)),
+    findAdmitting: cacheAccounts(parts.source, async (path: string) => {
+      const id = parsePathId(path)
+      return id === null ? null : findAccount(parts.database.accounts, id)
+    }),
     admit: admitRecipients(parts.database.accounts),
     kept: new KeptDeliveries(parts),
     addressOf: createClientKey(),
@@ -67,7 +70,7 @@ function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 interface LineParts extends SourceParts {
-  findAdmitting: FindAdmitting<bigint>
+  findAdmitting: FindAdmitting<string>
   admit: ReturnType<typeof admitRecipients>
   kept: KeptDeliveries
   addressOf: (request: FastifyRequest) => string
@@ -80,15 +83,13 @@ async function receiveDelivery(
   reply: FastifyReply,
 ): Promise<Reception> {
   database.requireConfigured()
-  const id = parsePathId(request.params.id)
-  if (id === null) throw new AppError('unknown_account')
   const body = bodyBytes(request)
   const signature = request.headers['x-line-signature']
   const isSigned = ({ channelSecret }: Account) => hasValidLineSignature(body, signature, channelSecret)
-  const found = await findAdmitting(id, isAgain, isSigned)
+  const found = await findAdmitting(request.params.id, isAgain, isSigned)
   if (found === null) throw new AppError('unknown_account')
   if (!found.isAccepted) {
-    counts.add(id, source.name, { refused: 1 }, 'last_refused_at')
+    counts.add(found.account.id, source.name, { refused: 1 }, 'last_refused_at')
     kept.keep(found.account, addressOf(request), signature, body)
     throw new AppError('bad_signature')
   }
@@ -97,7 +98,8 @@ async function receiveDelivery(
   const { destination, events, isRedelivery } = parseLineDelivery(body, now())
   // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
-  const admission = await admit(found, destination)
+  const isForeign = isForAnotherBot(account, destination)
+  const admission = isForeign ? await admit(found, destination) : found.admission
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
   const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
   if (reception === 'stale') return reception
@@ -211,8 +213,7 @@ const DESTINATIONS_MAX = 1_000
 function admitRecipients(accounts: Queryable) {
   // After a stale admission the account is read again, so its cached destinations are no longer used.
   const cachedOf = new WeakMap<Account, LRUCache<string, Admission>>()
-  return async ({ account, admission }: Found, destination: string | null): Promise<Admission> => {
-    if (!isForAnotherBot(account, destination)) return admission
+  return async ({ account, admission }: Found, destination: string): Promise<Admission> => {
     const cached = cachedOf.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
     cachedOf.set(account, cached)
     const seen = cached.get(destination)
