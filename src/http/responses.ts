@@ -30,11 +30,12 @@ export function publishFinishedRequest(app: FastifyInstance, finished: FinishedR
   for (const observe of app.requestObservers) observe(finished)
 }
 
-/** Publishes on the response's close. Fastify's onResponse does not run when the client disconnects. */
+/** Sets SAFE_HEADERS, and publishes on the response's close. Fastify's onResponse does not run when the client disconnects. */
 export function observeRequests(app: FastifyInstance): void {
   app.decorate('requestObservers', [])
-  app.addHook('onRequest', (request, { raw }, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const startedAtMs = performance.now()
+    const { raw } = reply.headers(SAFE_HEADERS)
     // A closed socket no longer has an address.
     const { ip } = request
     onceClosed(raw, request.raw.socket, () => {
@@ -54,9 +55,13 @@ export function observeRequests(app: FastifyInstance): void {
 
 /**
  * Calls back once, when the response or its connection closes. When a client disconnects, Node closes only the response in
- * progress, not those of pipelined requests behind it.
+ * progress, which has the socket, and not those of pipelined requests behind it.
  */
 function onceClosed(response: ServerResponse, socket: Socket, callback: () => void): void {
+  if (response.socket !== null) {
+    response.once('close', callback)
+    return
+  }
   let isClosed = false
   const close = () => {
     if (isClosed) return

@@ -11,7 +11,7 @@ import { readBodiesAsBytes } from './body.ts'
 import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
 import { withoutPort } from './rate-limit.ts'
-import { observeRequests, SAFE_HEADERS } from './responses.ts'
+import { observeRequests } from './responses.ts'
 
 /** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
@@ -58,10 +58,6 @@ export function createServer(
   app.server.on('checkExpectation', (request, response) => refuseExpectation(app, request, response))
   limitIdleConnections(app)
   observeRequests(app)
-  app.addHook('onRequest', (_request, reply, done) => {
-    reply.headers(SAFE_HEADERS)
-    done()
-  })
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)
   app.setErrorHandler<FastifyError>(sendError)

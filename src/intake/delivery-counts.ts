@@ -47,6 +47,7 @@ const NOTHING = {
 }
 
 type Counted = typeof NOTHING
+const COUNTED = Object.keys(NOTHING) as Array<keyof Counted>
 
 interface Counts extends Counted {
   last_at: Date | null
@@ -136,5 +137,5 @@ export class DeliveryCounts {
 }
 
 function sum(counts: Counted, added: Partial<Counted>): void {
-  for (const name of Object.keys(NOTHING) as Array<keyof Counted>) counts[name] += added[name] ?? 0
+  for (const name of COUNTED) counts[name] += added[name] ?? 0
 }
