@@ -1,19 +1,29 @@
-/** Deliveries per second: this service compared with a bare server, with Express, with two queues, and with the disk. */
+/**
+ * Deliveries per second, and processor time per delivery: this service compared with a bare server, with Express, with two queues, and with
+ * the disk. `--record` adds the processor time to RECORD, one line per landing.
+ */
+import { execFileSync } from 'node:child_process'
+import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
+import { processorUs, readPostgres } from './processes.mjs'
 import { MAIN, pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
 /** What the sync of a network disk, and of a slow one, takes longer than that of a local one. */
 const COMMIT_DELAYS_MS = [1, 5]
+/** A bare server is compiled in full after some ten thousand requests. Before, it takes up to half more. */
+const WARM_UP = 40_000
+
+const RECORD = new URL('./intake.jsonl', import.meta.url)
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 
-export async function run({ smoke }) {
+export async function run({ smoke, record }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 300 : 12_000
   const { directory, server, database, close } = await openDatabase()
@@ -32,8 +42,11 @@ export async function run({ smoke }) {
       })
       return target
     }
+    const postmaster = await postmasterOf(database)
     const ours = await start('oa-audience', MAIN, ['serve'])
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
+    for (let sent = 0; sent < (smoke ? 0 : WARM_UP); sent += size)
+      await send({ port: bare.port, connections: CONNECTIONS, requests: requestsFor(accountId, size, 1) })
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
     const boss = await start('Fastify + pg-boss', here('./targets/pg-boss.mjs'))
     const worker = await start('Fastify + graphile-worker', here('./targets/graphile-worker.mjs'))
@@ -55,17 +68,13 @@ export async function run({ smoke }) {
     for (let round = 0; round < rounds; round += 1) {
       for (const target of all) {
         const count = target === bare || target === ours ? size : Math.ceil(size / 4)
-        target.results.push(
-          await send({
-            port: target.port,
-            connections: CONNECTIONS,
-            requests: requestsFor(accountId, count, 1),
-          }),
-        )
+        target.results.push(await measure(target, postmaster, requestsFor(accountId, count, 1)))
         if (target === boss || target === worker) await jobsDone(database)
       }
     }
     report(all, ours)
+    const costs = reportProcessorTime(ours, bare)
+    if (record) appendFileSync(RECORD, `${JSON.stringify(costs)}\n`)
 
     /** Sends the same load in each round. Returns a function to the median of a field of the results. */
     const repeat = async (connections, count, eventsEach) => {
@@ -123,6 +132,43 @@ export async function run({ smoke }) {
     for (const { child } of targets) child.kill('SIGKILL')
     await close()
   }
+}
+
+async function postmasterOf(database) {
+  const [line] = await database.query(
+    `select split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int as pid`,
+  )
+  return line.pid
+}
+
+/** Sends a load, and measures the processor time of the program and of PostgreSQL. It is NaN where there is no /proc. */
+async function measure({ port, child }, postmaster, requests) {
+  const read = () => {
+    const postgres = readPostgres(postmaster)
+    return postgres === null
+      ? { program: Number.NaN, postgres: Number.NaN }
+      : { program: processorUs(child.pid), postgres: postgres.cpuSeconds * 1e6 }
+  }
+  const before = read()
+  const result = await send({ port, connections: CONNECTIONS, requests })
+  const after = read()
+  const each = (name) => (after[name] - before[name]) / requests.length
+  return { ...result, programUs: each('program'), postgresUs: each('postgres') }
+}
+
+/** Rates on a shared machine say little. Processor time, divided by that of the bare server in the same round, changes less. */
+function reportProcessorTime(ours, bare) {
+  const overBare = (field) =>
+    median(ours.results.map((result, round) => result[field] / bare.results[round].programUs))
+  const us = ({ results }, field) => Math.round(median(results.map((result) => result[field])))
+  const [service, postgres] = [overBare('programUs'), overBare('postgresUs')].map((ratio) =>
+    Number(ratio.toFixed(2)),
+  )
+  console.log(
+    `processor time per delivery: service ${us(ours, 'programUs')} µs = ${service} × bare, PostgreSQL ${us(ours, 'postgresUs')} µs = ${postgres} × bare (${us(bare, 'programUs')} µs)`,
+  )
+  const commit = execFileSync('git', ['rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim()
+  return { date: new Date().toISOString().slice(0, 10), commit, service, postgres }
 }
 
 /** Otherwise a queue's worker would take the cores from the next target. */

@@ -1,4 +1,4 @@
-/** `npm run bench -- NAME [--smoke] [--against REF]`: every figure is a ratio of two measurements in one run on this machine. */
+/** `npm run bench -- NAME [--smoke] [--against REF] [--record]`: every figure is a ratio of two measurements in one run on this machine. */
 import { runAgainst } from './against.mjs'
 
 const [name = 'intake', ...flags] = process.argv.slice(2)
@@ -26,5 +26,5 @@ if (against >= 0) {
   runAgainst(name, ref ?? 'HEAD', flags)
 } else {
   const { run } = await benches[name]()
-  await run({ smoke: flags.includes('--smoke') })
+  await run({ smoke: flags.includes('--smoke'), record: flags.includes('--record') })
 }
