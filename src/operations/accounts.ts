@@ -51,7 +51,7 @@ export const ACCOUNT: Noun<VisibleAccount> = {
   find: async (database, actor, id) =>
     requireVisible(await findVisibleAccount(database, actor, id), 'account', id),
 }
-const { read, list, change, call } = operationsOf(ACCOUNT)
+const { read, list, change, call } = operationsOf(ACCOUNT, 'now', 'lineApi', 'verifier', 'baseUrl')
 
 const Value = (description: string) => Type.Optional(orNull(StorableText({ maxLength: 256, description })))
 const SecretValue = (description: string) =>

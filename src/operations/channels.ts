@@ -56,14 +56,14 @@ const CHANNEL: Noun<Channel> = {
     return { ...locked, target: target ?? '' }
   },
 }
-const { add, change } = operationsOf(CHANNEL)
+const { add, change } = operationsOf(CHANNEL, 'ownUrls', 'canEmail')
 
 /** A read takes no lock, and neither does a test, which has no transaction. */
 const SHOWN: Noun<ChannelSummary> = {
   ...CHANNEL,
   find: (database, { organizationIds }, id) => findChannel(database, organizationIds, id),
 }
-const { read, list, call } = operationsOf(SHOWN)
+const { read, list, call } = operationsOf(SHOWN, 'canEmail', 'channelTester')
 
 /** Only operators of all organizations see channels about all organizations. */
 const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId | null): boolean =>
@@ -93,7 +93,7 @@ const deleteChannel = statement('delete-notification-channel')`delete from notif
 function checkTarget(
   { target, allowPrivateNetwork, language }: ChannelSettings,
   format: ChannelFormat,
-  { ownUrls, canEmail }: Services,
+  { ownUrls, canEmail }: Pick<Services, 'ownUrls' | 'canEmail'>,
 ): string {
   if (format === 'webhook' && language !== 'en')
     refuseInput('language', 'must be en for webhook: programs read the codes of its messages')

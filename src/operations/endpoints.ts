@@ -56,7 +56,7 @@ export const ENDPOINT: Noun<Endpoint> = {
     return requireVisible(endpoint, 'endpoint', id)
   },
 }
-const { read, list, add, change, call } = operationsOf(ENDPOINT)
+const { read, list, add, change, call } = operationsOf(ENDPOINT, 'now', 'ownUrls', 'endpointTester')
 
 const checkRehearsed = checkerOf(REHEARSED)
 

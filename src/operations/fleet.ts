@@ -8,7 +8,7 @@ import { ACCOUNT } from './accounts.ts'
 import { Id, ShortText } from './fields.ts'
 import { operationsOf } from './operation.ts'
 
-const { read, list } = operationsOf({ ...ACCOUNT, plural: 'fleet' })
+const { read, list } = operationsOf({ ...ACCOUNT, plural: 'fleet' }, 'verifier')
 
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
 const CHARTS_MAX = 250

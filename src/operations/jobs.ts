@@ -22,7 +22,7 @@ const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobS
   requireVisible(await findJob(database, actor, id), 'job', id)
 
 const JOB: Noun<JobSummary> = { kind: 'job', word: 'job', plural: 'jobs', find }
-const { read, list, change } = operationsOf(JOB)
+const { read, list, change } = operationsOf(JOB, 'ownUrls')
 
 export const JOBS = {
   list: list({

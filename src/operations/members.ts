@@ -29,7 +29,7 @@ import { Id, type InputOf, ShortText } from './fields.ts'
 import { operationsOf } from './operation.ts'
 import { FILTERS, FilterSchema } from './replays.ts'
 
-const { read, call } = operationsOf({ ...ACCOUNT, mayBeOld: true })
+const { read, call } = operationsOf({ ...ACCOUNT, mayBeOld: true }, 'now', 'counted', 'erasureLedger')
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const USER = { user: Object.assign(UserId, { description: 'user id of LINE, or id of the member' }) }

@@ -59,12 +59,12 @@ export interface Page {
   limit: number
 }
 
-interface Context<D, T, F extends Fields> {
+interface Context<D, T, F extends Fields, S extends keyof Services> {
   database: D
   actor: Actor
   target: T
   input: InputOf<F>
-  services: Services
+  services: Pick<Services, S>
 }
 
 export interface Outcome<R> {
@@ -88,8 +88,8 @@ interface Described<F extends Fields> {
   input?: F
 }
 
-interface Reading<T, F extends Fields, R> extends Described<F> {
-  run: (context: Context<Queryable, T, F>, page: Page) => Promise<R>
+interface Reading<T, F extends Fields, R, S extends keyof Services> extends Described<F> {
+  run: (context: Context<Queryable, T, F, S>, page: Page) => Promise<R>
 }
 
 interface Recorded {
@@ -98,12 +98,12 @@ interface Recorded {
   status?: string
 }
 
-interface Addition<F extends Fields, R> extends Described<F>, Recorded {
-  run: (context: Context<Queryable, null, F>) => Promise<Outcome<R> & { target: Target }>
+interface Addition<F extends Fields, R, S extends keyof Services> extends Described<F>, Recorded {
+  run: (context: Context<Queryable, null, F, S>) => Promise<Outcome<R> & { target: Target }>
 }
 
-interface Change<D, T, F extends Fields, R> extends Described<F>, Recorded {
-  run: (context: Context<D, T, F>) => Promise<Outcome<R> | undefined>
+interface Change<D, T, F extends Fields, R, S extends keyof Services> extends Described<F>, Recorded {
+  run: (context: Context<D, T, F, S>) => Promise<Outcome<R> | undefined>
 }
 
 type Way = 'read' | 'list' | 'add' | 'change' | 'call'
@@ -114,6 +114,8 @@ export interface Operation<R = unknown, N = string, F extends Fields = Fields, W
   name: N & string
   way: W
   noun: Noun
+  /** It receives no other services. */
+  needs: Array<keyof Services>
   hasTarget: boolean
   help: string | null
   records: Action | null
@@ -129,7 +131,11 @@ export interface Operation<R = unknown, N = string, F extends Fields = Fields, W
   result?: R
 }
 
-export function operationsOf<T extends Target>(noun: Noun<T>) {
+/** @param needs services of these operations */
+export function operationsOf<T extends Target, S extends keyof Services = never>(
+  noun: Noun<T>,
+  ...needs: S[]
+) {
   type None = Record<never, never>
   type Given = Described<Fields> & Partial<Recorded> & { run: unknown }
   const define = <R, N, F extends Fields, W extends Way>(way: W, given: Given): Operation<R, N, F, W> => {
@@ -142,6 +148,7 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
       ...given,
       way,
       noun,
+      needs,
       records,
       input,
       check: checkerOf(input),
@@ -150,26 +157,26 @@ export function operationsOf<T extends Target>(noun: Noun<T>) {
     } as unknown as Operation<R, N, F, W>
   }
   return {
-    read: <const N extends string, R, F extends Fields = None>(given: Reading<T, F, R> & { name: N }) =>
+    read: <const N extends string, R, F extends Fields = None>(given: Reading<T, F, R, S> & { name: N }) =>
       define<R, N, F, 'read'>('read', given),
 
     /** Reads one row more than the limit of the page if another page follows. */
     list: <const N extends string, R extends { id: bigint }, F extends Fields = None>(
-      given: Reading<T, F, R[]> & { name: N; row?: (item: R) => object; isWhole?: boolean },
+      given: Reading<T, F, R[], S> & { name: N; row?: (item: R) => object; isWhole?: boolean },
     ) => define<R[], N, F, 'list'>('list', given),
 
     /** A change that has no target before. */
-    add: <const N extends string, R, F extends Fields = None>(given: Addition<F, R> & { name: N }) =>
+    add: <const N extends string, R, F extends Fields = None>(given: Addition<F, R, S> & { name: N }) =>
       define<R, N, F, 'add'>('add', given),
 
     /** Works in one transaction, which also writes the row of the activity log. */
     change: <const N extends string, R = undefined, F extends Fields = None>(
-      given: Change<Queryable, T, F, R> & { name: N },
+      given: Change<Queryable, T, F, R, S> & { name: N },
     ) => define<R, N, F, 'change'>('change', given),
 
     /** Asks another server, so it works outside of a transaction, and is recorded when it has ended. */
     call: <const N extends string, R, F extends Fields = None>(
-      given: Change<Transactions, T, F, R> & { name: N },
+      given: Change<Transactions, T, F, R, S> & { name: N },
     ) => define<R, N, F, 'call'>('call', given),
   }
 }
@@ -192,9 +199,10 @@ interface Call extends ReadCall {
 }
 
 async function run(operation: Operation, { id = null, input = {}, page = FIRST_PAGE, ...call }: ReadCall) {
-  const { noun, hasTarget } = operation
+  const { noun, hasTarget, needs } = operation
+  const services = Object.fromEntries(needs.map((name) => [name, call.services[name]]))
   const target = hasTarget && id !== null ? await noun.find(call.database, call.actor, id) : null
-  return { target, returned: await operation.run({ ...call, target, input } as never, page) }
+  return { target, returned: await operation.run({ ...call, target, input, services } as never, page) }
 }
 
 /** Runs a read in a session that need not be able to write. */

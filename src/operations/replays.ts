@@ -17,7 +17,7 @@ import { ENDPOINT } from './endpoints.ts'
 import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
 import { operationsOf } from './operation.ts'
 
-const { read, call } = operationsOf(ENDPOINT)
+const { read, call } = operationsOf(ENDPOINT, 'counted')
 
 const Time = (description: string) => StorableText({ minLength: 1, maxLength: 256, description })
 const RANGE = {
