@@ -119,12 +119,6 @@ export function environmentOfPrograms(): Record<string, string> {
   return { PATH, HOME }
 }
 
-/** pg_dump and pg_restore get it. Libpq's variables, such as PGSSLROOTCERT, also apply to the connections of this process. */
-export function environmentOfPostgresPrograms(): Record<string, string> {
-  const ofLibpq = Object.entries(process.env).filter(([name]) => name.startsWith('PG'))
-  return { ...environmentOfPrograms(), ...(Object.fromEntries(ofLibpq) as Record<string, string>) }
-}
-
 export function describeVariables(): string {
   const rows = Object.values<Variable<unknown>>(VARIABLES).map(({ name, fallback, help, isSecret }) => ({
     name,

@@ -1,12 +1,17 @@
 /** Parses DATABASE_URL and DATABASE_READ_URL like libpq. They may contain several servers, and node-postgres accepts only one. */
+import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { parse as parseConnectionString } from 'pg-connection-string'
+import type { ClientConfig } from 'pg'
+import { readDatabaseTls } from './database-tls.ts'
+import { libpqVariable } from './libpq-variables.ts'
 
 export interface DatabaseServer {
   /** Messages show it: host and port, without credentials. */
   name: string
-  /** A postgres:// URL of only this server. */
-  url: string
+  /** Undefined values have a default of node-postgres, which may come from a variable such as PGUSER. */
+  settings: ClientConfig & { host: string; port: number }
+  /** whether TLS is used only if the server offers it */
+  isTlsOptional: boolean
 }
 
 interface DatabaseAddress {
@@ -20,9 +25,30 @@ export const ENCODING =
 const SEVERAL =
   'names several hosts and needs ?target_session_attrs=read-write, because only the server that accepts writes can be used'
 const DEFAULT_PORT = '5432'
+/** Where Debian's packages and PostgreSQL's sources put the socket. */
+const SOCKET_DIRECTORIES = ['/var/run/postgresql', '/tmp']
+/** libpq waits no less. */
+const CONNECT_TIMEOUT_MIN_SECONDS = 2
 
-/** Parameters of libpq that choose a server in a way that is not supported here. */
-const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
+/** What the service and libpq's programs use alike. */
+const USED = [
+  ...['user', 'password', 'dbname', 'host', 'port', 'target_session_attrs', 'load_balance_hosts', 'options'],
+  ...['application_name', 'connect_timeout', 'channel_binding'],
+  ...['ssl', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey'],
+]
+
+/** Parameters of libpq that guarantee nothing. The service has its own values. */
+const WITHOUT_EFFECT =
+  /^(fallback_application_name|keepalives\w*|tcp_user_timeout|client_encoding|sslcompression|sslsni|gssencmode)=(?!require)/
+
+const REFUSED: Array<[parameter: RegExp, fix: string]> = [
+  [/^(service|servicefile|hostaddr)=/, 'name the hosts'],
+  [/^passfile=/, 'set PGPASSFILE'],
+  // Prisma and JDBC. Without it, the tables would be in another schema.
+  [/^(schema|currentSchema|search_path)=(?!public$)/, 'write options=-c%20search_path%3DNAME'],
+  // They restrict what the connection trusts, so none is dropped, not even a misspelled one.
+  [/^(ssl|require|gss|krb|scram|channel|replication)/, 'remove it, or use sslmode and sslrootcert'],
+]
 
 /** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
 export const parseDatabaseUrl = withEncodingHint(readDatabaseUrl)
@@ -30,14 +56,10 @@ export const parseDatabaseUrl = withEncodingHint(readDatabaseUrl)
 function readDatabaseUrl(text: string): DatabaseAddress {
   const parts = readParts(text, `${FORM} or none`)
   const wanted = parts.options.get('target_session_attrs') ?? 'any'
-  if (wanted === 'read-write')
-    return { servers: parts.hosts.map((host) => serverOf(parts, host)), mustWrite: true }
-  if (parts.hosts.length > 1) throw new Error(SEVERAL)
-  if (wanted !== 'any') throw new Error('has a target_session_attrs other than read-write')
-  return {
-    servers: [{ name: parts.hosts[0]?.name ?? '', url: requireUsable(text) }],
-    mustWrite: false,
-  }
+  const mustWrite = wanted === 'read-write'
+  if (parts.hosts.length > 1 && !mustWrite) throw new Error(SEVERAL)
+  if (wanted !== 'any' && !mustWrite) throw new Error('has a target_session_attrs other than read-write')
+  return { servers: serversOf(parts), mustWrite }
 }
 
 /** Each server of DATABASE_READ_URL. Throws like parseDatabaseUrl. */
@@ -63,43 +85,82 @@ function readReplicasUrl(text: string): DatabaseServer[] {
       'has a target_session_attrs other than any, which is not supported: the service reads from every host that is named',
     )
   }
-  return parts.hosts.map((host) => serverOf(parts, host))
+  return serversOf(parts)
+}
+
+/** Some providers write parameters of other drivers, such as pgbouncer=true, into their URLs. */
+export function warnOfIgnored(text: string, warn: (message: string) => void): void {
+  const { ignored } = readParts(text)
+  if (ignored.length > 0)
+    warn(`DATABASE_URL has parameters of other drivers, which are ignored: ${ignored.join(', ')}`)
 }
 
 interface Parts {
-  scheme: string
-  user: string
-  path: string
+  /** those of USED that have a value, with the user, the password and the database */
   options: Map<string, string>
+  ignored: string[]
   hosts: Host[]
 }
 
 function readParts(text: string, form = FORM): Parts {
-  const [, scheme, user = '', authority = '', path = '', query = ''] =
+  const [, scheme, login = '', authority = '', path = '', query = ''] =
     /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
   if (scheme === undefined || /[\s#]/.test(text) || text === scheme) throw new Error(form)
-  const options = new Map(new URLSearchParams(query))
+  // libpq does not decode a plus sign as a space.
+  const given = [...new URLSearchParams(query.replaceAll('+', '%2B'))]
   // The password contains a slash or a question mark. The host of `postgres://me:1/2@db/oa` would be `me`.
-  if (user === '' && [path, ...options.keys()].some((part) => part.includes('@'))) throw new Error(form)
-  for (const name of UNSUPPORTED) {
-    if (options.has(name))
-      throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)
-  }
-  if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable') {
-    throw new Error('has load_balance_hosts, which is not supported: the service chooses the host itself')
-  }
-  return { scheme, user, path, options, hosts: readHosts(authority, options) }
+  if (login === '' && [path, ...given.map(([name]) => name)].some((part) => part.includes('@')))
+    throw new Error(form)
+  const [, user = '', password = ''] = /^([^:]*):?(.*)@$/.exec(login) ?? []
+  const ofPath = { user: decodeLogin(user), password: decodeLogin(password), dbname: decode(path.slice(1)) }
+  const used = given.filter(([name]) => USED.includes(name))
+  const options = new Map([...Object.entries(ofPath), ...used].filter(([, value]) => value !== ''))
+  // JDBC's spelling, which libpq also accepts.
+  if (options.get('ssl') === 'true' && !options.has('sslmode')) options.set('sslmode', 'require')
+  else if (options.has('ssl')) throw new Error('has ssl, which can only be true: use sslmode')
+  const ignored = given.filter((parameter) => !USED.includes(parameter[0]) && isForeign(parameter))
+  return { options, ignored: ignored.map(([name]) => name), hosts: readHosts(authority, options) }
 }
 
-function serverOf({ scheme, user, path, options }: Parts, { name, host, port }: Host): DatabaseServer {
-  if (host === '') throw new Error('names an empty host: remove the comma, or name each host')
-  const others = [...options].filter(([key]) => !['target_session_attrs', 'load_balance_hosts'].includes(key))
-  const parameters = new URLSearchParams([...others, ['host', host], ['port', port]])
-  return { name, url: requireUsable(`${scheme}${user}${path === '' ? '/' : path}?${parameters}`) }
+/** Whether it is a parameter of another driver, which is ignored. Throws an Error if that would change what the URL means. */
+function isForeign([name, value]: [string, string]): boolean {
+  const parameter = `${name}=${value}`
+  if (WITHOUT_EFFECT.test(parameter)) return false
+  // Messages contain the name. Anything else may be a part of a password.
+  if (!/^[\w.-]{1,40}$/.test(name)) throw new Error(FORM)
+  const [, fix] = REFUSED.find(([pattern]) => pattern.test(parameter)) ?? []
+  if (fix !== undefined) throw new Error(`has the parameter ${name}, which is not supported: ${fix}`)
+  return true
+}
+
+function serversOf({ options, hosts }: Parts): DatabaseServer[] {
+  if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable')
+    throw new Error('has load_balance_hosts, which is not supported: the service chooses the host itself')
+  const { ssl, isOptional, parameters } = readDatabaseTls(options)
+  // node-postgres does not insist on it. A verified certificate protects the password as well.
+  if (options.get('channel_binding') === 'require' && parameters.sslmode !== 'verify-full')
+    throw new Error('has channel_binding=require, which needs sslmode=verify-full here')
+  const seconds = options.get('connect_timeout') ?? '0'
+  if (!/^\d{1,6}$/.test(seconds)) throw new Error('has a connect_timeout that is not a number of seconds')
+  const name = options.get('application_name')
+  const timeoutMs = Math.max(Number(seconds), CONNECT_TIMEOUT_MIN_SECONDS) * 1_000
+  const settings = {
+    user: options.get('user'),
+    password: options.get('password'),
+    database: options.get('dbname'),
+    options: options.get('options'),
+    ...(name !== undefined && { application_name: name }),
+    ...(Number(seconds) > 0 && { connectionTimeoutMillis: timeoutMs }),
+  }
+  return hosts.map(({ host, port }) => ({
+    name: `${host}:${port}`,
+    // The directory of a socket, which is on this machine.
+    settings: { ...settings, host, port: Number(port), ssl: host.startsWith('/') ? false : ssl },
+    isTlsOptional: isOptional,
+  }))
 }
 
 interface Host {
-  name: string
   host: string
   port: string
 }
@@ -107,17 +168,24 @@ interface Host {
 /** `host` and `port` of the query replace those before the path, as in libpq. */
 function readHosts(authority: string, options: Map<string, string>): Host[] {
   const named = authority.split(',').map((part) => /^(\[[^\]]*\]|[^:]*):?(.*)$/.exec(part) ?? [])
-  const hosts = options.get('host')?.split(',') ?? named.map(([, host = '']) => decodeHost(host))
+  const written = options.get('host')?.split(',') ?? named.map(([, host = '']) => decodeHost(host))
+  const hosts = (written.join() === '' && libpqVariable('host')?.split(',')) || written
   const ports = options.get('port')?.split(',') ?? named.map(([, , port = '']) => port)
   if (ports.length !== 1 && ports.length !== hosts.length) {
     throw new Error('names more ports than hosts, or fewer: give one port for all hosts, or one for each')
   }
-  return hosts.map((host, index) => {
-    const port = (ports.length === 1 ? ports[0] : ports[index]) || DEFAULT_PORT
+  return hosts.map((given, index) => {
+    if (given === '' && hosts.length > 1)
+      throw new Error('names an empty host: remove the comma, or name each host')
+    const port = (ports.length === 1 ? ports[0] : ports[index]) || libpqVariable('port') || DEFAULT_PORT
+    const host = given || defaultHost(port)
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535 || !isHost(host)) throw new Error(FORM)
-    return { name: `${host}:${port}`, host, port }
+    return { host, port }
   })
 }
+
+const defaultHost = (port: string) =>
+  SOCKET_DIRECTORIES.find((directory) => existsSync(`${directory}/.s.PGSQL.${port}`)) ?? 'localhost'
 
 /** What looks like an IP address must be one: a URL has its host unchecked unless it is http:. A path is the directory of a socket. */
 export const isHost = (host: string): boolean =>
@@ -135,25 +203,21 @@ function decode(text: string): string {
   }
 }
 
-/** pg would only fail on an invalid URL when it connects. */
-function requireUsable(url: string): string {
+/** A percent sign of a password may stand for itself. */
+function decodeLogin(text: string): string {
   try {
-    parseConnectionString(url)
+    return decodeURIComponent(text)
   } catch {
-    throw new Error(FORM)
+    return text
   }
-  return url
 }
 
-/** For libpq's programs: returns the URL without its password, and the password for PGPASSWORD. */
-export function splitPassword(url: string): { address: string; password: string | null } {
-  const [, scheme = '', login = '', end = ''] = /^(postgres(?:ql)?:\/\/)([^/?#]*@)?(.*)$/.exec(url) ?? []
-  const [, user = '', ofLogin] = /^([^:]*):?(.*)@$/.exec(login) ?? []
-  const [authority = '', query = ''] = end.split('?', 2)
-  const parameters = new URLSearchParams(query)
-  const password = parameters.get('password') ?? (ofLogin ? decode(ofLogin) : null)
-  parameters.delete('password')
-  // libpq does not decode a plus sign as a space.
-  const options = parameters.size === 0 ? '' : `?${parameters}`.replaceAll('+', '%20')
-  return { address: `${scheme}${user === '' ? '' : `${user}@`}${authority}${options}`, password }
+/** libpq's programs get the same meaning. Every user of the machine can read arguments, so the password is for PGPASSWORD. */
+export function addressForPrograms(text: string): { address: string; password: string | null } {
+  const { options, hosts } = readParts(text)
+  const { password = null, ssl, load_balance_hosts, ...passed } = Object.fromEntries(options)
+  const host = hosts.map((one) => one.host).join()
+  const port = hosts.map((one) => one.port).join()
+  const parameters = { ...passed, ...readDatabaseTls(options).parameters, host, port }
+  return { address: `postgresql://?${new URLSearchParams(parameters)}`.replaceAll('+', '%20'), password }
 }

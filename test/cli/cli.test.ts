@@ -176,7 +176,7 @@ it.each([
     'postgres://me:secret@no-such-host.invalid/x',
     'the database at no-such-host.invalid:5432 cannot be used: getaddrinfo ENOTFOUND no-such-host.invalid',
   ],
-  [`${env.DATABASE_URL}&sslmode=require`, 'The server does not support SSL connections'],
+  ['postgres://db/oa?sslrootcert=/missing.pem', 'the file /missing.pem in sslrootcert, which cannot be read'],
   [env.DATABASE_URL.replace('/test_', '/missing_'), 'does not exist. Start it, or correct DATABASE_URL.'],
   ['none', 'needs a database'],
 ])('an error that the user can fix is one line and exit code 1 for the database %s', async (url, message) => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { addCheckpoint } from '../../src/audience/feed-statement.ts'
+import { type DatabaseServer, parseReplicasUrl } from '../../src/config/database-url.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -34,7 +35,7 @@ chmodSync(directory, 0o755)
 let admin: TextDatabase
 
 const urlOf = ({ port }: PostgresServer) => `postgres://postgres@127.0.0.1:${port}/postgres`
-const serverOf = (server: PostgresServer) => ({ name: `127.0.0.1:${server.port}`, url: urlOf(server) })
+const serverOf = (server: PostgresServer) => parseReplicasUrl(urlOf(server))[0] as DatabaseServer
 const onStandbys = (sql: string) => Promise.all(cluster.standbys.map((standby) => standby.ask(sql)))
 const resume = () => onStandbys('select pg_wal_replay_resume()')
 const pauseForTest = async () => {
@@ -215,7 +216,7 @@ describe.runIf(hasDebianPostgres('reads on replicas are'))('replicas', () => {
   it('are never another database, nor a standby that was promoted by mistake', async () => {
     const tenant = await addTenant(admin)
     const [lost] = cluster.standbys as [PostgresServer]
-    const other = { name: 'other', url: urlOf(lost).replace(/postgres$/, 'template1') }
+    const [other] = parseReplicasUrl(urlOf(lost).replace(/postgres$/, 'template1')) as [DatabaseServer]
     const { service, counted, database } = await startReading(LONG_MS, [other, serverOf(lost)])
     const userId = await addMember(service, tenant)
     await caughtUp()

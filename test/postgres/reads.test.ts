@@ -1,6 +1,7 @@
 /** DATABASE_READ_URL: reads that the primary serves because no replica can. faults/replicas.test.ts tests reads on replicas. */
 import type { Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
+import { parseReplicasUrl } from '../../src/config/database-url.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { examineReplica } from '../../src/watch/system-health.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -25,7 +26,8 @@ const hang = () => undefined
 /** A service with that replica, and an account that has one member. */
 async function setUp(replicaUrl: string | null) {
   const { connection } = await createTestDatabase()
-  const servers = [{ name: 'replica', url: replicaUrl ?? urlOf(connection) }]
+  const [server] = parseReplicasUrl(replicaUrl ?? urlOf(connection))
+  const servers = server ? [{ ...server, name: 'replica' }] : []
   const database = openDatabase(connection, { servers, maxLagMs: 2_000 })
   const metrics = new Metrics([])
   onTestFinished(() => metrics.close())

@@ -19,7 +19,8 @@ async function startingServer() {
   const refused = { count: 0 }
   const port = await acceptForTest((socket) => {
     refused.count += 1
-    socket.once('data', () => socket.end(refusal()))
+    // The response to the request for TLS is that there is none.
+    socket.once('data', () => socket.write('N', () => socket.once('data', () => socket.end(refusal()))))
   })
   return { database: openDatabase(`postgres://postgres@127.0.0.1:${port}/postgres`), refused }
 }

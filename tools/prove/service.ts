@@ -2,9 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parse as parseConnectionString } from 'pg-connection-string'
 import { environmentOfPrograms } from '../../src/config/config.ts'
-import { parseDatabaseUrl } from '../../src/config/database-url.ts'
+import { type DatabaseServer, parseDatabaseUrl } from '../../src/config/database-url.ts'
 import { FatalError } from '../../src/errors.ts'
 import { TcpProxy } from '../simulator/tcp-proxy.ts'
 
@@ -91,8 +90,8 @@ export class Service {
 /** Opens a proxy to each server of the database and returns them with the database's address through the proxies. */
 export async function openProxies(address: string): Promise<{ proxies: TcpProxy[]; url: string }> {
   const { servers, mustWrite } = parseDatabaseUrl(address)
-  const opened = await Promise.all(servers.map(({ url }) => openProxy(url)))
-  const { user, password, database } = parseConnectionString(servers[0]?.url ?? '')
+  const opened = await Promise.all(servers.map(openProxy))
+  const { user, password, database } = servers[0]?.settings ?? {}
   const login = [user, password]
     .filter(Boolean)
     .map((part) => encodeURIComponent(part as string))
@@ -107,14 +106,10 @@ export async function openProxies(address: string): Promise<{ proxies: TcpProxy[
   }
 }
 
-async function openProxy(url: string): Promise<{ proxy: TcpProxy; port: number }> {
-  const { host, port } = parseConnectionString(url)
-  // The parser returns an empty port if the address has none.
-  const targetPort = Number(port || 5432)
-  const isSocket = host?.startsWith('/') === true
-  const proxy = new TcpProxy(
-    isSocket ? { path: `${host}/.s.PGSQL.${targetPort}` } : { host: host ?? '127.0.0.1', port: targetPort },
-  )
+async function openProxy({ settings }: DatabaseServer): Promise<{ proxy: TcpProxy; port: number }> {
+  const { host, port } = settings
+  const isSocket = host.startsWith('/')
+  const proxy = new TcpProxy(isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port })
   const proxyPort = await proxy.listen()
   proxy.open()
   return { proxy, port: proxyPort }

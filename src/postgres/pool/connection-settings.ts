@@ -1,4 +1,6 @@
 /** What every connection has: session settings, which override the defaults of the role and the database, and a check of commits. */
+import type { EventEmitter } from 'node:events'
+import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 
 /** A hundred times what a statement of a request should take, and short enough that accepted work ends before a shutdown does. */
@@ -54,10 +56,14 @@ export const PREPARE_WRITES = `do $$ begin
   exception when insufficient_privilege then null;
   end $$`
 
-/** Parts of pg 8.23.1 without documentation: tests of takeovers, synchronous standbys and poolers fail if they change. */
+/** Parts of pg 8.23.1 without documentation: tests of takeovers, synchronous standbys, poolers and TLS fail if they change. */
 interface Internals {
   processID: number | null
-  connection: { emit(event: 'error', error: Error): void; stream: { destroy(error?: Error): void } }
+  connection: EventEmitter & {
+    stream: Duplex
+    connect(...address: unknown[]): void
+    attachListeners(stream: Duplex): void
+  }
 }
 
 const internalsOf = (client: pg.ClientBase) => client as unknown as Internals
@@ -68,6 +74,22 @@ export const processIdOf = (client: pg.ClientBase): number | null => internalsOf
 /** Closes the connection without waiting for the server. Every query on it fails with the error. */
 export function abandon(client: pg.ClientBase, error: Error): void {
   internalsOf(client).connection.stream.destroy(error)
+}
+
+/** sslmode=prefer and allow: if the server responds that it has no TLS, the connection continues without. pg would end it. */
+export function acceptPlainText(client: pg.ClientBase): void {
+  const { connection } = internalsOf(client)
+  const connect = connection.connect.bind(connection)
+  connection.connect = (...address) => {
+    connect(...address)
+    const { stream } = connection
+    const [onResponse] = stream.listeners('data')
+    stream.removeAllListeners('data').once('data', (response: Buffer) => {
+      if (response.toString() !== 'N') return onResponse?.call(stream, response)
+      connection.attachListeners(stream)
+      connection.emit('sslconnect')
+    })
+  }
 }
 
 /** The function of PostgreSQL that sends the warning, whose text may be translated. */

@@ -5,7 +5,7 @@ import { type DatabaseServer, parseDatabaseUrl } from '../../config/database-url
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
 import { statement, unnamed } from '../statement.ts'
-import { abandon, listenTo, SESSION_SETTINGS } from './connection-settings.ts'
+import { abandon, acceptPlainText, listenTo, SESSION_SETTINGS } from './connection-settings.ts'
 import { send } from './pool.ts'
 
 /** The platforms disconnect after 2 s. */
@@ -27,26 +27,29 @@ const types = {
 } as pg.CustomTypesConfig
 
 export class Connector {
-  readonly #settings: pg.ClientConfig
+  readonly #settings: ServerClientConfig
   /** Null: the only server is used without a check. */
   readonly #primary: Primary | null
   readonly #hosts: number
 
-  constructor(target: string | Connection) {
+  /** @param target a postgres:// address, one of its servers, or the embedded server */
+  constructor(target: string | DatabaseServer | Connection) {
+    const { servers, mustWrite } = typeof target === 'string' ? parseDatabaseUrl(target) : only(target)
+    const [first] = servers as [DatabaseServer]
     const common = {
       types,
       application_name: `oa-audience, process ${process.pid}`,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      // pg-pool also limits the connection by it.
+      connectionTimeoutMillis: first.settings.connectionTimeoutMillis ?? CONNECT_TIMEOUT_MS,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     }
-    const address = typeof target === 'string' ? parseDatabaseUrl(target) : null
-    this.#hosts = address?.servers.length ?? 1
-    this.#primary = address?.mustWrite ? new Primary(address.servers, common) : null
-    this.#settings = {
-      ...common,
-      ...(typeof target === 'string' ? { connectionString: address?.servers[0]?.url } : target),
-    }
+    const primary = mustWrite ? new Primary(servers, common) : null
+    this.#hosts = servers.length
+    this.#primary = primary
+    this.#settings = primary
+      ? { ...common, choose: () => primary.server, track: (client, server) => primary.track(client, server) }
+      : { ...common, choose: () => first }
   }
 
   get hasSeveralHosts(): boolean {
@@ -60,25 +63,21 @@ export class Connector {
 
   poolConfig(): pg.PoolConfig {
     const primary = this.#primary
-    if (primary === null) return this.#settings
     return {
       ...this.#settings,
-      Client: PrimaryClient,
-      primary,
-      onConnect: (client: pg.ClientBase) => primary.require(client),
+      Client: ServerClient,
+      ...(primary && { onConnect: (client: pg.ClientBase) => primary.require(client) }),
     } as unknown as pg.PoolConfig
   }
 
   /** The caller ends the connection. Throws DatabaseUnavailable. */
   async openSession(): Promise<pg.Client> {
     await this.locate()
-    const primary = this.#primary
-    const client =
-      primary === null ? new pg.Client(this.#settings) : new PrimaryClient({ ...this.#settings, primary })
+    const client = new ServerClient(this.#settings)
     listenTo(client)
     try {
       await client.connect()
-      await primary?.require(client)
+      await this.#primary?.require(client)
     } catch (error) {
       client.end().catch(() => undefined)
       throw new DatabaseUnavailable(error)
@@ -89,6 +88,28 @@ export class Connector {
 
   close(): void {
     this.#primary?.close()
+  }
+}
+
+function only(target: DatabaseServer | Connection): { servers: DatabaseServer[]; mustWrite: boolean } {
+  const ofEmbedded = (settings: Connection) => ({
+    ...{ name: settings.host, settings: { ...settings, ssl: false }, isTlsOptional: false },
+  })
+  return { servers: ['settings' in target ? target : ofEmbedded(target)], mustWrite: false }
+}
+
+interface ServerClientConfig extends pg.ClientConfig {
+  /** Several servers: returns the one to connect to. Throws DatabaseUnavailable. */
+  choose: () => DatabaseServer
+  track?: (client: pg.Client, server: DatabaseServer) => void
+}
+
+class ServerClient extends pg.Client {
+  constructor({ choose, track, ...settings }: ServerClientConfig) {
+    const server = choose()
+    super({ ...settings, ...server.settings })
+    if (server.isTlsOptional && server.settings.ssl) acceptPlainText(this)
+    track?.(this, server)
   }
 }
 
@@ -124,7 +145,7 @@ interface WatchedServer extends DatabaseServer {
  */
 class Primary {
   readonly #servers: WatchedServer[]
-  readonly #clients = new Map<pg.Client, WatchedServer>()
+  readonly #clients = new Map<pg.Client, DatabaseServer>()
   readonly #stop = new AbortController()
   #timeline = ''
   #current: WatchedServer | null = null
@@ -132,7 +153,8 @@ class Primary {
 
   constructor(servers: DatabaseServer[], settings: pg.ClientConfig) {
     this.#servers = servers.map((server) => {
-      const pool = new pg.Pool({ ...settings, connectionString: server.url, max: 1, idleTimeoutMillis: 0 })
+      const one = { ...settings, Client: ServerClient, choose: () => server, max: 1, idleTimeoutMillis: 0 }
+      const pool = new pg.Pool(one as unknown as pg.PoolConfig)
       pool.on('error', () => undefined)
       return { ...server, pool, timeline: null, fault: null }
     })
@@ -153,7 +175,7 @@ class Primary {
   }
 
   /** A takeover ends the connection. */
-  track(client: pg.Client, server: WatchedServer): void {
+  track(client: pg.Client, server: DatabaseServer): void {
     this.#clients.set(client, server)
     client.once('end', () => this.#clients.delete(client))
   }
@@ -205,13 +227,5 @@ class Primary {
     this.#current = next
     for (const [client, server] of this.#clients)
       if (server !== next) abandon(client, new Error(`${next.name} took over`))
-  }
-}
-
-class PrimaryClient extends pg.Client {
-  constructor({ primary, ...settings }: pg.ClientConfig & { primary: Primary }) {
-    const { server } = primary
-    super({ ...settings, connectionString: server.url })
-    primary.track(this, server)
   }
 }

@@ -1,7 +1,8 @@
 /** Opens the configured database: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../../config/config.ts'
-import { parseDatabaseUrl, parseReplicasUrl } from '../../config/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl, warnOfIgnored } from '../../config/database-url.ts'
+import type { Secret } from '../../config/secret.ts'
 import { FatalError } from '../../errors.ts'
 import { hasCluster } from '../embedded/cluster.ts'
 import { EmbeddedServer } from '../embedded/server.ts'
@@ -33,6 +34,7 @@ export async function openForService(
   notices: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
 ): Promise<OpenDatabase> {
+  if (choice.kind === 'url') warnOfIgnored(choice.url.reveal(), notices.warn)
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
@@ -176,12 +178,25 @@ function explainUnavailable(choice: DatabaseChoice, error: Error): string {
   const isShown = severity === undefined || OF_CONNECTION.test(code ?? '')
   const reason = (isShown && message) || code || error.message
   return choice.kind === 'url'
-    ? `the database ${placeOf(choice.url.reveal())} cannot be used: ${reason}. Start it, or correct DATABASE_URL.`
+    ? `the database at ${placeOf(choice.url)} cannot be used: ${reason}. ${fixOf(message, code)}`
     : `the embedded database cannot be used: ${reason}. Try again later.`
 }
 
-/** Hosts and ports. Without a host, pg uses one of the environment. */
-function placeOf(url: string): string {
-  const names = parseDatabaseUrl(url).servers.map(({ name }) => name)
-  return names.some((name) => name.startsWith(':')) ? 'of DATABASE_URL' : `at ${names.join(', ')}`
+/** @param code of Node.js or of PostgreSQL */
+function fixOf(message: string, code = ''): string {
+  if (/^(UNABLE_TO|SELF_SIGNED|DEPTH_ZERO)/.test(code))
+    return (
+      'Set sslrootcert=FILE in DATABASE_URL to the certificates of the CA that signed the server. Providers publish them: ' +
+      'docs/operate/managed-postgresql.md has the addresses.'
+    )
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return 'Write the host that the certificate names into DATABASE_URL, or set sslmode=verify-ca, which does not compare names.'
+  if (message.endsWith('no encryption')) return 'Set sslmode=verify-full or sslmode=require in DATABASE_URL.'
+  if (!message.includes('does not support SSL')) return 'Start it, or correct DATABASE_URL.'
+  return 'Turn TLS on there, or set sslmode=disable in DATABASE_URL.'
 }
+
+const placeOf = (url: Secret) =>
+  parseDatabaseUrl(url.reveal())
+    .servers.map(({ name }) => name)
+    .join(', ')

@@ -179,7 +179,7 @@ class Replica {
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
     this.name = server.name
     const target = {
-      ...new Connector(server.url).poolConfig(),
+      ...new Connector(server).poolConfig(),
       connectionTimeoutMillis: RESPONSE_TIMEOUT_MS,
       // A server that hangs never closes its side, and an open socket would keep the process of a command running.
       allowExitOnIdle: true,

@@ -3,8 +3,9 @@ import { execFile } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { type DatabaseChoice, environmentOfPostgresPrograms } from '../../config/config.ts'
-import { splitPassword } from '../../config/database-url.ts'
+import { type DatabaseChoice, environmentOfPrograms } from '../../config/config.ts'
+import { addressForPrograms } from '../../config/database-url.ts'
+import { libpqVariables } from '../../config/libpq-variables.ts'
 import { serviceVersion } from '../../config/package.ts'
 import type { Secret } from '../../config/secret.ts'
 import { FatalError } from '../../errors.ts'
@@ -91,13 +92,13 @@ async function beginRestore(session: Queryable): Promise<void> {
 
 /** The password is in the environment, because every user of the machine can read arguments. */
 async function runOn(url: Secret, program: string, args: string[]): Promise<void> {
-  const { address, password } = splitPassword(url.reveal())
+  const { address, password } = addressForPrograms(url.reveal())
   await run(program, [...args, `--dbname=${address}`], password === null ? {} : { PGPASSWORD: password })
 }
 
 /** Throws a FatalError with the first error that the program printed. pg_dump itself refuses a newer server. */
 async function run(program: string, args: string[], variables: Record<string, string> = {}): Promise<void> {
-  const env = { ...environmentOfPostgresPrograms(), LC_ALL: 'C', ...variables }
+  const env = { ...environmentOfPrograms(), ...libpqVariables(), LC_ALL: 'C', ...variables }
   try {
     await promisify(execFile)(program, args, { env })
   } catch (error) {
