@@ -16,6 +16,9 @@ export const TRACKING_EVENTS: PartitionedTable = { name: 'tracking_event', days:
 
 const CHECK_VIOLATION = '23514'
 
+/** One transaction with the creation: several statements in one message. A partition has privileges of its own. */
+const closed = (table: string) => `; select revoke_default_privileges(array['${table}'::regclass])`
+
 /** $1 text: table; $2 int: days of a partition, 7 or 1; $3 int: partitions ahead. */
 const selectMissing = statement('select-missing-partitions')`
     select name, first_day::text, (first_day + $2 * interval '1 day')::text as next_first_day
@@ -43,7 +46,7 @@ export async function createPartitions(
   )
   for (const { name, first_day, next_first_day } of missing) {
     const create = unnamed(
-      `create table ${name} partition of ${table} for values from ('${first_day}+00') to ('${next_first_day}+00')`,
+      `create table ${name} partition of ${table} for values from ('${first_day}+00') to ('${next_first_day}+00')${closed(name)}`,
     )
     await unlessLocked(session.query(create)).catch((error) => {
       // The default partition already holds events of that time, so it keeps receiving them.
@@ -167,7 +170,9 @@ async function isInDefault(session: Queryable, { first_key, next_key }: Month): 
 }
 
 async function createTable(session: Queryable, { name }: Month): Promise<void> {
-  await session.query(unnamed(`create table if not exists ${name} (like event_key including all)`))
+  await session.query(
+    unnamed(`create table if not exists ${name} (like event_key including all)${closed(name)}`),
+  )
   await session.query(
     unnamed(`create index if not exists ${name}_received on ${name} using brin (received_at)`),
   )

@@ -26,6 +26,9 @@ const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
 const PLATFORM_SKEW_MAX_SECONDS = 60
 
+/** More of a kind would hide other findings. */
+const FINDINGS_MAX = 50
+
 const { ok, warning, error: failure } = finding
 
 /** Problems are findings, never exceptions. */
@@ -71,6 +74,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         examineReplication(await database.checkReplication()),
         ...(await database.replicaLags()).map(examineReplica),
         ok('migrations', 'the schema is up to date'),
+        ...(await examineRoles(database)),
         ...(await listFleet(database, ALL_ORGANIZATIONS)).flatMap(examineAccount),
         ...(await database.session(examineEndpoints)),
         ...(await database.session(examineEncryption)),
@@ -120,6 +124,21 @@ async function examineServer(database: Queryable): Promise<Finding> {
   if (server?.fsync === 'off')
     return failure(check, 'fsync is off, so a power failure loses acknowledged events; set fsync = on')
   return ok(check, `PostgreSQL ${server?.version} responds`)
+}
+
+/** See migrations/functions/roles.sql. */
+const selectRoles = statement('select-roles-with-access')`
+    select role, reads, changes, quote_ident(current_schema()) as schema from roles_with_access() limit ${FINDINGS_MAX}`
+
+async function examineRoles(database: Queryable): Promise<Finding[]> {
+  type Access = { role: string; reads: string | null; changes: string | null; schema: string }
+  const roles = await database.query<Access>(selectRoles)
+  return roles.map(({ role, reads, changes, schema }) => {
+    const rights = [reads && `read ${reads}`, changes && `change ${changes}`].filter(Boolean).join(', and ')
+    const revoke = `run revoke all on all tables in schema ${schema} from ${role}`
+    const fix = `if no program needs this, ${revoke}, or take ${role} out of the role that has these rights`
+    return warning(`role ${role}`, `may ${rights}, where secrets or members are; ${fix}`)
+  })
 }
 
 async function examineRedis(url: string): Promise<Finding> {
@@ -224,9 +243,6 @@ export function examineReplica({
 // Clients and keys that have not been used for long, or have an end that has no effect.
 
 const UNUSED_DAYS = 90
-/** More would hide other findings. */
-const FINDINGS_MAX = 50
-
 /** $1 days without use int, $2 maximum number of rows int */
 const selectUnused = statement('select-unused-credentials')`
     with credential as (

@@ -78,7 +78,7 @@ export async function migrate(
   return database.session(async (session) => {
     await requireUsableServer(session)
     await session.query(lockMigrations, [MIGRATION_LOCK])
-    await createMigrationTable(session)
+    await createOwnTables(session)
     const applied = await readApplied(session)
     requireKnownSchema(migrations, applied)
     const missing = migrations.filter(({ version }) => !applied.has(version))
@@ -131,9 +131,10 @@ async function requireUsableServer(session: Queryable): Promise<void> {
   }
 }
 
-async function createMigrationTable(session: Queryable): Promise<void> {
+async function createOwnTables(session: Queryable): Promise<void> {
   try {
     await session.query(createTable)
+    await session.query(createFunctionTable)
   } catch (error) {
     if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new FatalError(
@@ -219,7 +220,6 @@ const storeFunction = statement('store-applied-function')`
  * locks no table. A running call finishes with the old text, and the next call uses the new one.
  */
 async function replaceFunctions(session: Queryable, files: SqlFile[]): Promise<string[]> {
-  await session.query(createFunctionTable)
   const applied = await session.query<{ name: string; checksum: string }>(selectFunctions)
   const checksums = new Map(applied.map(({ name, checksum }) => [name, checksum]))
   const changed = files.filter(({ name, checksum }) => checksums.get(name) !== checksum)
