@@ -104,7 +104,7 @@ it('restore refuses a DATA_DIR with a database, and a database that is not empty
   const { env } = await createTestDatabase()
   const dump = await makeBackup({ kind: 'dump' })
   expect(lastLine((await dump.restore(env)).stderr)).toBe(
-    'oa-audience: the database of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
+    'oa-audience: the schema public of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
   )
 })
 

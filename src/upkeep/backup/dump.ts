@@ -1,6 +1,7 @@
 /** Backs up and restores the database of DATABASE_URL with PostgreSQL's client programs pg_dump and pg_restore. */
 import { execFile } from 'node:child_process'
-import { availableParallelism } from 'node:os'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type DatabaseChoice, environmentOfPrograms } from '../../config/config.ts'
@@ -34,10 +35,12 @@ const RESTORE_JOBS = Math.min(4, availableParallelism())
 export async function backUpByDump(database: Database, url: Secret, directory: string): Promise<Manifest> {
   // Read before the snapshot of pg_dump, so that every change that the dump lacks is later.
   const moment = await database.session(readMoment)
+  const [{ pattern } = { pattern: '' }] = await database.query<{ pattern: string }>(selectPattern)
   await run('pg_dump', ['--version'])
   createBackupDirectory(directory)
   const data = dataOf(directory)
-  await runOn(url, 'pg_dump', ['--format=directory', '--no-owner', '--no-privileges', `--file=${data}`])
+  const format = ['--format=directory', '--no-owner', '--no-privileges', `--schema=${pattern}`]
+  await runOn(url, 'pg_dump', [...format, `--file=${data}`])
   const tree = await listTree(data)
   const files: BackupFile[] = []
   for (const path of tree.files) {
@@ -54,13 +57,26 @@ export async function backUpByDump(database: Database, url: Secret, directory: s
   return manifest
 }
 
-const selectContents = statement('select-contents-of-database')`
-    select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                    where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
-                      and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'e')) as has_tables`
+/** Only the schema of the service: providers have schemas of their own in the database. Quotes keep pg_dump from reading a pattern. */
+const selectPattern = statement('select-schema-to-dump')`
+    select '"' || replace(current_schema(), '"', '""') || '"' as pattern`
+
+/** A schema of temporary tables exists in a session that has used one. */
+const selectContents = statement('select-contents-of-schema')`
+    select schema,
+           exists (select from pg_class c
+                    where c.relnamespace = to_regnamespace(quote_ident(schema)) and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+                      and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'e')) as has_tables
+      from (select (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1)) target (schema)`
 
 /** A service refuses to start while the table exists (refuseUnfinishedRestore). */
 const createMarker = statement('create-restore-marker')`create table unfinished_restore ()`
+
+/** Everything in the schema has been restored, so nobody has granted anything on purpose. */
+const closeTables = statement('close-restored-tables')`
+    select revoke_default_privileges(array_agg(c.oid::regclass))
+      from pg_class c join pg_class o on o.oid = 'official_account'::regclass and (o.relnamespace, o.relowner) = (c.relnamespace, c.relowner)
+     where c.relkind in ('r', 'p', 'v')`
 
 export function restoreDump(
   choice: Extract<DatabaseChoice, { kind: 'url' }>,
@@ -68,26 +84,47 @@ export function restoreDump(
   manifest: Manifest,
   ledger: string | null,
 ): Promise<Restored> {
+  const data = dataOf(directory)
   return withOpened(
     choice,
-    (database) => database.session(beginRestore),
-    async (database) => {
-      const jobs = [`--jobs=${RESTORE_JOBS}`, '--exit-on-error', '--no-owner', '--no-privileges']
-      await runOn(choice.url, 'pg_restore', [...jobs, dataOf(directory)])
+    (database) => database.session((session) => beginRestore(session, data)),
+    async (database, list) => {
+      const options = [`--jobs=${RESTORE_JOBS}`, '--exit-on-error', '--no-owner', '--no-privileges']
+      const temporary = mkdtempSync(join(tmpdir(), 'oa-audience-restore-'))
+      const file = join(temporary, 'list')
+      writeFileSync(file, list)
+      await runOn(choice.url, 'pg_restore', [...options, `--use-list=${file}`, data]).finally(() =>
+        rmSync(temporary, { recursive: true }),
+      )
       await migrate(database)
+      await database.query(closeTables)
       return recordRestore(database, manifest, ledger)
     },
   )
 }
 
-async function beginRestore(session: Queryable): Promise<void> {
-  const [contents] = await session.query<{ has_tables: boolean }>(selectContents)
-  if (contents?.has_tables !== false)
+/** Returns the list of what to restore. */
+async function beginRestore(session: Queryable, data: string): Promise<string> {
+  const [target] = await session.query<{ schema: string | null; has_tables: boolean }>(selectContents)
+  if (target?.has_tables !== false)
     throw new FatalError(
-      'the database of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.',
+      `the schema ${target?.schema} of DATABASE_URL is not empty. Create an empty database and set DATABASE_URL to it.`,
     )
-  await run('pg_restore', ['--version'])
+  const list = await run('pg_restore', ['--list', data])
+  const [, schema = ''] = /^\d+; \d+ \d+ TABLE (.+) official_account .*$/m.exec(list) ?? []
+  if (schema !== target.schema)
+    throw new FatalError(
+      `the backup has its tables in the schema ${schema}, but DATABASE_URL leads to ${target.schema ?? 'none'}. Let an ` +
+        `administrator create the schema for the database user, and run \`alter role … set search_path = ${schema}\`.`,
+    )
   await session.query(createMarker)
+  // The schema exists, and perhaps only an administrator may create or describe one.
+  const isOfSchema = (line: string) =>
+    line.includes(` ${schema} `) && /^\S+ \S+ \S+ (SCHEMA|COMMENT) - /.test(line)
+  return list
+    .split('\n')
+    .filter((line) => !isOfSchema(line))
+    .join('\n')
 }
 
 /** The password is in the environment, because every user of the machine can read arguments. */
@@ -96,11 +133,15 @@ async function runOn(url: Secret, program: string, args: string[]): Promise<void
   await run(program, [...args, `--dbname=${address}`], password === null ? {} : { PGPASSWORD: password })
 }
 
-/** Throws a FatalError with the first error that the program printed. pg_dump itself refuses a newer server. */
-async function run(program: string, args: string[], variables: Record<string, string> = {}): Promise<void> {
+/** Longer than the list of all objects of a schema: 1,000 lines of 100 bytes. */
+const OUTPUT_MAX_BYTES = 16 * 1024 * 1024
+
+/** Returns what it printed. Throws a FatalError with the first error. pg_dump itself refuses a newer server. */
+async function run(program: string, args: string[], variables: Record<string, string> = {}): Promise<string> {
   const env = { ...environmentOfPrograms(), ...libpqVariables(), LC_ALL: 'C', ...variables }
   try {
-    await promisify(execFile)(program, args, { env })
+    const { stdout } = await promisify(execFile)(program, args, { env, maxBuffer: OUTPUT_MAX_BYTES })
+    return stdout
   } catch (error) {
     const { code, stderr } = error as { code: number | string; stderr: string }
     if (code === 'ENOENT')
