@@ -86,8 +86,8 @@ export class PostgresServer {
   }
 
   /** Runs a statement and returns its one value as text. */
-  async ask(sql: string): Promise<string> {
-    const to = ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'postgres', '-d', 'postgres']
+  async ask(sql: string, database = 'postgres'): Promise<string> {
+    const to = ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'postgres', '-d', database]
     return (await this.#run('psql', [...to, '-X', '-A', '-t', '-v', 'ON_ERROR_STOP=1', '-c', sql])).trim()
   }
 
