@@ -88,9 +88,14 @@ function readReplicasUrl(text: string): DatabaseServer[] {
   return serversOf(parts)
 }
 
-/** Some providers write parameters of other drivers, such as pgbouncer=true, into their URLs. */
-export function warnOfIgnored(text: string, warn: (message: string) => void): void {
-  const { ignored } = readParts(text)
+/** Some providers write parameters of other drivers, such as pgbouncer=true, into their URLs. Before 0.4, require was verify-full. */
+export function warnOfParameters(text: string, warn: (message: string) => void): void {
+  const { ignored, options } = readParts(text)
+  const { sslmode, sslrootcert } = readDatabaseTls(options).parameters
+  if (sslmode === 'require' && sslrootcert === undefined)
+    warn(
+      'sslmode=require of DATABASE_URL verifies no certificate: with sslmode=verify-full, nobody can pose as the server',
+    )
   if (ignored.length > 0)
     warn(`DATABASE_URL has parameters of other drivers, which are ignored: ${ignored.join(', ')}`)
 }

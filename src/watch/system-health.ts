@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { listEnding } from '../accounts/clients.ts'
 import { examineLedger } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
-import { warnOfIgnored } from '../config/database-url.ts'
+import { warnOfParameters } from '../config/database-url.ts'
 import { examineEndpoints } from '../endpoints/endpoint-health.ts'
 import { FatalError, type Finding, finding } from '../errors.ts'
 import { redisRefusal } from '../http/rate-limit.ts'
@@ -51,7 +51,7 @@ function examineConfig({ rateLimit, trustProxy, host, dataDir, erasureLedger, da
     warn('ERASURE_LEDGER', 'unset, so a restored backup brings back the people who were erased after it')
   else if (resolve(erasureLedger).startsWith(`${dataDir}/`))
     warn('ERASURE_LEDGER', 'inside of DATA_DIR, so a restore of this directory also restores the ledger')
-  if (database.kind === 'url') warnOfIgnored(database.url.reveal(), (message) => warn('database', message))
+  if (database.kind === 'url') warnOfParameters(database.url.reveal(), (message) => warn('database', message))
   if (rateLimit.max === 0) warn('RATE_LIMIT_MAX', '0, so there is no rate limit')
   if (rateLimit.windowMs === 0) warn('RATE_LIMIT_WINDOW_MS', '0, so there is no rate limit')
   if (host === '127.0.0.1' && trustProxy.length === 0) {

@@ -7,7 +7,7 @@ import {
   addressForPrograms,
   parseDatabaseUrl,
   parseReplicasUrl,
-  warnOfIgnored,
+  warnOfParameters,
 } from '../../src/config/database-url.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
@@ -168,10 +168,17 @@ it.each([
 ])('ignores parameters of other drivers, and reports them: %s', (query, ignored) => {
   const url = `postgres://db/oa?${query}&sslmode=disable`
   const reported: string[] = []
-  warnOfIgnored(url, (message) => reported.push(message))
+  warnOfParameters(url, (message) => reported.push(message))
   const names = `DATABASE_URL has parameters of other drivers, which are ignored: ${ignored.join(', ')}`
   expect(reported).toEqual(ignored.length > 0 ? [names] : [])
   expect(parametersOf(url)).toEqual({ ...address, sslmode: 'disable' })
+})
+
+it('reports sslmode=require without sslrootcert, which verifies nothing', () => {
+  const reported: string[] = []
+  for (const query of ['require', `require&sslrootcert=${ca}`, 'verify-full', 'prefer'])
+    warnOfParameters(`postgres://db/oa?sslmode=${query}`, (message) => reported.push(`${query}: ${message}`))
+  expect(reported).toEqual([expect.stringMatching(/^require: sslmode=require of DATABASE_URL verifies no/)])
 })
 
 it('has the name, the time limit and the options of connections, in which a plus sign is no space', () => {

@@ -1,7 +1,7 @@
 /** Opens the configured database: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../../config/config.ts'
-import { parseDatabaseUrl, parseReplicasUrl, warnOfIgnored } from '../../config/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl, warnOfParameters } from '../../config/database-url.ts'
 import type { Secret } from '../../config/secret.ts'
 import { FatalError } from '../../errors.ts'
 import { hasCluster } from '../embedded/cluster.ts'
@@ -34,7 +34,7 @@ export async function openForService(
   notices: Notices,
   prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
 ): Promise<OpenDatabase> {
-  if (choice.kind === 'url') warnOfIgnored(choice.url.reveal(), notices.warn)
+  if (choice.kind === 'url') warnOfParameters(choice.url.reveal(), notices.warn)
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
