@@ -14,6 +14,8 @@ COPY web web
 COPY tools tools
 COPY src src
 RUN npm run build
+# Neither base image has the public authorities, which sslmode=verify-full of a managed PostgreSQL needs. Node.js has Mozilla's.
+RUN node -e "fs.writeFileSync('ca-certificates.crt', tls.rootCertificates.join('\n'))"
 
 # This stage depends on no source file, so a change of the sources does not rebuild the layer of packages.
 FROM docker.io/library/node:24-slim AS production
@@ -37,6 +39,7 @@ COPY --from=production /app/node_modules node_modules
 COPY package.json LICENSE ./
 COPY migrations migrations
 COPY --from=build /app/dist dist
+COPY --from=build /app/ca-certificates.crt /etc/ssl/certs/
 USER 1000:1000
 STOPSIGNAL SIGTERM
 ENTRYPOINT []
@@ -51,6 +54,7 @@ COPY --from=production /app/node_modules node_modules
 COPY package.json LICENSE SECURITY.md ./
 COPY migrations migrations
 COPY --from=build /app/dist dist
+COPY --from=build /app/ca-certificates.crt /etc/ssl/certs/
 # A number, because Kubernetes cannot verify that a name is not root.
 USER 1000:1000
 EXPOSE 3000

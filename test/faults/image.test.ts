@@ -83,6 +83,15 @@ describe.skipIf(!canRun)('the image', () => {
     expect(await podman('image', 'inspect', '--format', '{{.Config.User}}', IMAGE)).toBe('1000:1000')
   })
 
+  it('has the public authorities, which a database with sslmode=verify-full needs', async () => {
+    const file = '/etc/ssl/certs/ca-certificates.crt'
+    const count = await podman('run', '--rm', IMAGE, 'grep', '-c', 'BEGIN CERTIFICATE', file)
+    expect(Number(count)).toBeGreaterThan(100)
+    const url = 'postgres://127.0.0.1:1/oa?sslmode=verify-full'
+    const doctor = attempt('run', '--rm', '--env', `DATABASE_URL=${url}`, IMAGE, 'oa-audience', 'doctor')
+    expect(doctor.output).toContain('connect ECONNREFUSED 127.0.0.1:1')
+  })
+
   it('stops within 2 s with 0, although connections are open', async () => {
     const { id, url } = await runContainer(IMAGE, '--env', 'DATABASE_URL=none')
     await becomesWell(url)
