@@ -14,7 +14,7 @@ import { runCommand } from '../support/command.ts'
 import { addSignedIn, startSignedIn } from '../support/console.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
-import { endJobsAfterEach, finishJobs } from '../support/jobs.ts'
+import { endJobsAfterEach, endWaitsOfJobs, finishJobs } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { setUpService } from '../support/service.ts'
 
@@ -283,16 +283,17 @@ it.each([98, 99])(
     await expect(finishJobs(database)).rejects.toThrow()
     await load(
       database,
-      `update job set leased_until = '-infinity', tally = tally || jsonb_build_object('attempts', $1::int) where id = $2`,
+      `update job set tally = tally || jsonb_build_object('attempts', $1::int) where id = $2`,
       [failed, job.id],
     )
+    await endWaitsOfJobs(database)
     await expect(finishJobs(database)).rejects.toThrow()
     expect(await takeTurn(database)).toBe(false)
     expect((await owner.get(`/api/jobs/${job.id}`)).json.job).toMatchObject(
       failed === 99 ? { status: 'failed', reason: 'unexpected_error' } : { status: 'running' },
     )
     await load(database, 'drop trigger fail on audience_member')
-    await load(database, `update job set leased_until = '-infinity'`)
+    await endWaitsOfJobs(database)
     if (failed === 99) expect((await owner.post(`${path}/remove`, { name: 'test' })).status).toBe(202)
     await finishJobs(database)
     expect(await countRows()).toEqual(GONE)

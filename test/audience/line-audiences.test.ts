@@ -10,7 +10,7 @@ import { randomAccount } from '../../tools/simulator/state.ts'
 import { runCommand } from '../support/command.ts'
 import { signedIn, startConsole } from '../support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
-import { finishJobs } from '../support/jobs.ts'
+import { endWaitsOfJobs, finishJobs } from '../support/jobs.ts'
 import { later } from '../support/line-audiences.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { startPlatform } from '../support/platform.ts'
@@ -162,13 +162,11 @@ describe('the end of', () => {
   })
 
   it('the account deletes them before its credentials', async () => {
-    const { job } = (
-      await (await signedIn(url)).post(`/api/accounts/${tenant.accountId}/remove`, { name: 'test' })
-    ).json
+    await (await signedIn(url)).post(`/api/accounts/${tenant.accountId}/remove`, { name: 'test' })
     await takeTurn(database)
     await passes()
     expect(audiences()).toEqual([])
-    await load(database, `update job set leased_until = '-infinity' where id = $1`, [job.id])
+    await endWaitsOfJobs(database)
     await finishJobs(database)
     expect(await load(database, `select from official_account where id = $1`, [tenant.accountId])).toEqual([])
   })

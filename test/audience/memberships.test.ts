@@ -7,6 +7,7 @@ import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { runCommand } from '../support/command.ts'
 import { addSignedIn, startSignedIn } from '../support/console.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
+import { endWaitsOfJobs } from '../support/jobs.ts'
 import { updateOperator } from '../support/operations.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
@@ -110,7 +111,7 @@ it('an erasure from several accounts waits, and says so, while the ledger refuse
   await take(missing)
   const waiting = (await token.get(`/api/jobs/${json.job.id}`)).json.job
   expect(waiting).toMatchObject({ status: 'running', done: '0', tally: { waiting: 'erasure' } })
-  await database.query(`update job set leased_until = now() where id = $1`, [json.job.id])
+  await endWaitsOfJobs(database)
   const ledger = new ErasureLedger(directory)
   while (await take(ledger));
   const ended = (await token.get(`/api/jobs/${json.job.id}`)).json.job

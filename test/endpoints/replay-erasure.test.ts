@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { endWaitsOfJobs } from '../support/jobs.ts'
 import { eventsOf, setBackEvents, startReplaying, textsOf } from '../support/replays.ts'
 import { runs } from '../support/runs.ts'
 
@@ -61,7 +62,7 @@ it('sends nothing that was erased or unsent, all else once and in order, with an
           await expect
             .poll(async () => {
               await takeTurn(database, { turnMs: 0, onQueued: (id) => sender.expect([id]) })
-              await database.query(`update job set leased_until = now() where status = 'running'`)
+              await endWaitsOfJobs(database)
               return (await until()) || isOver()
             })
             .toBe(true)

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest'
 import { AppError } from '../../src/errors.ts'
 import type { Platform } from '../../src/jobs/step.ts'
 import { startSignedIn } from '../support/console.ts'
-import { endOf, startJobRunner, uploadFile } from '../support/jobs.ts'
+import { endOf, endWaitsOfJobs, startJobRunner, uploadFile } from '../support/jobs.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { environment, eventually, MAIN, runProgramAsync, spawnService } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
@@ -51,7 +51,7 @@ it('finishes a removal of which the command is interrupted and then killed', asy
     expect(await once(child, 'close')).toEqual(signal === 'SIGINT' ? [130, null] : [null, signal])
     if (signal === 'SIGINT') expect(await printed).toMatch(/Job \d+ goes on while the service runs/)
     expect(await left()).toBeGreaterThan(0)
-    await load(database, `update job set leased_until = '-infinity'`)
+    await endWaitsOfJobs(database)
   }
   const { stdout, status } = await runProgramAsync([...remove, '--json'], env)
   expect({ status, removed: JSON.parse(stdout).removed }).toEqual({ status: 0, removed: true })

@@ -5,7 +5,14 @@ import type { Platform } from '../../src/jobs/step.ts'
 import { takeTurn } from '../../src/jobs/turn.ts'
 import { startSignedIn } from '../support/console.ts'
 import { addTenant } from '../support/database.ts'
-import { endJobsAfterEach, endOf, finishJobs, startJobRunner, takeShortTurn } from '../support/jobs.ts'
+import {
+  endJobsAfterEach,
+  endOf,
+  endWaitsOfJobs,
+  finishJobs,
+  startJobRunner,
+  takeShortTurn,
+} from '../support/jobs.ts'
 import { insertRow, loadMembers } from '../support/load.ts'
 import { eventually } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
@@ -241,7 +248,7 @@ describe('a job whose step fails', () => {
     for (const count of counts) {
       if (count === 100)
         await database.query(`update job set tally = '{"attempts":99}' where id = $1`, [job.id])
-      await database.query(`update job set leased_until = '-infinity' where id = $1`, [job.id])
+      await endWaitsOfJobs(database)
       await takeTurn(database).catch(() => undefined)
       if (count < 100) expect((await stored()).tally).toEqual({ attempts: count })
     }
@@ -249,7 +256,7 @@ describe('a job whose step fails', () => {
     expect([status, reason]).toEqual(end)
     await database.query('drop trigger refuse on audience_member')
     if (status !== 'running') return
-    await database.query(`update job set leased_until = '-infinity' where id = $1`, [job.id])
+    await endWaitsOfJobs(database)
     await finishJobs(database)
     expect((await stored()).tally).toEqual({ changed: 3, unchanged: 0, refused: 0 })
   })

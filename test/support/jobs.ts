@@ -7,6 +7,7 @@ import { takeTurn } from '../../src/jobs/turn.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
+import { load } from './load.ts'
 import { eventually } from './process.ts'
 import { type Answer, readAnswer } from './service.ts'
 
@@ -31,6 +32,10 @@ export function startJobRunner(
 export async function finishJobs(database: TextDatabase, parts?: Parameters<typeof takeTurn>[1]) {
   while (await takeTurn(database, parts));
 }
+
+/** Lets the time pass until which jobs wait, or a process that has died keeps them. */
+export const endWaitsOfJobs = (database: TextDatabase) =>
+  load(database, `update job set leased_until = '-infinity' where status = 'running'`)
 
 /** A turn of one transaction. */
 export const takeShortTurn = (database: TextDatabase) => takeTurn(database, { turnMs: 0 })

@@ -6,7 +6,7 @@ import { startReplay, startResend } from '../../src/jobs/send-again.ts'
 import { commandActor } from '../../src/operators/actor.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { type Receiver, startReceiver, startSending } from './endpoints.ts'
-import { startJobRunner } from './jobs.ts'
+import { endWaitsOfJobs, startJobRunner } from './jobs.ts'
 import { eventually } from './process.ts'
 import type { ReceivedEvent } from './receivers.ts'
 
@@ -72,7 +72,7 @@ export async function startReplaying(withRunner = true) {
       const timer = setInterval(() => {
         void sending.makeDue()
         // The only runner is between two turns, or takes the job again after this one.
-        void database.query(`update job set leased_until = now() where status = 'running'`)
+        void endWaitsOfJobs(database)
         runner?.wake()
       }, 50)
       return work.finally(() => clearInterval(timer))
