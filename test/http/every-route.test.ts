@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { METRICS_PATHS, TRACKING_PATHS } from '../../src/intake/tracking/calls.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { message } from '../support/chatwoot.ts'
+import { addTenant } from '../support/database.ts'
 import { BROKEN_HEADER, sendRaw, UNDECODABLE, UNKNOWN_EXPECTATION, WITHOUT_HOST } from '../support/raw.ts'
 import { printedRoutes } from '../support/routes.ts'
 import { type Answer, type Service, signedDelivery, startApp } from '../support/service.ts'
@@ -125,6 +126,12 @@ describe.each(ROUTES)('%s', (route) => {
     const { answer, isProtected } = await send(route, service, { headers: none })
     expect(answer.status === 401).toBe(isProtected)
     if (isProtected) expectSafe(answer)
+  })
+
+  it('shows a client of another organization nobody of the account', async () => {
+    const { headers } = await addTenant(database)
+    const { answer } = await send(route, service, { headers })
+    for (const { userId } of await service.members(tenant)) expect(answer.text).not.toContain(userId)
   })
 
   it('counts a request for its client behind two proxies, of which the first names its port', async () => {

@@ -17,27 +17,43 @@ export interface Objects {
   client: string
   key: string
   event: string
+  /** webhook event id of LINE */
+  eventKey: string
+  /** why the event could not be applied */
+  failure: string
+  /** of a row of the activity log */
+  requestId: string
   job: string
   channel: string
   operator: string
 }
 
-interface RouteAccess {
+export interface RouteRequest {
+  path: string
+  body?: unknown
+}
+
+export interface RouteAccess {
   role: Role
   /** for the table of docs/roles.md */
   does: string
-  /** a valid request about these objects; without it, the route takes no object */
-  request?: (of: Objects) => { path: string; body?: unknown }
+  /** a valid request about these objects */
+  request: (of: Objects) => RouteRequest
+  /** other requests, which other statements serve */
+  further: (of: Objects) => RouteRequest[]
   /** the status for objects of another organization; `filtered`: 200, without them */
   foreign: 404 | 400 | 403 | 'filtered'
 }
 
-const viewer = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
-  ({ role: 'viewer', does, foreign, ...(request && { request }) }) as RouteAccess
-const manager = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
-  ({ ...viewer(does, request, foreign), role: 'manager' }) as RouteAccess
-const owner = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
-  ({ ...viewer(does, request, foreign), role: 'owner' }) as RouteAccess
+const routeFor =
+  (role: Role) =>
+  (
+    does: string,
+    request: RouteAccess['request'],
+    foreign: RouteAccess['foreign'] = 404,
+    further: RouteAccess['further'] = () => [],
+  ): RouteAccess => ({ role, does, request, foreign, further })
+const [viewer, manager, owner] = [routeFor('viewer'), routeFor('manager'), routeFor('owner')]
 
 const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.account}${rest}` })
 
@@ -103,6 +119,47 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'operator.update': () => ({ role: 'owner' }),
 }
 
+/** Inputs of the same operations that other statements serve. */
+const FURTHER_INPUTS: Record<string, (of: Objects) => object[]> = {
+  // The second one is refused because of the first one.
+  'account.add': ({ organization }) => Array(2).fill({ organization, name: 'x', channelId: '1650000001' }),
+  'account.members': () => FILTERS,
+  'account.member': ({ userId }) => [{ user: userId }],
+  'account.timeline': ({ userId }) => [{ user: userId }],
+  'account.count-members': () => FILTERS,
+  'account.tag-members': () =>
+    FILTERS.map((filters) => ({ filters, addTags: ['taken'], removeTags: [], expectedCount: 1 })),
+  'endpoint.deliveries': () => [{ status: 'failed' }],
+  'event.list': ({ account, userId, failure, eventKey: key }) => [
+    ...[
+      {},
+      { kind: 'follow' },
+      { user: userId },
+      { key },
+      { status: 'failed' },
+      { status: 'set-aside' },
+      { failure },
+    ],
+    ...[
+      { account, user: userId },
+      { account, failure },
+      { account, key },
+    ],
+  ],
+  'event.reasons': () => [{}],
+  'job.add-endpoints': ({ account }) => [
+    { accounts: [account], url: 'https://taken.example/members', format: 'members' },
+  ],
+  'job.results': () => [{ outcome: 'changed' }],
+  'activity.list': ({ operator, account }) => [{ operator }, { account }],
+}
+
+/** Filters of members, each of which has a statement of its own. */
+const FILTERS = [
+  ...[{ userId: 'U1' }, { externalId: 'E1' }, { relationship: 'following' }, { tag: 'vip' }],
+  ...[{ q: 'Ann' }, { q: 'A' }],
+]
+
 /** A foreign organization is a fault of the input; nobody of one organization adds another one. */
 const REFUSED: Record<string, RouteAccess['foreign']> = {
   'operator.add': 400,
@@ -121,15 +178,16 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
 const operationRoutes = OPERATIONS.map((operation): [string, RouteAccess] => {
   const { method, path } = routeOf(operation)
   const { name, noun, role, does, hasTarget, way } = operation
-  const request = (of: Objects) => {
-    const input = INPUTS[name]?.(of)
+  const requestWith = (of: Objects, input: object | undefined) => {
     const target = path.replace(':id', of[noun.word as keyof Objects])
     if (method === 'POST') return { path: target, body: input }
     return { path: input ? `${target}?${new URLSearchParams(input as Record<string, string>)}` : target }
   }
+  const request = (of: Objects) => requestWith(of, INPUTS[name]?.(of))
+  const further = (of: Objects) => (FURTHER_INPUTS[name]?.(of) ?? []).map((input) => requestWith(of, input))
   const isFiltered = !hasTarget && (way === 'list' || way === 'read')
   const foreign = REFUSED[name] ?? (isFiltered ? 'filtered' : 404)
-  return [`${method} ${path.replace(':id', ':')}`, { role, does, request, foreign }]
+  return [`${method} ${path.replace(':id', ':')}`, { role, does, request, foreign, further }]
 })
 
 /** By method and path, where `:` stands for a parameter. */
@@ -154,6 +212,11 @@ export const ROUTES: Record<string, RouteAccess> = {
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),
+    404,
+    ({ account }) =>
+      [{}, ...FILTERS].map((filters) => ({
+        path: `/accounts/${account}/audience/export?${new URLSearchParams({ ...filters, format: 'line-ids' })}`,
+      })),
   ),
   'GET /accounts/:/events/export': viewer(
     'export events of an account',
@@ -168,8 +231,14 @@ export const ROUTES: Record<string, RouteAccess> = {
     'see what was done with an object',
     (of) => ({ path: `/activity/of?kind=account&id=${of.account}` }),
     'filtered',
+    (of) => [{ path: `/activity/of?kind=endpoint&id=${of.endpoint}` }],
   ),
-  'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
+  'GET /search': viewer(
+    'search everything',
+    () => ({ path: '/search?q=Strangers' }),
+    'filtered',
+    ({ userId, requestId }) => [userId, 'E2', 'Ann', requestId].map((q) => ({ path: `/search?q=${q}` })),
+  ),
 }
 
 /** The routes below /api that Fastify has, except GET /api/session, which is public. */

@@ -1,6 +1,6 @@
 /** Objects of every kind. */
 import { randomUUID } from 'node:crypto'
-import { lineEvent } from '../../tools/simulator/events.ts'
+import { ulid } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Objects } from './console-routes.ts'
 import type { Tenant } from './database.ts'
@@ -9,14 +9,14 @@ import type { Service } from './service.ts'
 
 interface Here {
   database: TextDatabase
-  service: Pick<Service, 'deliver'>
+  service: Pick<Service, 'addFollower'>
 }
 
 /** Gives a tenant an object of each kind. @param mark appears in every text of them */
 export async function addObjects(
   { database, service }: Here,
   tenant: Tenant,
-  { mark, requestId = randomUUID() }: { mark: string; requestId?: string },
+  { mark }: { mark: string },
 ): Promise<Objects> {
   const { accountId, organizationId } = tenant
   const add = async (table: string, columns: Record<string, unknown>) =>
@@ -26,14 +26,15 @@ export async function addObjects(
     return String(row?.id)
   }
   const ofAccount = { channel_oa_id: accountId }
-  await service.deliver(tenant, [lineEvent('follow', `U-${mark}`)])
+  const { eventKey, requestId } = { eventKey: ulid(Date.now()), requestId: randomUUID() }
+  const { id: member, userId } = await service.addFollower(tenant, { webhookEventId: eventKey })
   await database.query('update organization set name = $2 where id = $1', [organizationId, mark])
   for (const change of [
     'update official_account set name = $2 where id = $1',
-    'update audience_member set display_name = $2 where channel_oa_id = $1',
     'update api_client set name = $2 where id = (select api_client_id from api_key where channel_oa_id = $1)',
   ])
     await database.query(change, [accountId, mark])
+  await database.query('update audience_member set display_name = $2 where id = $1', [member, mark])
   const url = `https://${mark}.example/`
   const endpoint = await add('endpoint', { ...ofAccount, name: mark, url, format: 'members' })
   // A row that has joined: signing in takes half a second of hashing.
@@ -42,16 +43,14 @@ export async function addObjects(
     ...{ organization_ids: [organizationId], signed_in_at: new Date() },
   })
   await add('activity', {
-    ...{ actor_kind: 'operator', actor: mark, action: 'account.updated', organization_id: organizationId },
-    ...{ ...ofAccount, object_kind: 'account', object_id: String(accountId) },
+    ...{ actor_kind: 'operator', actor: mark, action: 'endpoint.added', organization_id: organizationId },
+    ...{ ...ofAccount, object_kind: 'endpoint', object_id: endpoint },
     ...{ operator_id: operator, request_id: requestId },
   })
   return {
     organization: String(organizationId),
     account: String(accountId),
-    userId: `U-${mark}`,
-    member: await idOf('select id from audience_member where channel_oa_id = $1'),
-    endpoint,
+    ...{ userId, member, endpoint, eventKey, requestId },
     delivery: await add('endpoint_delivery', {
       ...{ ...ofAccount, endpoint_id: endpoint, type: 'account.verified', created_at: new Date() },
     }),
@@ -59,6 +58,7 @@ export async function addObjects(
     client: await idOf('select api_client_id as id from api_key where channel_oa_id = $1'),
     key: await idOf('select id from api_key where channel_oa_id = $1'),
     event: await addFailedEvent(database, tenant, mark),
+    failure: mark,
     operator,
     channel: await add('notification_channel', {
       ...{ organization_id: organizationId, name: mark, format: 'email', target: `${mark}@example.com` },

@@ -40,10 +40,13 @@ export async function missingTenantStatements(
   return missing.map(({ name }) => name).sort()
 }
 
-/** Statements that serve all accounts on purpose: maintenance, and what operators see of all accounts. */
+/**
+ * Statements that serve all accounts on purpose: maintenance, and what operators see of all accounts. And audience-by-change-line-ids,
+ * which nothing sends: user ids are exported without updatedSince.
+ */
 export const FOR_ALL_ACCOUNTS = `
-  count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages events-in-window has-events last-event-id
-  review-tracked-activity select-age-of-oldest-unrecorded-erasure select-event select-expired-key-partitions select-failed-event-ids
+  audience-by-change-line-ids count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages has-events
+  review-tracked-activity select-age-of-oldest-unrecorded-erasure select-expired-key-partitions
   select-missing-key-partitions
 `
   .trim()
