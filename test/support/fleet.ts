@@ -1,11 +1,11 @@
 /** A fleet as large as an agency has it, loaded by SQL, with something on every page of the console. */
 import { randomUUID } from 'node:crypto'
-import { addClient, addKey } from '../../src/accounts/provisioning.ts'
 import { confirmStatuses } from '../../src/watch/store-statuses.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
 import { insertRow, load, loadMembers } from './load.ts'
+import { addClientNamed } from './operations.ts'
 
 const UNAPPLIED = 120
 const FAILED_DELIVERIES = 60
@@ -42,8 +42,7 @@ export async function loadFleet(
   })
   await load(database, insertTimeline, [tenant.accountId])
   await load(database, insertUnapplied, [tenant.accountId, UNAPPLIED])
-  const { id: clientId } = await addClient(database, 'CRM')
-  await addKey(database, clientId, tenant.accountId)
+  const { id: clientId } = await addClientNamed(database, 'CRM', tenant.accountId)
   await load(database, insertClients, [CLIENTS])
   const endpointId = await addFailingEndpoint(database, tenant)
   const eventId = await addCurableEvent(database, tenant)

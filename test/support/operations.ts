@@ -58,5 +58,10 @@ export function updateOperator(
 export const inviteOperator = (database: Transactions, actor: Actor, id: bigint) =>
   resultOf(runOperation(database, OPERATORS.invite, { actor, id }))
 
-export const addClientNamed = (database: Transactions, name: string) =>
-  resultOf(runOperation(database, CLIENTS.add, { input: { name } }))
+/** @param account of which the client gets a key */
+export const addClientNamed = (database: Transactions, name: string, account?: bigint) =>
+  resultOf(
+    runOperation(database, CLIENTS.add, {
+      input: { name, ...(account !== undefined && { account: String(account) }) },
+    }),
+  )

@@ -1,12 +1,12 @@
 /** Replays and resends on a service with a sender and a runner of jobs, as an instance has them. */
-import type { Filters } from '../../src/audience/filters.ts'
-import { type AskedReplay, countReplay, findReplayable, planReplay } from '../../src/endpoints/replays.ts'
-import { findJob, type JobSummary } from '../../src/jobs/job.ts'
-import { startReplay, startResend } from '../../src/jobs/send-again.ts'
-import { commandActor } from '../../src/operators/actor.ts'
+import type { JobSummary } from '../../src/jobs/job.ts'
+import { JOBS } from '../../src/operations/jobs.ts'
+import type { Operation } from '../../src/operations/operation.ts'
+import { REPLAYS } from '../../src/operations/replays.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { type Receiver, startReceiver, startSending } from './endpoints.ts'
 import { endWaitsOfJobs, startJobRunner } from './jobs.ts'
+import { runOperation } from './operations.ts'
 import { eventually } from './process.ts'
 import type { ReceivedEvent } from './receivers.ts'
 
@@ -25,12 +25,16 @@ export async function startReplaying(withRunner = true) {
   const { database, sender, service, tenant } = sending
   const startRunner = () => startJobRunner(database, null, (endpointId) => sender.expect([endpointId]))
   const runner = withRunner ? startRunner() : null
-  const job = async (id: bigint) => (await findJob(database, commandActor(), id)) as JobSummary
+  const job = async (id: bigint) =>
+    (await runOperation(database, JOBS.show, { id })).result?.job as unknown as JobSummary
   /** Resolves with the job when it is as wanted. */
   const until = (id: bigint, wanted: (found: JobSummary) => boolean) => eventually(() => job(id), wanted)
-  const started = (id: bigint) => {
+  /** Starts a job as an operator does. Returns its id. */
+  const start = async (operation: Operation, id: bigint, input: object) => {
+    const services = { counted: <T>(_actor: unknown, count: () => Promise<T>) => count() }
+    const started = await runOperation(database, operation, { id, input, services })
     runner?.wake()
-    return id
+    return started.job as bigint
   }
   return {
     ...sending,
@@ -39,24 +43,10 @@ export async function startReplaying(withRunner = true) {
       const receiver = await startReceiver()
       return { receiver, id: await sending.addEndpoint(receiver.url, columns) }
     },
-    /** Starts a replay as an operator does. Returns the job. */
-    replay: async (endpointId: bigint, asked: Partial<AskedReplay> = {}) => {
-      const plan = await planReplay(database, null, endpointId, { rate: 1_000, ...TODAY, ...asked })
-      const { events, isMore } = await countReplay(database, plan.endpoint, plan.request)
-      return started(
-        await database.transaction((transaction) =>
-          startReplay(transaction, commandActor(), plan.endpoint, plan.request, isMore ? null : events),
-        ),
-      )
-    },
-    resend: async (endpointId: bigint, filters: Filters = {}, rate = 1_000) => {
-      const endpoint = await findReplayable(database, null, endpointId, 'members')
-      return started(
-        await database.transaction((transaction) =>
-          startResend(transaction, commandActor(), endpoint, { filters, rate }, 0),
-        ),
-      )
-    },
+    replay: (endpointId: bigint, asked: object = {}) =>
+      start(REPLAYS.replay, endpointId, { rate: 1_000, ...TODAY, ...asked }),
+    resend: (endpointId: bigint, filters: object = {}, rate = 1_000) =>
+      start(REPLAYS.resend, endpointId, { filters, rate }),
     ...{ job, until },
     endOf: (id: bigint) => until(id, ({ finishedAt }) => finishedAt !== null),
     /** Delivers messages of these people, one request each, a moment apart. Returns their texts. */
