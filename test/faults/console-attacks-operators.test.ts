@@ -112,22 +112,6 @@ it('the activity log shows what was done with operators to owners alone', async 
   expect((await owner.get(path)).json.activity).not.toHaveLength(0)
 })
 
-it('a manager of one organization does not learn how many keys of others a client has', async () => {
-  const [ours, theirs] = [await addTenant(database), await addTenant(database)]
-  const { json } = await owner.post('/api/clients', { account: String(theirs.accountId) })
-  expect((await owner.post('/api/keys', { client: json.id, account: String(ours.accountId) })).status).toBe(
-    200,
-  )
-  const organizationIds = [ours.organizationId]
-  const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
-  for (const [method, action] of [
-    ['GET', 'removal'],
-    ['POST', 'remove'],
-    ['POST', 'revoke'],
-  ] as const)
-    expect((await manager.call(method, `/api/clients/${json.id}/${action}`)).status, action).toBe(400)
-})
-
 it.each(['count-members', 'audience/export?format=csv'])(
   'no operator uses up the connection of all, by %s',
   async (route) => {
