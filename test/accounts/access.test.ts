@@ -138,21 +138,6 @@ describe('a key that is not active or belongs to another client', () => {
   })
 })
 
-it('a key whose account does not exist or belongs to another organization lists no members and verifies no account', async () => {
-  const other = await addTenant(database)
-  for (const [accountId, organizationId] of [
-    [999_999n, tenant.organizationId],
-    [tenant.accountId, other.organizationId],
-  ] as const) {
-    const { headers } = await addCredentials(database, accountId, organizationId)
-    expect((await service.call('GET', '/api/audience', { headers })).json).toEqual({
-      data: [],
-      nextCursor: null,
-    })
-    expect((await service.call('POST', '/api/line-oa/verify', { headers })).status).toBe(404)
-  }
-})
-
 /** Other programs insert rows with ids of their own choice: any int64 is one. */
 it.each([0n, -(2n ** 63n)])(
   'serves a client, a key, an account and an organization with the id %i',
