@@ -6,9 +6,15 @@ import type { Address, HostResolver, Share } from './resolver.ts'
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
 const PUBLIC_IPV6 = ipaddr.parseCIDR('2000::/3')
 
+/** RFC 6052. In networks without IPv4, name servers (DNS64) put the IPv4 address into the last 32 bits. */
+const NAT64 = ipaddr.parseCIDR('64:ff9b::/96')
+const NAT64_BYTES = 12
+
 export function isPublicAddress(text: string): boolean {
   if (isIP(text) === 0) return false
-  const address = ipaddr.parse(text)
+  const received = ipaddr.parse(text)
+  const isTranslated = received.kind() === 'ipv6' && received.match(NAT64)
+  const address = isTranslated ? ipaddr.fromByteArray(received.toByteArray().slice(NAT64_BYTES)) : received
   return address.range() === 'unicast' && (address.kind() === 'ipv4' || address.match(PUBLIC_IPV6))
 }
 

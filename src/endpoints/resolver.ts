@@ -180,13 +180,13 @@ async function queryBothFamilies(resolver: Resolver, name: string): Promise<Foun
   const both = Promise.all(queries).then((found) => found.flat())
   const first = await Promise.race(queries)
   // If the first family has no address, only the other one can have one.
-  const records =
-    first.length === 0
-      ? await both
-      : await Promise.race([both, sleep(OTHER_FAMILY_MS, first, { ref: false })])
+  const inTime =
+    first.length === 0 ? await both : await Promise.race([both, sleep(OTHER_FAMILY_MS, null, { ref: false })])
+  const records = inTime ?? first
   if (records.length === 0) return null
   return {
     addresses: records.map(({ address, family }) => ({ address, family })),
-    ttlMs: Math.min(...records.map(({ ttl }) => ttl)) * 1000,
+    // Perhaps only the family that is late is reachable. A DNS64 queries both, so its response takes longer.
+    ttlMs: inTime === null ? 0 : Math.min(...records.map(({ ttl }) => ttl)) * 1000,
   }
 }

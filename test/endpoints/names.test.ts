@@ -1,9 +1,9 @@
 /** Names of endpoints' hosts: no name server, whatever it answers, delays anything else or leads into the operator's network. */
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
-import { type NameAnswer, startNameServer } from '../support/name-server.ts'
+import { A, type NameAnswer, startNameServer } from '../support/name-server.ts'
 
 const startResolver = async (answer: (name: string) => NameAnswer) => {
   const { server, asked } = await startNameServer(answer)
@@ -35,6 +35,21 @@ it('asks for complete names alone, and never for localhost', async () => {
   await expect(resolver.resolve('bot.shop', 1n)).rejects.toThrow('bot.shop')
   expect(await resolver.resolve('localhost', 1n)).toContainEqual({ address: '127.0.0.1', family: 4 })
   expect(asked).toEqual(['bot.shop'])
+})
+
+it('asks again soon for a name whose other family came late, because only that one may be reachable', async () => {
+  let isLate = true
+  const { server } = await startNameServer((_name, type) => {
+    if (type !== A && isLate) return 'silent'
+    return { addresses: ['8.8.8.8', '64:ff9b::808:808'] }
+  })
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const resolver = new HostResolver([server])
+  expect(await resolver.resolve('shop.example', 1n)).toEqual([{ address: '8.8.8.8', family: 4 }])
+  isLate = false
+  vi.advanceTimersByTime(5_001)
+  await expect.poll(() => resolver.resolve('shop.example', 1n)).toHaveLength(2)
 })
 
 it('refuses a public name that leads to a private address, and sends to a private endpoint by its name', async () => {
