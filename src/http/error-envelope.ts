@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, ERRORS } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../observability/facts.ts'
+import { bareAddress } from './rate-limit.ts'
 import { publishFinishedRequest, recordAbort, SAFE_HEADERS } from './responses.ts'
 import { type Static, Type } from './typebox.ts'
 
@@ -161,7 +162,14 @@ function publishUnroutable(
   status: number,
   ip: string | undefined,
 ): void {
-  publishFinishedRequest(app, { request: null, requestId, route: UNKNOWN_ROUTE, status, seconds: null, ip })
+  publishFinishedRequest(app, {
+    request: null,
+    requestId,
+    route: UNKNOWN_ROUTE,
+    status,
+    seconds: null,
+    ip: ip && bareAddress(ip),
+  })
 }
 
 function unroutableBytes(status: number, requestId: string): string {

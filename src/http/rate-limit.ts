@@ -82,12 +82,18 @@ export function createClientKey(): (request: FastifyRequest) => string {
   }
 }
 
-/** Some proxies append the port. If it stayed, every connection would have a separate limit, and no proxy would be trusted. */
-export const withoutPort = (address: string): string =>
-  /^\[([^\]]+)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
+/**
+ * Some proxies append the port. If it stayed, every connection would have a separate limit, and no proxy would be trusted. Servers that
+ * listen on :: write IPv4 addresses as ::ffff:192.0.2.1.
+ */
+export const bareAddress = (address: string): string => {
+  if (!address.includes(':')) return address
+  const host = /^\[([^\]]+)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
+  return host.replace(/^::ffff:(?=[\d.]+$)/i, '')
+}
 
 function keyOfAddress(received: string): string {
-  const address = withoutPort(received)
+  const address = bareAddress(received)
   return isIP(address) === 0 ? 'unknown' : normalizeIP(address, IPV6_SUBNET_BITS)
 }
 

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { type FinishedRequest, type RequestObserver, UNKNOWN_ROUTE } from '../observability/facts.ts'
+import { bareAddress } from './rate-limit.ts'
 
 /** nginx's status for a client that disconnected before the end of the response. No client receives it. */
 const CLIENT_DISCONNECTED = 499
@@ -37,7 +38,7 @@ export function observeRequests(app: FastifyInstance): void {
     const startedAtMs = performance.now()
     const { raw } = reply.headers(SAFE_HEADERS)
     // A closed socket no longer has an address.
-    const { ip } = request
+    const ip = request.ip && bareAddress(request.ip)
     onceClosed(raw, request.raw.socket, () => {
       const abort = (raw as Response)[ABORT]
       publishFinishedRequest(app, {

@@ -10,7 +10,7 @@ import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
 import { handleClientError, handleFrameworkError, refuseExpectation, sendError } from './error-envelope.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
-import { withoutPort } from './rate-limit.ts'
+import { bareAddress } from './rate-limit.ts'
 import { observeRequests } from './responses.ts'
 
 /** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
@@ -36,7 +36,7 @@ export function createServer(
     // A child logger per request costs more than adding requestId to the few lines that need it.
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
-    trustProxy: isTrusted && ((address = '', hop) => isTrusted(withoutPort(address), hop)),
+    trustProxy: isTrusted && ((address = '', hop) => isTrusted(bareAddress(address), hop)),
     bodyLimit: BODY_MAX_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionTimeout: IDLE_TIMEOUT_MS,
