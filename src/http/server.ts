@@ -16,8 +16,8 @@ import { observeRequests } from './responses.ts'
 /** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
 const HEADERS_TIMEOUT_MS = 10_000
-/** Longer than the 60 s after which common proxies close idle connections, so that the proxy closes first. */
-const KEEP_ALIVE_TIMEOUT_MS = 65_000
+/** Longer than the 600 s of Google's load balancer, so that the balancer closes first. A delivery could meet a closing connection. */
+const KEEP_ALIVE_TIMEOUT_MS = 620_000
 /** Time without traffic in either direction. A response that the client does not read must not stay in memory. */
 const IDLE_TIMEOUT_MS = 120_000
 const TIMEOUT_CHECK_INTERVAL_MS = 1_000
@@ -52,7 +52,9 @@ export function createServer(
     // A request that arrives before the close is still handled. Its connection is closed afterwards.
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) => void handleFrameworkError(app, error, request, reply),
-    clientErrorHandler: (error, socket) => handleClientError(app, error, socket),
+    clientErrorHandler: (error, socket) => {
+      if (!isUnused(error, socket)) handleClientError(app, error, socket)
+    },
   })
   app.decorate('limitUnroutable', null)
   app.server.on('checkExpectation', (request, response) => refuseExpectation(app, request, response))
@@ -96,8 +98,15 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
 // that has had no request for longest is closed, so a new one always has time to send its headers. A shutdown closes all of them.
 
 /**
- * Limit per instance. A connection takes 4 KiB, or 15 KiB if it has sent 15 KiB of headers (measured with 2,000):
- * 4,096 × 15 KiB = 60 MiB at most. LINE and a proxy keep some dozens.
+ * Go's HTTP client, which Caddy and Traefik use, opens connections that it first uses minutes later. Node.js would close them after
+ * HEADERS_TIMEOUT_MS, perhaps while a delivery arrives.
+ */
+const isUnused = ({ code }: Error & { code?: string }, { bytesRead }: Socket) =>
+  code === 'ERR_HTTP_REQUEST_TIMEOUT' && bytesRead === 0
+
+/**
+ * Limit per instance. A connection takes 8 KiB, or 20 KiB if it has sent 15 KiB of headers (measured with 4,096):
+ * 4,096 × 20 KiB = 80 MiB at most. LINE and a proxy keep some dozens.
  */
 const IDLE_MAX = 4_096
 /** Limit per address. Behind a proxy, all senders have one address. */
@@ -140,6 +149,7 @@ function limitIdleConnections(app: FastifyInstance): void {
     const state = { address: socket.remoteAddress ?? '', requests: 0, idleSinceMs: 0 }
     states.set(socket, state)
     socket.once('close', () => remove(socket))
+    socket.setTimeout(KEEP_ALIVE_TIMEOUT_MS)
     add(socket, state)
   })
   server.prependListener('request', ({ socket }, response) => {
@@ -147,6 +157,8 @@ function limitIdleConnections(app: FastifyInstance): void {
     if (state === undefined) return
     remove(socket)
     state.requests += 1
+    // Node.js itself sets it only after another request.
+    if (socket.timeout === KEEP_ALIVE_TIMEOUT_MS) socket.setTimeout(IDLE_TIMEOUT_MS)
     response.once('close', () => {
       state.requests -= 1
       if (state.requests === 0 && !socket.destroyed) add(socket, state)
