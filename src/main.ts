@@ -14,11 +14,13 @@ import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
+import { EgressProxy } from './http/egress-proxy.ts'
 import { listen, localUrl } from './http/listen.ts'
 import { serveMetrics } from './http/metrics-page.ts'
 import { SOURCES } from './intake/sources.ts'
 import { Background } from './jobs/background.ts'
 import { LineApi } from './line-api/client.ts'
+import { IdTokens } from './line-api/id-tokens.ts'
 import { deliveryPaths } from './line-api/line-signature.ts'
 import { openLog } from './observability/log.ts'
 import { Metrics } from './observability/metrics.ts'
@@ -79,13 +81,16 @@ export async function startService(
     return closed
   }
   try {
-    const lineApi = new LineApi(config.lineApiUrl)
+    const proxy = EgressProxy.open(config.egressProxy)
+    const fetch = proxy?.fetch
+    const lineApi = new LineApi(config.lineApiUrl, { fetch })
     const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
-    const resolver = new HostResolver()
-    const sender = opened && new Sender(opened.database, isOwn, resolver)
-    const notificationSender = await openNotificationSender(config, isOwn, resolver)
+    const route = proxy ?? new HostResolver()
+    const sender = opened && new Sender(opened.database, isOwn, route)
+    const notificationSender = await openNotificationSender(config, isOwn, route)
     const app: FastifyInstance = await createApp({
       ...{ config, database, lineApi, log, metrics, erasureLedger },
+      idTokens: new IdTokens(config.lineApiUrl, Date.now, undefined, fetch),
       isClosing: () => isClosing,
       ...(sender === null ? {} : { handOver: sender.handOver }),
     })
@@ -95,7 +100,7 @@ export async function startService(
       opened &&
       new Background({
         ...{ opened, verifier, metrics, notificationSender, erasureLedger },
-        ...{ retention: config, heartbeatUrl: config.heartbeatUrl },
+        ...{ retention: config, heartbeatUrl: config.heartbeatUrl, fetch },
         sender: sender as Sender,
         log: app.log,
       })
@@ -106,6 +111,7 @@ export async function startService(
         now: Date.now,
         onJob: () => background?.jobs.wake(),
         ownUrls: () => ownUrls(app, config),
+        route,
         channelTester: new ChannelTester(notificationSender),
       }))
     if (consoleApp) servers.push(consoleApp)

@@ -8,7 +8,7 @@ import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/listen.ts'
 import type { RemovalTally } from '../jobs/remove-account.ts'
-import { LineApi } from '../line-api/client.ts'
+import type { LineApi } from '../line-api/client.ts'
 import { ACCOUNTS, addressesOf } from '../operations/accounts.ts'
 import type { Operation } from '../operations/operation.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -27,6 +27,7 @@ import {
   addOperations,
   addRemoveCommand,
   inputOf,
+  openLineApi,
   optionsOf,
   performHere,
   platform,
@@ -202,7 +203,7 @@ export function withFields(command: CliCommand, operation: Operation = ACCOUNTS.
 export type Proving = { unproven?: boolean }
 
 export const proverOf = ({ unproven }: Proving): LineApi | null =>
-  unproven ? null : new LineApi(readConfig(io.env).lineApiUrl)
+  unproven ? null : openLineApi(readConfig(io.env))
 
 /** Adds or changes an account. Returns the names of the fields that options give. */
 async function setFields<R extends { isUnproven?: boolean }>(

@@ -1,10 +1,12 @@
 /** The commands of operations: see operations/operation.ts. */
 import { Option } from 'commander'
 import { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
-import { readConfig } from '../config/config.ts'
+import { type Config, readConfig } from '../config/config.ts'
 import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
+import { HostResolver } from '../endpoints/resolver.ts'
 import { EndpointTester } from '../endpoints/test-delivery.ts'
 import { FatalError } from '../errors.ts'
+import { EgressProxy } from '../http/egress-proxy.ts'
 import { localUrl } from '../http/listen.ts'
 import { Type } from '../http/typebox.ts'
 import type { JobSummary } from '../jobs/job.ts'
@@ -74,10 +76,14 @@ export function performHere<R>(
   return perform(operation, { database, actor: commandActor(), services: all, ...call })
 }
 
+export const openLineApi = ({ lineApiUrl, egressProxy }: Pick<Config, 'lineApiUrl' | 'egressProxy'>) =>
+  new LineApi(lineApiUrl, { fetch: EgressProxy.open(egressProxy)?.fetch })
+
 /** What asks LINE for accounts. */
 export function platform() {
-  const { lineApiUrl, publicUrl } = readConfig(io.env)
-  return { lineApi: new LineApi(lineApiUrl), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  const config = readConfig(io.env)
+  const { publicUrl } = config
+  return { lineApi: openLineApi(config), publicUrl, webhookPaths: deliveryPaths, now: Date.now }
 }
 
 export function commandServices(): Services {
@@ -85,13 +91,14 @@ export function commandServices(): Services {
   const { publicUrl, host, port } = config
   const ownUrls = () => ownAddresses(publicUrl, host, port)
   const isOwn = (url: URL) => isOwnUrl(url, ownUrls())
+  const route = EgressProxy.open(config.egressProxy) ?? new HostResolver()
   return {
     now: Date.now,
     ownUrls,
     canEmail: config.smtpUrl !== null,
-    endpointTester: new EndpointTester(isOwn),
+    endpointTester: new EndpointTester(isOwn, route),
     channelTester: new ChannelTester(async (...message) =>
-      (await openNotificationSender(config, isOwn))(...message),
+      (await openNotificationSender(config, isOwn, route))(...message),
     ),
     lineApi: platform().lineApi,
     verifier: platform(),

@@ -109,6 +109,17 @@ export function watchdogUrl(text: string): string {
 export const isEmailAddress = (text: string): boolean =>
   text.length <= 254 && /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$/.test(text)
 
+export function proxyUrl(text: string): string {
+  if (!/^http:\/\/[^/?#\s]+:\d{1,5}\/?$/i.test(text) || !hasHost(text)) {
+    const hint = text.includes('@') ? ENCODING : ''
+    throw new Error(`must be http://host:port or http://user:password@host:port of a proxy${hint}`)
+  }
+  const { username, password } = new URL(text)
+  if (decoded(username) === null || decoded(password) === null)
+    throw new Error('must have a percent-encoded user and password')
+  return text
+}
+
 export function proxies(text: string): string[] {
   const names = new Set(['loopback', 'linklocal', 'uniquelocal'])
   return text.split(',').map((part) => {

@@ -9,6 +9,7 @@ import {
   oneOf,
   postgresUrl,
   proxies,
+  proxyUrl,
   redisUrl,
   replicasUrl,
   smtpUrl,
@@ -122,6 +123,13 @@ export const VARIABLES = {
     help: "base URL of the messaging platform's API",
     fallback: 'https://api.line.me',
     parse: httpUrl,
+  }),
+  egressProxy: variable<Secret | null>({
+    name: 'EGRESS_PROXY',
+    isSecret: true,
+    help: 'http://[user:password@]host:port of the proxy for requests to LINE, endpoints, notifications and HEARTBEAT_URL; unset: none',
+    fallback: null,
+    parse: (text) => new Secret(proxyUrl(text)),
   }),
   logLevel: variable<(typeof LOG_LEVELS)[number]>({
     name: 'LOG_LEVEL',

@@ -4,6 +4,7 @@ import type { Verifier } from '../accounts/verify.ts'
 import type { ErasureLedger } from '../audience/erasure/erasure-ledger.ts'
 import type { Config } from '../config/config.ts'
 import type { Secret } from '../config/secret.ts'
+import type { Route } from '../endpoints/address.ts'
 import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { type Share, Shares } from '../http/shares.ts'
@@ -44,6 +45,8 @@ export interface ConsoleOptions {
   onJob?: () => void
   /** base URLs of this service's API, where an endpoint would be a loop */
   ownUrls: () => URL[]
+  /** By default without a proxy. */
+  route?: Route
   log: DestinationStream
   now: () => number
   pages?: URL

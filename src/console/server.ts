@@ -40,7 +40,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     ownUrls: options.ownUrls,
     channelTester: options.channelTester,
     canEmail: options.config.smtpUrl !== null,
-    endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls())),
+    endpointTester: new EndpointTester((url) => isOwnUrl(url, options.ownUrls()), options.route),
     lineApi: options.verifier.lineApi,
     verifier: options.verifier,
     erasureLedger: async () => options.erasureLedger,

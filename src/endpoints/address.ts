@@ -1,6 +1,7 @@
 /** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
+import { EgressProxy } from '../http/egress-proxy.ts'
 import type { Address, HostResolver, Share } from './resolver.ts'
 
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
@@ -17,6 +18,9 @@ export function isPublicAddress(text: string): boolean {
   const address = isTranslated ? ipaddr.fromByteArray(received.toByteArray().slice(NAT64_BYTES)) : received
   return address.range() === 'unicast' && (address.kind() === 'ipv4' || address.match(PUBLIC_IPV6))
 }
+
+/** RFC 6761: these names are never those of another machine, so also a proxy does not get them. */
+const LOCALHOST = /(^|\.)localhost\.?$/
 
 /** The message is for the owner of the endpoint. */
 export class RefusedUrl extends Error {
@@ -39,10 +43,13 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
   return url
 }
 
+/** How requests leave: to the addresses that are resolved and checked here, or through a proxy, which resolves names itself. */
+export type Route = HostResolver | EgressProxy
+
 export interface ReceiverChecks {
   /** whether a URL is this service's own, so that sending there would be a loop */
   isOwnUrl: (url: URL) => boolean
-  resolver: HostResolver
+  route: Route
 }
 
 export interface Receiver {
@@ -53,19 +60,23 @@ export interface Receiver {
 export interface Target {
   url: URL
   allowPrivateNetwork: boolean
-  lookup: LookupFunction
+  route: LookupFunction | EgressProxy
 }
 
 /** Returns RefusedUrl if nothing may be sent. */
 export function readTarget(
   share: Share,
   { url: text, allow_private_network: allowPrivateNetwork }: Receiver,
-  { isOwnUrl, resolver }: ReceiverChecks,
+  { isOwnUrl, route }: ReceiverChecks,
 ): Target | RefusedUrl {
   try {
     const url = readEndpointUrl(text, allowPrivateNetwork)
     if (isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
-    return { url, allowPrivateNetwork, lookup: lookupWith(resolver, { share, allowPrivateNetwork }) }
+    if (!(route instanceof EgressProxy))
+      return { url, allowPrivateNetwork, route: lookupWith(route, { share, allowPrivateNetwork }) }
+    if (!allowPrivateNetwork && LOCALHOST.test(url.hostname))
+      return new RefusedUrl(`${url.hostname} is not public`)
+    return { url, allowPrivateNetwork, route }
   } catch (error) {
     if (error instanceof RefusedUrl) return error
     throw error

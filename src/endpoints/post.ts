@@ -7,7 +7,6 @@
  *
  * If an idle connection turns out to be closed, the result is STALE, and the caller repeats all steps.
  */
-import { constants } from 'node:crypto'
 import {
   type ClientRequest,
   Agent as HttpAgent,
@@ -16,6 +15,7 @@ import {
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Socket } from 'node:net'
+import { AGENT, EgressProxy, ProxyFault, TLS } from '../http/egress-proxy.ts'
 import {
   isPublicAddress,
   type Receiver,
@@ -31,14 +31,7 @@ import { limitResponse, type SeenResponse } from './response.ts'
 export const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in locks.sql. */
 const WRITE_MAX_MS = 1_000
-/** The same as ENDPOINT_IN_FLIGHT_MAX in queue.ts. */
-const IDLE_SOCKETS_MAX = 16
-/** Less than the idle timeouts of common servers and proxies. */
-const IDLE_SOCKET_MS = 4_000
 
-const AGENT = { keepAlive: true, maxFreeSockets: IDLE_SOCKETS_MAX, timeout: IDLE_SOCKET_MS }
-/** Otherwise a server could request one handshake after the other on one connection. */
-const TLS = { secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 const publicAgent = new HttpsAgent({ ...AGENT, ...TLS })
 const privateAgents = { 'https:': new HttpsAgent({ ...AGENT, ...TLS }), 'http:': new HttpAgent(AGENT) }
 
@@ -77,7 +70,7 @@ export const outcomeOf = (response: EndpointResponse) =>
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
 /** Errors whose messages contain no text of the receiver. */
-const OURS = [RefusedUrl, UnresolvedName]
+const OURS = [RefusedUrl, UnresolvedName, ProxyFault]
 
 function failure(error: Error & { code?: string }): EndpointResponse {
   const { code = '', cause } = error
@@ -115,7 +108,7 @@ export class Connection {
   #ending: Ending | null = null
 
   constructor(
-    { url, allowPrivateNetwork, lookup }: Target,
+    { url, allowPrivateNetwork, route }: Target,
     deadlineMs: number,
     seen: SeenResponse | undefined,
     resolve: (result: Connection | Ending) => void,
@@ -124,8 +117,13 @@ export class Connection {
     this.#seen = seen
     this.#resolve = resolve
     const isHttp = url.protocol === 'http:'
-    const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
-    this.#request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
+    const protocol = isHttp ? 'http:' : 'https:'
+    const isProxied = route instanceof EgressProxy
+    const direct = allowPrivateNetwork ? privateAgents[protocol] : publicAgent
+    this.#request = (isHttp ? httpRequest : httpsRequest)(url, {
+      method: 'POST',
+      ...(isProxied ? { agent: route.agents[protocol] } : { agent: direct, lookup: route }),
+    })
     this.#timer = this.#startTimer()
     this.#request.on('error', (error) => this.#fail(error))
     this.#request.once('close', () => {
@@ -136,7 +134,7 @@ export class Connection {
     this.#request.once('socket', (socket: Socket & { encrypted?: boolean }) => {
       this.#limit(socket)
       const open = () => {
-        if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? ''))
+        if (!isProxied && !allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? ''))
           return this.abort('the connection leads to an address that is not public')
         clearTimeout(this.#timer)
         this.#resolve(this)

@@ -22,7 +22,7 @@ import type { Database } from '../postgres/database.ts'
 import { BACKLOG_LOCK } from '../postgres/locks.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type Row, statement } from '../postgres/statement.ts'
-import { type Receiver, type ReceiverChecks, RefusedUrl, readTarget } from './address.ts'
+import { type Receiver, type ReceiverChecks, RefusedUrl, type Route, readTarget } from './address.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { type ContentRow, Contents } from './contents.ts'
@@ -101,10 +101,10 @@ export class Sender {
   #isStopped = true
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
+  constructor(database: Database, isOwnUrl: (url: URL) => boolean, route: Route = new HostResolver()) {
     this.#database = database
     this.#connection = database.pin()
-    this.#checks = { isOwnUrl, resolver }
+    this.#checks = { isOwnUrl, route }
     this.#claims = new Claims(this.#connection, this.#queue)
     this.#contents = new Contents(this.#connection)
     this.#settlements = new Settlements(this.#connection)

@@ -4,7 +4,7 @@ import type { SecretKeys } from '../config/secret-keys.ts'
 import { AppError, refuseRequest, requireVisible } from '../errors.ts'
 import { Shares } from '../http/shares.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { printableUrl, type Receiver, type ReceiverChecks } from './address.ts'
+import { printableUrl, type Receiver, type ReceiverChecks, type Route } from './address.ts'
 import { type Content, MissingSecret, writeMessage } from './messages.ts'
 import { type Message, sendNow } from './post.ts'
 import { HostResolver } from './resolver.ts'
@@ -49,8 +49,8 @@ export class EndpointTester {
   readonly #limit = new TestLimit('endpoint')
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
-    this.#checks = { isOwnUrl, resolver }
+  constructor(isOwnUrl: (url: URL) => boolean, route: Route = new HostResolver()) {
+    this.#checks = { isOwnUrl, route }
   }
 
   /** Throws NotVisible, `invalid_input` without a secret to sign with, and `rate_limited` or `busy`. */

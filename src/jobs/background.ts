@@ -14,6 +14,7 @@ import type { Secret } from '../config/secret.ts'
 import { listBacklogs } from '../endpoints/endpoint-health.ts'
 import type { Sender } from '../endpoints/sender.ts'
 import { every, type Stop } from '../every.ts'
+import type { Fetch } from '../http/egress-proxy.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -42,6 +43,7 @@ interface BackgroundParts {
   sender: Sender
   notificationSender: NotificationSender
   heartbeatUrl: Secret | null
+  fetch: Fetch | undefined
   /** null: erasures are recorded in the database only */
   erasureLedger: ErasureLedger | null
   metrics: Metrics | null
@@ -56,7 +58,8 @@ export class Background {
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const { opened, verifier, sender, notificationSender, heartbeatUrl, erasureLedger, metrics, log } = parts
+    const { opened, verifier, sender, notificationSender, heartbeatUrl, fetch, erasureLedger, metrics, log } =
+      parts
     const { database, ready } = opened
     this.#sender = sender
     const onQueued = (endpointId: bigint) => sender.expect([endpointId])
@@ -94,7 +97,7 @@ export class Background {
       ]
       this.#stops = repetitions.map(({ stop }) => stop)
       this.#stops.push(startWatch(database, log), startOutbox(database, notificationSender, log))
-      if (heartbeatUrl !== null) this.#stops.push(startHeartbeat(database, heartbeatUrl, log))
+      if (heartbeatUrl !== null) this.#stops.push(startHeartbeat(database, heartbeatUrl, log, { fetch }))
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))

@@ -32,12 +32,12 @@ export class AudienceGroups {
   readonly #limiter: RateLimiter
   readonly #callOf: CallOfAccount
 
-  constructor(baseUrl: string, callOf: CallOfAccount, callsPerSecond = CALLS_PER_SECOND) {
+  constructor({ baseUrl, fetch }: Platform, callOf: CallOfAccount, callsPerSecond = CALLS_PER_SECOND) {
     this.#limiter = new RateLimiter(callsPerSecond)
-    this.#platform = { baseUrl, timeouts: TIMEOUTS }
+    this.#platform = { baseUrl, timeouts: TIMEOUTS, fetch }
     // LINE takes files at another host.
     const dataUrl = baseUrl.replace('//api.line.me', '//api-data.line.me')
-    this.#dataPlatform = { baseUrl: dataUrl, timeouts: UPLOAD_TIMEOUTS }
+    this.#dataPlatform = { baseUrl: dataUrl, timeouts: UPLOAD_TIMEOUTS, fetch }
     this.#callOf = callOf
   }
 

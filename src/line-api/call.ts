@@ -2,9 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
+import type { Fetch } from '../http/egress-proxy.ts'
 import { readStart } from '../http/listen.ts'
 
-interface CallTimeouts {
+export interface CallTimeouts {
   attemptMs: number
   callMs: number
 }
@@ -62,6 +63,7 @@ export const UNAVAILABLE = {
 export interface Platform {
   baseUrl: string
   timeouts: CallTimeouts
+  fetch: Fetch
 }
 
 export interface Call {
@@ -79,13 +81,13 @@ export interface Call {
 
 /** Never rejects. The value is unchecked JSON. After a 429 or a Retry-After, the caller decides when to retry. */
 export async function callPlatform(
-  { baseUrl, timeouts }: Platform,
+  { baseUrl, timeouts, fetch }: Platform,
   call: Call,
 ): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + timeouts.callMs
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
-    const { result, mayRepeat } = await attemptCall(baseUrl, call, timeoutMs)
+    const { result, mayRepeat } = await attemptCall(fetch, baseUrl, call, timeoutMs)
     if (!mayRepeat || !call.isRepeatable || attempt >= ATTEMPTS) return result
     await sleep(Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1))
     if (call.signal?.aborted || Date.now() >= deadlineMs) return result
@@ -98,6 +100,7 @@ interface Attempt {
 }
 
 async function attemptCall(
+  fetch: Fetch,
   baseUrl: string,
   { method, path, token, form, json, secrets, signal }: Call,
   timeoutMs: number,

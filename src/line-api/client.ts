@@ -1,9 +1,11 @@
 /** The calls of the LINE Messaging API that this service uses (developers.line.biz, "Messaging API reference"). */
 import type { Secret } from '../config/secret.ts'
+import type { Fetch } from '../http/egress-proxy.ts'
 import { AudienceGroups, type CallOfAccount } from './audience-groups.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
+  type CallTimeouts,
   callPlatform,
   type Platform,
   type PlatformResult,
@@ -38,6 +40,13 @@ export const FOLLOWERS_PAGE_SIZE = 1_000
 
 const WEBHOOK_PATH = '/v2/bot/channel/webhook/endpoint'
 
+interface LineApiOptions {
+  timeouts?: CallTimeouts
+  audienceCallsPerSecond?: number
+  /** by default without a proxy */
+  fetch?: Fetch | undefined
+}
+
 /** No method rejects. A failure is a PlatformFault. */
 export class LineApi {
   readonly #platform: Platform
@@ -46,11 +55,14 @@ export class LineApi {
   readonly #webhookCalls = new RateLimiter(WEBHOOK_CALLS_PER_SECOND)
   readonly audienceGroups: AudienceGroups
 
-  constructor(baseUrl: string, timeouts = CALL_TIMEOUTS, audienceCallsPerSecond?: number) {
-    this.#platform = { baseUrl, timeouts }
+  constructor(
+    baseUrl: string,
+    { timeouts = CALL_TIMEOUTS, audienceCallsPerSecond, fetch = globalThis.fetch }: LineApiOptions = {},
+  ) {
+    this.#platform = { baseUrl, timeouts, fetch }
     this.#tokens = new StatelessTokens(this.#platform)
     const callOf: CallOfAccount = (...call) => this.#call(...call)
-    this.audienceGroups = new AudienceGroups(baseUrl, callOf, audienceCallsPerSecond)
+    this.audienceGroups = new AudienceGroups(this.#platform, callOf, audienceCallsPerSecond)
   }
 
   /** The account that the stored credentials belong to. */

@@ -17,6 +17,7 @@ import {
 } from 'jose'
 import { LRUCache } from 'lru-cache'
 import { AppError } from '../errors.ts'
+import type { Fetch } from '../http/egress-proxy.ts'
 import { idTokenVerified } from '../observability/facts.ts'
 import { callPlatform, type Platform } from './call.ts'
 
@@ -72,8 +73,13 @@ export class IdTokens {
   readonly #waiting = new Map<string, number>()
   #allWaiting = 0
 
-  constructor(baseUrl: string, now: () => number, keysIntervalMs = KEYS_INTERVAL_MS) {
-    this.#platform = { baseUrl, timeouts: KEYS_TIMEOUTS }
+  constructor(
+    baseUrl: string,
+    now: () => number,
+    keysIntervalMs = KEYS_INTERVAL_MS,
+    fetch: Fetch = globalThis.fetch,
+  ) {
+    this.#platform = { baseUrl, timeouts: KEYS_TIMEOUTS, fetch }
     this.#now = now
     this.#keysIntervalMs = keysIntervalMs
     // Fetched when a token needs them, and again for a key id that they lack.

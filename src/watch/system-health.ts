@@ -7,6 +7,7 @@ import type { Config } from '../config/config.ts'
 import { warnOfParameters } from '../config/database-url.ts'
 import { examineEndpoints } from '../endpoints/endpoint-health.ts'
 import { FatalError, type Finding, finding } from '../errors.ts'
+import { EgressProxy, type Fetch, ProxyFault } from '../http/egress-proxy.ts'
 import { redisRefusal } from '../http/rate-limit.ts'
 import { age } from '../http/times.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -38,7 +39,7 @@ export async function examineSystem(config: Config): Promise<Finding[]> {
     ...examineConfig(config),
     ...(await examineDatabase(config)),
     ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
-    ...(await examinePlatform(config.lineApiUrl)),
+    ...(await examinePlatform(config.lineApiUrl, EgressProxy.open(config.egressProxy)?.fetch)),
   ]
   const { severity, message, fix, code } = await examined
   return [...findings, { check: 'PUBLIC_URL', severity, message: `${message} ${fix}`, code }]
@@ -165,15 +166,19 @@ async function examineRedis(url: string): Promise<Finding> {
   }
 }
 
-async function examinePlatform(url: string): Promise<Finding[]> {
+async function examinePlatform(url: string, fetch: Fetch = globalThis.fetch): Promise<Finding[]> {
   const check = 'platform'
   try {
     // The platform rejects a request without credentials, which proves that it responds.
     const response = await fetch(`${url}/v2/bot/info`, { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) })
     response.body?.cancel().catch(() => undefined)
     return [ok(check, `${url} responds`), ...compareClock(Date.parse(response.headers.get('date') ?? ''))]
-  } catch {
-    const message = `${url} does not respond, so profiles and verification are unavailable; allow outgoing HTTPS or set LINE_API_URL`
+  } catch (error) {
+    const [fault, fix] =
+      error instanceof ProxyFault
+        ? [error.message, 'check EGRESS_PROXY']
+        : [`${url} does not respond`, 'allow outgoing HTTPS or set LINE_API_URL']
+    const message = `${fault}, so profiles and verification are unavailable; ${fix}`
     return [failure(check, message)]
   }
 }

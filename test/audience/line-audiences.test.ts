@@ -18,7 +18,7 @@ import { startPlatform } from '../support/platform.ts'
 const { database, env } = await createTestDatabase()
 const platform = await startPlatform()
 const { url } = await startConsole(database)
-const sync = new SegmentSync(database, new LineApi(platform.url, undefined, 1_000))
+const sync = new SegmentSync(database, new LineApi(platform.url, { audienceCallsPerSecond: 1_000 }))
 
 let tenant: Tenant
 let line: ReturnType<typeof platform.addAccount>

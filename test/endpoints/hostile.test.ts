@@ -6,7 +6,7 @@ import { textMessage } from '../../tools/simulator/events.ts'
 import { startSending } from '../support/endpoints.ts'
 import { OK, type RawConnection, startRawReceiver } from '../support/raw-receiver.ts'
 
-const checks = { isOwnUrl: () => false, resolver: new HostResolver() }
+const checks = { isOwnUrl: () => false, route: new HostResolver() }
 const post = ({ url }: { url: string }) =>
   sendNow('test', { url, allow_private_network: true }, { headers: {}, body: '{}' }, checks)
 
@@ -63,7 +63,7 @@ it('sends on a new connection if the receiver resets the idle one that was used 
 
 it('counts no answer that comes before the request', async () => {
   const receiver = await startRawReceiver(() => undefined)
-  const target = { url: new URL(receiver.url), allowPrivateNetwork: true, lookup: () => expect.fail() }
+  const target = { url: new URL(receiver.url), allowPrivateNetwork: true, route: () => expect.fail() }
   const connection = (await connect(target, performance.now() + 10_000)) as Connection
   await expect.poll(() => receiver.connections).toHaveLength(1)
   receiver.connections[0]?.socket.write(OK)

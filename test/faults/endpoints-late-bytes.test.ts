@@ -170,7 +170,7 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
   let releasedAfterMs = 0
   const startedAtMs = performance.now()
   const lookup = () => expect.fail('an address needs no lookup')
-  const target = { url: new URL(silent.url), allowPrivateNetwork: true, lookup }
+  const target = { url: new URL(silent.url), allowPrivateNetwork: true, route: lookup }
   const connection = await connect(target, startedAtMs + 10_000)
   if (!(connection instanceof Connection)) throw new Error('there is no connection')
   const answer = connection.send(message, () => {

@@ -104,7 +104,7 @@ async function start() {
   const segments: bigint[] = []
   for (const name of NAMES)
     segments.push(await insertRow(database, 'segment', { channel_oa_id, name, condition: '{}', sync: true }))
-  const lineApi = new LineApi(platform.url, undefined, 100_000)
+  const lineApi = new LineApi(platform.url, { audienceCallsPerSecond: 100_000 })
   const passOf = (of: Database, api: LineApi) => new SegmentSync(of, api).pass()
   const pass = () => passOf(database, lineApi)
   const erased = new Set<string>()

@@ -11,7 +11,7 @@ import { setUpVerification } from '../support/verification.ts'
 const { database, platform, addVerifiable, verify } = await setUpVerification()
 /** With a tenth of the real time limits. */
 const impatient = await startApp(database, {
-  lineApi: new LineApi(platform.url, { attemptMs: 300, callMs: 600 }),
+  lineApi: new LineApi(platform.url, { timeouts: { attemptMs: 300, callMs: 600 } }),
 })
 afterAll(() => impatient.app.close())
 

@@ -1,6 +1,7 @@
 /** A receiver of outgoing webhooks, and a service that sends to it. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { onTestFinished } from 'vitest'
+import type { Route } from '../../src/endpoints/address.ts'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { addTenant, createTestDatabase } from './database.ts'
@@ -46,9 +47,9 @@ export async function startReceiver(refuses: (body: string) => boolean = () => f
 export type Sending = Awaited<ReturnType<typeof startSending>>
 
 /** A service with a sender, as an instance has them. */
-export async function startSending(resolver = new HostResolver()) {
+export async function startSending(route: Route = new HostResolver()) {
   const { database, env } = await createTestDatabase()
-  const sender = new Sender(database, () => false, resolver)
+  const sender = new Sender(database, () => false, route)
   const service = await startApp(database, { handOver: sender.handOver })
   const tenant = await addTenant(database)
   sender.start()

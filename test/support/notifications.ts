@@ -15,7 +15,7 @@ export const SILENT_LOG = { info: () => undefined, warn: () => undefined, error:
 
 export const newSender = (parts: Partial<SenderParts> = {}): NotificationSender =>
   notificationSender({
-    ...{ isOwnUrl: () => false, resolver: new HostResolver() },
+    ...{ isOwnUrl: () => false, route: new HostResolver() },
     ...{ smtp: null, consoleUrl: 'https://console.example' },
     ...parts,
   })

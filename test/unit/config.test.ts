@@ -21,7 +21,7 @@ const NAMES = [
   ...['PORT', 'HOST', 'WEB_CONCURRENCY', 'DATABASE_URL', 'DATABASE_READ_URL', 'READ_MAX_LAG_MS'],
   ...['DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
-  ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
+  ...['LINE_API_URL', 'EGRESS_PROXY', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
   ...['CONSOLE_USER_HEADER', 'CONSOLE_URL', 'SMTP_URL', 'HEARTBEAT_URL'],
   ...['SECRETS_KEYS', 'ERASURE_LEDGER'],
   ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'AUDIT_RETENTION_DAYS', 'TRACKING_RETENTION_DAYS'],
@@ -130,6 +130,16 @@ it('the configuration refuses a token of the console that somebody could guess',
   expect(short).toEqual(['CONSOLE_TOKEN must have at least 24 characters'])
 })
 
+it.each([
+  'http://proxy:3128',
+  'http://10.0.0.1:80/',
+  'http://[fd00::1]:3128',
+  'http://user:p%40ss@proxy.example:3128',
+])('the configuration reads the proxy %s as a secret', (EGRESS_PROXY) => {
+  const { egressProxy } = readConfig({ EGRESS_PROXY })
+  expect([`${egressProxy}`, egressProxy?.reveal()]).toEqual(['[secret]', EGRESS_PROXY])
+})
+
 it('the configuration reads the mail server and the watchdog as secrets, and wants the address of a sender', () => {
   const { smtpUrl, heartbeatUrl } = readConfig({
     SMTP_URL: 'smtps://alerts%40example.com:password@mail.example.com',
@@ -219,6 +229,14 @@ it.each([
   ['TRUST_PROXY', '0.0.0.0/0'],
   ['LINE_API_URL', 'http://127.0.0.1:4612#'],
   ['WEB_CONCURRENCY', '0'],
+  ['EGRESS_PROXY', 'proxy.example:3128'],
+  ['EGRESS_PROXY', 'http://proxy.example'],
+  ['EGRESS_PROXY', 'https://proxy.example:3128'],
+  ['EGRESS_PROXY', 'socks5://proxy.example:1080'],
+  ['EGRESS_PROXY', 'http://999.1.1.1:3128'],
+  ['EGRESS_PROXY', 'http://proxy.example:3128/path'],
+  ['EGRESS_PROXY', 'http://user:%zz@proxy.example:3128'],
+  ['EGRESS_PROXY', 'http://proxy.example:65536'],
 ])('the configuration rejects %s=%s', (name, value) => {
   expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
 })

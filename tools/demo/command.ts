@@ -107,6 +107,7 @@ async function startDemoService(
     // Nothing leaves the machine, and the demo must not use the watchdog, the ledger, or the rate limits of the real service.
     redisUrl: null,
     smtpUrl: null,
+    egressProxy: null,
     heartbeatUrl: null,
     erasureLedger: null,
     // No warnings: this run's platform refuses the tokens of accounts that an earlier run added.

@@ -6,6 +6,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Secret } from '../../config/secret.ts'
 import { every, type Stop } from '../../every.ts'
+import type { Fetch } from '../../http/egress-proxy.ts'
 import { heartbeatSent } from '../../observability/facts.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'
@@ -25,14 +26,14 @@ export function startHeartbeat(
   database: Pick<Database, 'query' | 'state'>,
   url: Secret,
   log: FastifyBaseLogger,
-  { tryMs = TRY_INTERVAL_MS } = {},
+  { tryMs = TRY_INTERVAL_MS, fetch = globalThis.fetch }: { tryMs?: number; fetch?: Fetch | undefined } = {},
 ): Stop {
   let hasFailed = false
   return every('heartbeat', tryMs, async (signal) => {
     const isFailing = (await database.state()) === 'failing'
     const chosen = await database.query(isFailing ? skipBeat : beat)
     if (chosen.length === 0) return
-    const isAccepted = await request(url, signal)
+    const isAccepted = await request(fetch, url, signal)
     if (signal.aborted) return
     heartbeatSent.publish({ outcome: isAccepted ? 'accepted' : 'failed' })
     if (!isAccepted && !hasFailed)
@@ -43,7 +44,7 @@ export function startHeartbeat(
 }
 
 /** Errors may contain the URL, whose path is usually a token. */
-async function request(url: Secret, stopped: AbortSignal): Promise<boolean> {
+async function request(fetch: Fetch, url: Secret, stopped: AbortSignal): Promise<boolean> {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stopped])
     const response = await fetch(url.reveal(), { redirect: 'manual', signal })

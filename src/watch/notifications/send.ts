@@ -3,7 +3,7 @@ import type { ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
 import { isEmailAddress } from '../../config/parsers.ts'
 import { type Secret, secretOrNull } from '../../config/secret.ts'
-import type { ReceiverChecks } from '../../endpoints/address.ts'
+import type { ReceiverChecks, Route } from '../../endpoints/address.ts'
 import { JSON_TYPE, standardMessage } from '../../endpoints/messages.ts'
 import { type EndpointResponse, type Message, notSent, sendNow } from '../../endpoints/post.ts'
 import { HostResolver } from '../../endpoints/resolver.ts'
@@ -28,10 +28,10 @@ export type NotificationSender = (
 export async function openNotificationSender(
   { smtpUrl, consoleUrl }: Pick<Config, 'smtpUrl' | 'consoleUrl'>,
   isOwnUrl: (url: URL) => boolean,
-  resolver = new HostResolver(),
+  route: Route = new HostResolver(),
 ): Promise<NotificationSender> {
   const smtp = smtpUrl && (await openMailer(smtpUrl))
-  return notificationSender({ isOwnUrl, smtp, consoleUrl, resolver })
+  return notificationSender({ isOwnUrl, smtp, consoleUrl, route })
 }
 
 export function notificationSender({ smtp, consoleUrl, ...checks }: SenderParts): NotificationSender {
