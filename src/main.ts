@@ -8,7 +8,7 @@ import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
 import { ErasureLedger } from './audience/erasure/erasure-ledger.ts'
 import { READY } from './cli/workers.ts'
-import type { Config } from './config/config.ts'
+import { type Config, SERVICE_LINK } from './config/config.ts'
 import { createConsole, listenForConsole } from './console/server.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { HostResolver } from './endpoints/resolver.ts'
@@ -57,6 +57,7 @@ export async function startService(
   let isClosing = false
   const lines = pino({ level: config.logLevel }, log)
   const notices = { info: (text: string) => lines.info(text), warn: (text: string) => lines.warn(text) }
+  for (const name of config.serviceLinks) notices.warn(`${name} is ${SERVICE_LINK}`)
   const erasureLedger = await ErasureLedger.open(config.erasureLedger)
   const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()

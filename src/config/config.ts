@@ -44,6 +44,9 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     /** max or windowMs 0: no limit */
     rateLimit: { max: rateLimitMax, windowMs: rateLimitWindowMs, spareSigned: rateLimitSpareSigned },
     console: chooseConsole(consolePort, consoleToken, consoleUserHeader, config.trustProxy, faults),
+    serviceLinks: Object.values<Variable<unknown>>(VARIABLES)
+      .map(({ name }) => name)
+      .filter((name) => isServiceLink(name, env[name])),
   }
   // 0 is any free one.
   const ports = [config.port, consolePort, config.metricsPort].filter((port) => port)
@@ -51,6 +54,17 @@ export function readConfig(env: Record<string, string | undefined> = process.env
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
   return result
 }
+
+/**
+ * In every pod, Kubernetes sets NAME_PORT to tcp://address:port for each Service NAME of the namespace. Docker's links do the same. A value
+ * that the pod itself sets comes first.
+ */
+function isServiceLink(name: string, text = ''): boolean {
+  return name.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(text.trim())
+}
+
+export const SERVICE_LINK =
+  'ignored, because it is the address of a Kubernetes Service of this name. Set enableServiceLinks: false in the pod.'
 
 function readValues(env: Record<string, string | undefined>, faults: string[]): Values {
   const read = (variable: Variable<unknown>) => {
@@ -147,7 +161,7 @@ function textOf(
   { name, isSecret }: Pick<Variable<unknown>, 'name' | 'isSecret'>,
   env: Record<string, string | undefined>,
 ): string {
-  const text = env[name]?.trim() ?? ''
+  const text = isServiceLink(name, env[name]) ? '' : (env[name]?.trim() ?? '')
   const file = isSecret ? (env[fileNameOf(name)]?.trim() ?? '') : ''
   if (file === '') return text
   if (text !== '') throw new Error(`and ${fileNameOf(name)} are both set: set one of them`)

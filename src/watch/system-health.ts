@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
 import { listEnding } from '../accounts/clients.ts'
 import { examineLedger } from '../audience/erasure/compare-ledger.ts'
-import type { Config } from '../config/config.ts'
+import { type Config, SERVICE_LINK } from '../config/config.ts'
 import { warnOfParameters } from '../config/database-url.ts'
 import { examineEndpoints } from '../endpoints/endpoint-health.ts'
 import { FatalError, type Finding, finding } from '../errors.ts'
@@ -45,9 +45,11 @@ export async function examineSystem(config: Config): Promise<Finding[]> {
   return [...findings, { check: 'PUBLIC_URL', severity, message: `${message} ${fix}`, code }]
 }
 
-function examineConfig({ rateLimit, trustProxy, host, dataDir, erasureLedger, database }: Config): Finding[] {
+function examineConfig(config: Config): Finding[] {
+  const { rateLimit, trustProxy, host, dataDir, erasureLedger, database, serviceLinks } = config
   const findings = [ok('configuration', 'every variable is valid')]
   const warn = (check: string, message: string) => findings.push(warning(check, message))
+  for (const name of serviceLinks) warn(name, SERVICE_LINK)
   if (erasureLedger === null)
     warn('ERASURE_LEDGER', 'unset, so a restored backup brings back the people who were erased after it')
   else if (resolve(erasureLedger).startsWith(`${dataDir}/`))

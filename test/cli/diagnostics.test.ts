@@ -34,6 +34,12 @@ it('doctor warns when the clock of the database stepped back', async () => {
   expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'warning', message })
 })
 
+it('doctor warns of a port that a Kubernetes Service has set', async () => {
+  const { stdout } = await runCommand(['doctor', '--json'], { ...env, CONSOLE_PORT: 'tcp://10.96.0.10:80' })
+  const message = expect.stringMatching('ignored, .+ enableServiceLinks: false')
+  expect(JSON.parse(stdout)).toContainEqual({ check: 'CONSOLE_PORT', severity: 'warning', message })
+})
+
 it('doctor names the account of each finding', async () => {
   const tenant = await addTenant(database)
   expect(await findingsOf(env)).toContainEqual(

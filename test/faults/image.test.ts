@@ -1,6 +1,7 @@
 /** The image, built and run as users do. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { freePort } from '../../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
   attempt,
@@ -10,6 +11,7 @@ import {
   runContainer,
   urlOfContainer,
 } from '../support/containers.ts'
+import { addTenant, createTestDatabase } from '../support/database.ts'
 import { becomesWell, eventually } from '../support/process.ts'
 import { openSocket } from '../support/raw.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -70,7 +72,11 @@ describe.skipIf(!canRun)('the image', () => {
 
   it('runs as user 1000 and as any other, read-only, becomes healthy, and writes no file', async () => {
     for (const user of ['1000:1000', '54321:54321']) {
-      const { id, url } = await runContainer(IMAGE, '--user', user, '--env', 'DATABASE_URL=none')
+      // Kubernetes mounts nothing on /tmp and /run.
+      const { id, url } = await runContainer(
+        IMAGE,
+        ...['--read-only-tmpfs=false', '--user', user, '--env', 'DATABASE_URL=none'],
+      )
       await becomesWell(url)
       expect(await podman('exec', id, 'id', '-u')).toBe(user.split(':', 1).join())
       expect(await podman('exec', id, 'oa-audience', '--version')).toMatch(/^\d/)
@@ -90,6 +96,25 @@ describe.skipIf(!canRun)('the image', () => {
     const url = 'postgres://127.0.0.1:1/oa?sslmode=verify-full'
     const doctor = attempt('run', '--rm', '--env', `DATABASE_URL=${url}`, IMAGE, 'oa-audience', 'doctor')
     expect(doctor.output).toContain('connect ECONNREFUSED 127.0.0.1:1')
+  })
+
+  it('stores a delivery as any user on a read-only root, and ignores the address of a Service', async () => {
+    const { database, env } = await createTestDatabase()
+    const tenant = await addTenant(database)
+    const port = await freePort()
+    const environment = [
+      ...[`DATABASE_URL=${env.DATABASE_URL}`, `PORT=${port}`, 'CONSOLE_PORT=tcp://10.96.0.10:80'],
+    ]
+    const { id } = await runContainer(
+      IMAGE,
+      ...['--network', 'host', '--read-only-tmpfs=false', '--user', '54321:54321'],
+      ...environment.flatMap((variable) => ['--env', variable]),
+    )
+    const url = `http://127.0.0.1:${port}`
+    await becomesWell(url)
+    const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
+    expect(await (await fetch(url + path, init)).json()).toEqual({ accepted: 1, duplicates: 0 })
+    expect(attempt('logs', id).output).toContain('enableServiceLinks: false')
   })
 
   it('stops within 2 s with 0, although connections are open', async () => {

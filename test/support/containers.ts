@@ -51,5 +51,5 @@ export async function runContainer(image: string, ...args: string[]): Promise<{ 
   return { id, url: await urlOfContainer(id) }
 }
 
-/** The port changes with every start. */
-export const urlOfContainer = async (id: string) => `http://${await podman('port', id, '3000/tcp')}`
+/** The port changes with every start. A container in the network of the host has none. */
+export const urlOfContainer = async (id: string) => `http://${attempt('port', id, '3000/tcp').output.trim()}`

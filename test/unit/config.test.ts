@@ -199,6 +199,27 @@ it('the configuration refuses a port for two listeners, but not any free one', (
   expect(faultsOf({ PORT: '0', CONSOLE_PORT: '0', METRICS_PORT: '0' })).toEqual([])
 })
 
+it('the configuration ignores the addresses of Kubernetes Services that have the names of its variables', () => {
+  const ports = NAMES.filter((name) => name.endsWith('_PORT'))
+  expect(ports).toEqual(['METRICS_PORT', 'CONSOLE_PORT'])
+  for (const address of ['tcp://10.96.0.10:80', 'udp://10.96.0.10:53', 'sctp://[fd00::1]:80']) {
+    const env = Object.fromEntries(ports.map((name) => [name, address]))
+    expect(readConfig(env), address).toEqual({ ...readConfig({}), serviceLinks: ports })
+  }
+  expect(readConfig({ CONSOLE_PORT: '3001' }).serviceLinks).toEqual([])
+  expect(faultsOf({ CONSOLE_PORT: 'http://10.96.0.10:80' })).toEqual([
+    expect.stringMatching(/^CONSOLE_PORT must/),
+  ])
+})
+
+it('every variable that a Kubernetes Service of some name can set is ignored if a Service sets it', () => {
+  // Kubernetes' getServiceEnvVariables: NAME_SERVICE_HOST, NAME_SERVICE_PORT[_name], NAME_PORT, NAME_PORT_80_TCP[_PROTO|_PORT|_ADDR].
+  const settable = NAMES.filter((name) =>
+    /^.+_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP).*)?)$/.test(name),
+  )
+  expect(settable).toEqual(NAMES.filter((name) => name.endsWith('_PORT')))
+})
+
 it('the configuration accepts addresses and names of hosts', () => {
   for (const host of ['127.0.0.1', '0.0.0.0', '::', '::1', 'localhost', 'a-b_c.example.com', '1und1.de'])
     expect(faultsOf({ HOST: host }), host).toEqual([])
