@@ -146,11 +146,14 @@ function readLimit(text = String(LIMIT_DEFAULT)): number {
 /** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
 const PAGE_MEMBERS = 1_000
 
-/** RFC 4180 ends a line with CR LF. The upload of LINE's manager takes line-ids. */
+/**
+ * RFC 4180 ends a line with CR LF. The upload of LINE's manager takes line-ids. A file for people begins with the mark, because Excel reads
+ * CSV without a byte order mark in the encoding of its machine.
+ */
 export const FILE_FORMATS = {
-  ndjson: { mediaType: 'application/x-ndjson', header: '', lineEnd: '\n' },
-  csv: { mediaType: 'text/csv', header: `${CSV_HEADER}\r\n`, lineEnd: '\r\n' },
-  'line-ids': { mediaType: 'text/plain', header: '', lineEnd: '\n' },
+  ndjson: { mediaType: 'application/x-ndjson', mark: '', header: '', lineEnd: '\n' },
+  csv: { mediaType: 'text/csv', mark: '\uFEFF', header: `${CSV_HEADER}\r\n`, lineEnd: '\r\n' },
+  'line-ids': { mediaType: 'text/plain', mark: '', header: '', lineEnd: '\n' },
 }
 
 export type FileFormat = keyof typeof FILE_FORMATS
@@ -175,10 +178,11 @@ export function memberLines(
   scope: Scope,
   filters: Filters,
   format: FileFormat,
+  mark = '',
 ): AsyncGenerator<{ text: string; count: number }> {
   const { header, lineEnd } = FILE_FORMATS[format]
   const readPages = async function* () {
-    let start = header
+    let start = mark + header
     for (let position: Beginning | null = beginningOf(filters); position !== null; ) {
       const page: Page = await readPage(database, scope, filters, position, PAGE_MEMBERS, format)
       const { lines, members: count } = page

@@ -130,15 +130,17 @@ export type EntryOutcome = number | Error
 /**
  * Sets the externalId, tags and attributes of each entry, in one transaction and as updateMembers. Other fields are ignored.
  * @param entries parsed ones, or the errors of those that cannot be parsed
+ * @param isCsv whether a spreadsheet may have changed them
  */
 export async function importEntries(
   database: Queryable,
   send: SendPipeline,
   scope: Scope,
   entries: unknown[],
+  isCsv = false,
 ): Promise<EntryOutcome[]> {
-  const ids = await findMemberIds(database, scope, entries)
-  const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
+  const members = await findMembers(database, scope, entries)
+  const checked = entries.map((entry) => errorOr(() => checkEntry(entry, members, isCsv)))
   const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))
   const outcomes = await updateMembers(send, scope, updates)
   return checked.map((update) => {
@@ -155,41 +157,51 @@ function errorOr<T>(check: () => T): T | Error {
   }
 }
 
-function checkEntry(entry: unknown, idsByUserId: Map<string, bigint>): UpdateById {
+function checkEntry(entry: unknown, members: Map<string, FoundMember>, isCsv: boolean): UpdateById {
   if (entry instanceof Error) throw entry
   if (!isObject(entry)) throw new FatalError('the entry is not a JSON object')
   const { externalId, tags, attributes } = entry
-  const id = memberIdOf(entry, idsByUserId)
+  const id = memberIdOf(entry, members)
+  const { external_id: stored = null } = members.get(String(entry.userId)) ?? {}
+  // A spreadsheet shows 00123 as 123.
+  if (isCsv && externalId !== stored && /^0/.test(stored ?? '') && stored?.replace(/^0+/, '') === externalId)
+    throw new FatalError('externalId is the stored one without its zeros: format its column as text')
   const given = Object.entries({ externalId, tags, attributes }).filter(([, value]) => value !== undefined)
   return { id, update: checkUpdate(Object.fromEntries(given)) }
 }
 
 /** A file from another system may contain that system's ids, so an id must belong to the entry's user id. */
-function memberIdOf({ id, userId }: Record<string, unknown>, idsByUserId: Map<string, bigint>): bigint {
+function memberIdOf({ id, userId }: Record<string, unknown>, members: Map<string, FoundMember>): bigint {
   // JSON.parse has already rounded a number beyond 2^53.
   const isExact = typeof id === 'string' || Number.isSafeInteger(id)
   const givenId = isExact ? parsePathId(String(id)) : null
   if (id !== undefined && givenId === null)
-    throw new FatalError('the id is not a 64-bit integer: write it as text')
+    throw new FatalError(
+      'the id is not a 64-bit integer: write it as text, or remove it, because userId is enough',
+    )
   if (userId === undefined && givenId !== null) return givenId
   if (typeof userId !== 'string' || userId === '')
     throw new FatalError('the entry has neither a userId nor an id')
-  const memberId = idsByUserId.get(userId)
+  const memberId = members.get(userId)?.id
   if (memberId === undefined) throw new AppError('unknown_member')
   if (givenId !== null && givenId !== memberId) {
-    throw new FatalError('its id is not the id of its userId: leave one of them out')
+    throw new FatalError(
+      'its id is not the id of its userId: leave one of them out. A spreadsheet rounds long numbers, and userId is enough',
+    )
   }
   return memberId
 }
 
-const selectMemberIds = statement('member-ids-by-user')`select id, user_id from audience_member
+type FoundMember = { id: bigint; user_id: string; external_id: string | null }
+
+const selectMembers = statement('member-ids-by-user')`select id, user_id, external_id from audience_member
           where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`
 
-async function findMemberIds(
+async function findMembers(
   database: Queryable,
   scope: Scope,
   entries: unknown[],
-): Promise<Map<string, bigint>> {
+): Promise<Map<string, FoundMember>> {
   const userIds = entries.flatMap((entry) => {
     const { userId } = isObject(entry) ? entry : {}
     return typeof userId === 'string' && isStorableText(userId) ? [userId] : []
@@ -197,6 +209,6 @@ async function findMemberIds(
   if (userIds.length === 0) return new Map()
   const { accountId, organizationId } = scope
   const values = [accountId, organizationId, textArray(userIds)]
-  const members = await database.query<{ id: bigint; user_id: string }>(selectMemberIds, values)
-  return new Map(members.map(({ id, user_id }) => [user_id, id]))
+  const members = await database.query<FoundMember>(selectMembers, values)
+  return new Map(members.map((member) => [member.user_id, member]))
 }

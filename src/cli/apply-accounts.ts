@@ -1,6 +1,7 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
 import { type Field, secretWarning, UNPROVEN } from '../accounts/account-fields.ts'
 import { COLUMNS } from '../accounts/provisioning.ts'
+import type { Encoding } from '../audience/import/encodings.ts'
 import { FatalError } from '../errors.ts'
 import {
   type AppliedAccount,
@@ -22,9 +23,10 @@ import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { CliCommand } from './command.ts'
 import { finishJob } from './follow-job.ts'
-import { fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
+import { encodingOption, fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
 
 interface Options {
+  encoding: Encoding
   dryRun?: boolean
   webhook: boolean
   addOrganizations?: boolean
@@ -41,17 +43,18 @@ export function applyCommand(group: CliCommand, platformOf: () => Platform): voi
     .description(
       'add or update the accounts of a CSV file, set and test their webhook URLs, verify them and import followers',
     )
-    .argument('<file>', 'CSV file in UTF-8; - reads standard input')
+    .argument('<file>', 'CSV file; - reads standard input')
+    .addOption(encodingOption())
     .option('--dry-run', 'show what would change, and change nothing')
     .option('--add-organizations', 'add the organizations that do not exist yet (default: refuse the file)')
     .option('--no-webhook', 'neither set nor test the webhook URLs')
     .addHelpText('after', HELP)
     .onDatabase(
-      async (database, file: string, { dryRun, webhook, addOrganizations = false }: Options) => {
+      async (database, file: string, { dryRun, webhook, addOrganizations = false, encoding }: Options) => {
         const platform = platformOf()
         if (webhook) requirePublicUrl(platform.publicUrl)
         const faults: FileFault[] = []
-        const accounts = await readFleet(fileSource(file), faults)
+        const accounts = await readFleet(fileSource(file, encoding), faults)
         warnAboutSecrets(accounts)
         const wanted = { accounts, faults, addsOrganizations: addOrganizations }
         return dryRun ? preview(database, wanted) : apply(database, platform, wanted, webhook)

@@ -2,6 +2,7 @@
 import { Option } from 'commander'
 import { scopeOfAccount } from '../accounts/scope.ts'
 import { checkFilters, readFilters } from '../audience/filters.ts'
+import type { Encoding } from '../audience/import/encodings.ts'
 import { FILE_FORMATS, type FileFormat, memberLines } from '../audience/list-route.ts'
 import { systemReason } from '../config/system-reason.ts'
 import { FatalError } from '../errors.ts'
@@ -14,7 +15,7 @@ import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type CliCommand, parseId, parsePath, requireAccount } from './command.ts'
 import { followJob } from './follow-job.ts'
-import { fileSource, io, printError } from './io.ts'
+import { encodingOption, fileSource, io, printError } from './io.ts'
 import { writeParts } from './output.ts'
 
 /** Refused lines that are reported individually. Further lines are only counted. */
@@ -47,6 +48,11 @@ function exportCommand(group: CliCommand): void {
     .onDatabase(exportMembers)
 }
 
+interface ImportOptions {
+  account: bigint
+  encoding: Encoding
+}
+
 function importCommand(group: CliCommand): void {
   group
     .command('import')
@@ -56,18 +62,19 @@ function importCommand(group: CliCommand): void {
       '<file>',
       'file as `audience export` writes it (.csv, otherwise NDJSON), each line with userId or id, other fields ignored; - reads NDJSON from standard input',
     )
-    .onDatabase(async (database, file: string, { account: id }: { account: bigint }) => {
+    .addOption(encodingOption())
+    .onDatabase(async (database, file: string, { account: id, encoding }: ImportOptions) => {
       const format = file.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
       const account = await requireAccount(database, id)
       printError('Each line replaces all tags and attributes of its member. What it leaves out is kept.')
-      const job = await storeFile(database, commandActor(), account, format, bytesOf(file))
+      const job = await storeFile(database, commandActor(), account, format, bytesOf(file, encoding))
       return tallyOf(file, await followJob(database, job, 'bytes'))
     })
 }
 
-async function* bytesOf(file: string): AsyncGenerator<Buffer> {
+async function* bytesOf(file: string, encoding: Encoding): AsyncGenerator<Buffer> {
   try {
-    yield* fileSource(file).open()
+    yield* fileSource(file, encoding).open()
   } catch (error) {
     throw new FatalError(`${file} cannot be read: ${systemReason(error)}`)
   }
@@ -115,7 +122,7 @@ async function exportMembers(
   const changes = { format, filters: publicFilters(filters) }
   // Before the first byte, because an export that is interrupted has also left the service.
   await recordAccount(database, commandActor(), 'members.exported', account, changes)
-  const parts = memberLines(database.reads.streams(), scope, filters, format)
+  const parts = memberLines(database.reads.streams(), scope, filters, format, FILE_FORMATS[format].mark)
   const members = await writeParts(parts, output, 'members')
   return output === undefined ? undefined : { members }
 }

@@ -2,7 +2,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
+import { Option } from 'commander'
 import stringWidth from 'string-width'
+import { ENCODINGS, type Encoding } from '../audience/import/encodings.ts'
 import type { TextSource } from '../audience/import/text-file.ts'
 import { toJson } from '../ids.ts'
 
@@ -47,10 +49,26 @@ export const io: Io = {
   },
 }
 
+export const encodingOption = () =>
+  new Option('--encoding <name>', 'encoding of the file').choices(Object.keys(ENCODINGS)).default('utf-8')
+
 /** @param file `-` is standard input */
-export function fileSource(file: string): TextSource {
+export function fileSource(file: string, encoding: Encoding = 'utf-8'): TextSource {
   const open = () => (file === '-' ? io.stdin : createReadStream(file)) as AsyncIterable<Buffer>
-  return { name: file, open }
+  return { name: file, open: () => (encoding === 'utf-8' ? open() : inUtf8(open(), ENCODINGS[encoding])) }
+}
+
+async function* inUtf8(bytes: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<Buffer> {
+  const decoder = new TextDecoder(encoding, { fatal: true })
+  const decode = (chunk?: Buffer) => {
+    try {
+      return Buffer.from(decoder.decode(chunk, { stream: chunk !== undefined }))
+    } catch {
+      throw new Error(`it is not in ${encoding}. Choose another encoding.`)
+    }
+  }
+  for await (const chunk of bytes) yield decode(chunk)
+  yield decode()
 }
 
 export function print(text = ''): void {

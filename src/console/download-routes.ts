@@ -56,7 +56,7 @@ export function downloadRoutes(api: FastifyInstance, parts: ConsoleParts): void 
       fileName: `members-${account.id}.${format === 'line-ids' ? 'txt' : format}`,
       mediaType: FILE_FORMATS[format].mediaType,
       record: () => recordAccount(database, operatorOf(request), 'members.exported', account, changes),
-      read: () => memberLines(reads, scope, matching, format),
+      read: () => memberLines(reads, scope, matching, format, FILE_FORMATS[format].mark),
     })
   })
 

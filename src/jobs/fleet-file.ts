@@ -1,7 +1,7 @@
 /** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
 import { askLine, FIELDS, type Field, faultOf, REFUSED } from '../accounts/account-fields.ts'
 import { COLUMNS } from '../accounts/provisioning.ts'
-import { readCsv, type TextSource } from '../audience/import/text-file.ts'
+import { DAMAGED, isDamaged, readCsv, type TextSource } from '../audience/import/text-file.ts'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import type { LineApi } from '../line-api/client.ts'
@@ -75,7 +75,8 @@ function readAccount({ number: line, cells }: Line, columns: string[], faults: F
   for (const column of REQUIRED_COLUMNS)
     if (!values.has(column)) faults.push({ line, column, message: 'it must not be empty.' })
   for (const [column, value] of values) {
-    const fault = faultOf(FIELD_OF.get(column) ?? 'name', value)
+    const damage = column !== COLUMNS.name && isDamaged(value) ? DAMAGED : null
+    const fault = damage ?? faultOf(FIELD_OF.get(column) ?? 'name', value)
     if (fault !== null) faults.push({ line, column, message: `it ${fault}` })
   }
   const { [ORGANIZATION]: organization = '', ...columnValues } = Object.fromEntries(values)

@@ -76,6 +76,7 @@ async function importBatch(
   before: ImportTally,
 ): Promise<ImportTally> {
   const scope = scopeOfJob(job)
+  const { format } = job.parameters as ImportParameters
   let tally = before
   const commit = async (
     entries: FileEntry[],
@@ -95,7 +96,7 @@ async function importBatch(
     try {
       const values = entries.map(({ value }) => value)
       await commit(entries, (transaction) =>
-        importEntries(transaction, pipelineIn(transaction), scope, values),
+        importEntries(transaction, pipelineIn(transaction), scope, values, format === 'csv'),
       )
     } catch (error) {
       // A second attempt is not safe: the first one may have been committed. A busy database has seen none of them.

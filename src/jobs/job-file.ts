@@ -114,6 +114,8 @@ export async function storeFile(
       return id
     })
   for await (const bytes of file) {
+    // Two empty pieces would have one position.
+    if (bytes.length === 0) continue
     job = await advance('uploading', bytes)
     total += BigInt(bytes.length)
   }

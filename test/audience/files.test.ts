@@ -9,12 +9,14 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import { parse } from 'csv-parse/sync'
 import { expect, it } from 'vitest'
+import { run } from '../../src/cli/run.ts'
 import { runCommand } from '../support/command.ts'
 import { type Tenant, urlOf } from '../support/database.ts'
 import { load, tenantWithMembers } from '../support/load.ts'
-import { temporaryDirectory, writeTemporaryFile } from '../support/process.ts'
+import { environment, temporaryDirectory, writeTemporaryFile } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
 const { database, env, service } = await setUpService()
@@ -28,7 +30,9 @@ it('audience export writes every member to the file, and reports progress', asyn
   const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
   expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
   expect(exported.stderr).toContain('members 1,001')
-  const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true })
+  // Without the mark, Excel would read names in the encoding of its machine.
+  expect(readFileSync(file).subarray(0, 3).toString('hex')).toBe('efbbbf')
+  const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true, bom: true })
   expect(rows.map(({ userId }) => userId)).toEqual(Array.from({ length: 1_001 }, (_, i) => `U${i + 1}`))
 })
 
@@ -211,4 +215,160 @@ it('audience import fails with the reason when the file does not exist', async (
     status: 1,
     stderr: expect.stringMatching(`${path} cannot be read: [a-z ]+ \\(ENOENT\\)`),
   })
+})
+
+// What Excel and LibreOffice write for values that they take for numbers, dates and formulas.
+const DAMAGED = [
+  ...['1.23457E+17', '1,23457E+17', '-1.2E-05', '9.00720E+015', '1,234', '-1,234,567.50', "'0123"],
+  ...['2-Jan', 'Jan-24', '2-May-24', '#NAME?', '#N/A', '#DIV/0!', '########'],
+]
+const SOUND = [
+  ...[
+    '1E5',
+    '12E45',
+    '0123',
+    '1234',
+    '1.5',
+    '12,34',
+    "'90s",
+    "''0123",
+    'May',
+    'Jan-Dec',
+    'May-Day',
+    '#VIP',
+    '#1',
+    '-5',
+  ],
+  ...['2024-01-02', '8190-1234', '1,234,56', 'E+17'],
+]
+
+it.each([...DAMAGED.map((text) => [text, true] as const), ...SOUND.map((text) => [text, false] as const)])(
+  'audience import refuses %s in a CSV file as changed by a spreadsheet: %s',
+  async (text, isRefused) => {
+    const tenant = await tenantWithMembers(database, 2)
+    const file = writeTemporaryFile(
+      'members.csv',
+      `userId,externalId,tags\nU1,"${text}",\nU2,,"vip;${text}"\n`,
+    )
+    const { stderr, stdout, status } = await runAudience('import', tenant, file, '--json')
+    expect(JSON.parse(stdout)).toMatchObject(
+      isRefused ? { changed: 0, refused: 2 } : { changed: 2, refused: 0 },
+    )
+    expect(status).toBe(isRefused ? 1 : 0)
+    for (const [line, name] of [
+      [2, 'externalId'],
+      [3, 'a tag'],
+    ])
+      expect(stderr.includes(`line ${line}: ${name} was changed by a spreadsheet. Format its column`)).toBe(
+        isRefused,
+      )
+    const ndjson = writeTemporaryFile('members.ndjson', JSON.stringify({ userId: 'U1', externalId: text }))
+    expect(await runAudience('import', tenant, ndjson)).toMatchObject({ status: 0 })
+    expect(await service.member(tenant, 'U1')).toMatchObject({
+      externalId: isRefused ? text : expect.any(String),
+    })
+  },
+)
+
+it.each(['1.23457E+17', '1,234', "'28163270815507", '45231.5', '2-Jan', '028e3'])(
+  'audience import says that userId is enough if the id is %s',
+  async (id) => {
+    const tenant = await tenantWithMembers(database, 1)
+    const file = writeTemporaryFile('members.csv', `id,userId,externalId\n"${id}",U1,E1\n`)
+    const { stderr } = await runAudience('import', tenant, file)
+    expect(stderr).toMatch(/line 2: the id is not a 64-bit integer: .+ because userId is enough/)
+  },
+)
+
+it('audience import says that userId is enough if a spreadsheet has rounded the id', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const member = await service.member(tenant, 'U1')
+  const rounded = `${String(member?.id).slice(0, 10)}0000`
+  const file = writeTemporaryFile('members.csv', `id,userId,externalId\n${rounded},U1,E1\n`)
+  expect((await runAudience('import', tenant, file)).stderr).toMatch(/line 2: .+ userId is enough/)
+})
+
+it('audience import refuses an externalId that has lost its zeros, unless the file is NDJSON', async () => {
+  const tenant = await tenantWithMembers(database, 3)
+  const stored = writeTemporaryFile('a.csv', 'userId,externalId\nU1,00123\nU2,0\nU3,A1\n')
+  expect((await runAudience('import', tenant, stored)).status).toBe(0)
+  const file = writeTemporaryFile('b.csv', 'userId,externalId\nU1,123\nU2,0\nU3,1\n')
+  const { stderr, stdout } = await runAudience('import', tenant, file, '--json')
+  expect(stderr).toContain(
+    'line 2: externalId is the stored one without its zeros: format its column as text',
+  )
+  expect(JSON.parse(stdout)).toEqual({ changed: 1, replaced: 1, unchanged: 1, refused: 1 })
+  const ndjson = writeTemporaryFile('c.ndjson', JSON.stringify({ userId: 'U1', externalId: '123' }))
+  expect((await runAudience('import', tenant, ndjson)).status).toBe(0)
+})
+
+const TEXT = 'ゴールド①～㈱髙﨑'
+const THAI = 'ทองคำ น้ำ ฿'
+/** TextEncoder writes UTF-8 alone. Inverts the decoder of Python-compatible tables, which test/unit/encodings.test.ts proves. */
+function encode(text: string, label: string): Buffer {
+  const bytes = new Map<string, number[]>()
+  const decoder = new TextDecoder(label)
+  for (let high = 0; high < 256; high += 1) {
+    bytes.set(decoder.decode(Uint8Array.of(high)), [high])
+    for (let low = 0x40; label === 'shift_jis' && high > 0x80 && low < 0xfd; low += 1) {
+      const character = decoder.decode(Uint8Array.of(high, low))
+      if (!bytes.has(character)) bytes.set(character, [high, low])
+    }
+  }
+  return Buffer.from([...text].flatMap((character) => bytes.get(character) ?? []))
+}
+
+it.each([
+  ['cp932', 'shift_jis', TEXT],
+  ['tis-620', 'tis-620', THAI],
+])('audience import reads a file in %s, and refuses it in UTF-8', async (encoding, label, tag) => {
+  const tenant = await tenantWithMembers(database, 1)
+  const file = writeTemporaryFile('members.csv', encode(`userId,tags\r\nU1,${tag}\r\n`, label))
+  const refused = await runAudience('import', tenant, file)
+  expect(refused.stderr).toMatch(/line 2 is not in UTF-8. Convert it, or choose its encoding/)
+  const { stdout } = await runAudience('import', tenant, file, '--encoding', encoding, '--json')
+  expect(JSON.parse(stdout)).toMatchObject({ changed: 1, refused: 0 })
+  expect((await service.member(tenant, 'U1'))?.tags).toEqual([tag])
+})
+
+it('audience import refuses a file in another encoding than --encoding', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  for (const content of [
+    Buffer.from('userId,tags\nU1,\xff', 'latin1'),
+    Buffer.from('userId,tags\nU1,\x83', 'latin1'),
+  ]) {
+    const file = writeTemporaryFile('members.csv', content)
+    const { stderr, status } = await runAudience('import', tenant, file, '--encoding', 'cp932')
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/members.csv cannot be read: it is not in shift_jis. Choose another encoding/)
+  }
+})
+
+it('audience import reads characters whose bytes arrive one by one', async () => {
+  const tenant = await tenantWithMembers(database, 1)
+  const line = encode(`{"userId":"U1","tags":["${TEXT}"]}`, 'shift_jis')
+  const stdin = Object.assign(Readable.from(Array.from(line, (byte) => Buffer.of(byte))), { isTTY: false })
+  const io = { env: environment(env), stdin, stdout: new PassThrough(), stderr: new PassThrough() }
+  const account = String(tenant.accountId)
+  await run(['audience', 'import', '--account', account, '--encoding', 'cp932', '-'], io)
+  expect((await service.member(tenant, 'U1'))?.tags).toEqual([TEXT])
+})
+
+it('audience import skips a byte order mark, and a second import of an export changes nothing', async () => {
+  const tenant = await tenantWithMembers(database, 3)
+  const ndjson = ['U1', 'U2'].map((userId, i) =>
+    JSON.stringify({
+      userId,
+      externalId: `0${i}`,
+      tags: ['b', 'a', "'1"],
+      attributes: { cups: i, name: '=1+1' },
+    }),
+  )
+  await runAudience('import', tenant, writeTemporaryFile('members.ndjson', ndjson.join('\n')))
+  const file = join(temporaryDirectory(), 'members.csv')
+  await runAudience('export', tenant, '--format', 'csv', '--output', file)
+  for (let i = 0; i < 2; i += 1) {
+    const { stdout } = await runAudience('import', tenant, file, '--json')
+    expect(JSON.parse(stdout)).toEqual({ changed: 0, replaced: 0, unchanged: 3, refused: 0 })
+  }
 })

@@ -133,6 +133,27 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await page.getByText('Verified accounts: 3. Imported followers: 9.').waitFor()
   })
 
+  it('reads accounts from a file in CP932, and refuses it in UTF-8', async () => {
+    const page = await opened.visit({ path: '/accounts/file' })
+    const name = Buffer.from('8353815b838b8368', 'hex')
+    const lines = [
+      Buffer.from('organization,name,channel_id\n'),
+      name,
+      Buffer.from(','),
+      name,
+      Buffer.from(',7'),
+    ]
+    await page.getByLabel('Drop the CSV file here').setInputFiles({
+      ...{ name: 'fleet.csv', mimeType: 'text/csv', buffer: Buffer.concat(lines) },
+    })
+    await page.getByText('The file does not have this encoding').waitFor()
+    await page.getByLabel('Encoding of the file').selectOption('cp932')
+    await page.getByRole('cell', { name: 'no organization has this id or name.' }).waitFor()
+    await page.getByLabel('Add organizations that do not exist yet').check()
+    await page.getByText('1 to add, 0 to update, 0 unchanged').waitFor()
+    await page.getByText('ゴールド').first().waitFor()
+  })
+
   it('drops a file, which is refused in the browser if it is too large', async () => {
     const page = await opened.visit({ path: '/accounts/file' })
     await page.evaluate(`{

@@ -51,6 +51,30 @@ describe.runIf(canRunChromium('the jobs of the console are'))('an operator', () 
     await page.getByRole('row', { name: '3 No such member in this scope' }).waitFor()
   })
 
+  it('imports a file of Japanese Windows after choosing its encoding', async () => {
+    const page = await opened.visit({ path: `/accounts/${opened.loaded.accountId}/import` })
+    // userId,tags and U5,ゴールド①ﾛ in CP932.
+    const file = Buffer.concat([
+      Buffer.from('userId,tags\r\nU5,'),
+      Buffer.from('8353815b838b83688740db', 'hex'),
+    ])
+    await page.getByLabel('Choose a CSV or NDJSON file').setInputFiles({
+      ...{ name: 'people.csv', mimeType: 'text/csv', buffer: file },
+    })
+    await page.getByText('U5,').waitFor()
+    await page.getByLabel('Encoding of the file').selectOption('tis-620')
+    await page.getByText('The file does not have this encoding').waitFor()
+    await page.getByLabel('Encoding of the file').selectOption('cp932')
+    await page.getByText('U5,ゴールド①ﾛ').waitFor()
+    await page.getByRole('button', { name: 'Start the import' }).click()
+    await page.getByText(/100% · 1 changed/).waitFor()
+    const [member] = await opened.database.query(
+      `select tags from audience_member where channel_oa_id = $1 and user_id = 'U5'`,
+      [opened.loaded.accountId],
+    )
+    expect(member).toEqual({ tags: ['ゴールド①ﾛ'] })
+  })
+
   it('switches the sync of a segment, and erases its members after typing their number', async () => {
     await opened.database.query(
       `insert into segment (channel_oa_id, name, condition) values ($1, 'Last', '{"eventCountMax":0}')`,
@@ -84,6 +108,7 @@ describe.runIf(canRunChromium('the jobs of the console are'))('an operator', () 
     ])
     expect(download.suggestedFilename()).toBe(`members-${opened.loaded.accountId}.csv`)
     const text = readFileSync(await download.path(), 'utf8')
+    expect(text.startsWith('\uFEFFid,userId,')).toBe(true)
     expect(text.trim().split('\r\n')).toHaveLength(13)
   })
 

@@ -15,6 +15,7 @@ import { addTenant, createTestDatabase } from '../support/database.ts'
 import { becomesWell, eventually } from '../support/process.ts'
 import { openSocket } from '../support/raw.ts'
 import { signedDelivery } from '../support/service.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 
 const IMAGE = 'localhost/oa-audience-test'
 const EMBEDDED = 'localhost/oa-audience-test-embedded'
@@ -99,12 +100,12 @@ describe.skipIf(!canRun)('the image', () => {
   })
 
   it('stores a delivery as any user on a read-only root, and ignores the address of a Service', async () => {
-    const { database, env } = await createTestDatabase()
+    const { database, connection } = await createTestDatabase()
+    const { proxy, url: address } = await startProxy(connection)
+    proxy.open()
     const tenant = await addTenant(database)
     const port = await freePort()
-    const environment = [
-      ...[`DATABASE_URL=${env.DATABASE_URL}`, `PORT=${port}`, 'CONSOLE_PORT=tcp://10.96.0.10:80'],
-    ]
+    const environment = [...[`DATABASE_URL=${address}`, `PORT=${port}`, 'CONSOLE_PORT=tcp://10.96.0.10:80']]
     const { id } = await runContainer(
       IMAGE,
       ...['--network', 'host', '--read-only-tmpfs=false', '--user', '54321:54321'],

@@ -35,6 +35,15 @@ it('reads names as in the options or in the table, a BOM, quoted cells and blank
   ])
 })
 
+it('reads a file in CP932, and a name that looks like a number', async () => {
+  const name = Buffer.from('8353815b838b8368', 'hex')
+  const lines = [Buffer.from('organization,channel_id,name\r\n'), name, Buffer.from(',1,"1,234"\r\n')]
+  const file = writeTemporaryFile('fleet.csv', Buffer.concat(lines))
+  expect(await readFleet(fileSource(file, 'cp932'))).toMatchObject([
+    { organization: 'ゴールド', columns: { name: '1,234' } },
+  ])
+})
+
 it.each([
   [
     'has an unknown column',
@@ -50,6 +59,16 @@ it.each([
     'has a secret that no platform issues',
     `${HEADER}\n1,A,1,${'s'.repeat(4_097)},\n`,
     /^line 2, column channel_secret: it has more than 4096 characters/,
+  ],
+  [
+    'has a secret that a spreadsheet took for a number',
+    `${HEADER}\n1,A,1,1.23457E+17,\n`,
+    /^line 2, column channel_secret: it was changed by a spreadsheet\. Format its column as text/,
+  ],
+  [
+    'has the id of an organization that a spreadsheet has rounded',
+    `${HEADER}\n2.81633E+13,A,1,,\n`,
+    /^line 2, column organization: it was changed by a spreadsheet/,
   ],
   ['has too many accounts', `${HEADER}\n${'1,A,1,,\n'.repeat(10_001)}`, /has more than 10000 accounts/],
 ])('a file is refused if it %s', async (_, content, message) => {

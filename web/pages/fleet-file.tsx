@@ -1,9 +1,11 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useEffect, useRef, useState } from 'preact/hooks'
+import type { Encoding } from '../../src/audience/import/encodings.ts'
 import { ApiError, postText, queryOf } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
+import { EncodingField, readText } from '../parts/encoding.tsx'
 import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
 import { type Job, JobProgress } from '../parts/job.tsx'
@@ -20,7 +22,6 @@ const TEMPLATE =
 
 /** The content stays in this page until it is applied. The service keeps no file, because it has secrets. */
 interface Chosen {
-  file: File
   content: string
   preview: FilePreview
 }
@@ -34,12 +35,14 @@ interface Applied {
 export function FleetFilePage() {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
+  const [file, setFile] = useState<File>()
   const [chosen, setChosen] = useState<Chosen>()
   const [applied, setApplied] = useState<Applied>()
   const { data } = useRead('organization.list', null)
   const names = new Map(data?.organizations.map(({ id, name }) => [id, name]))
   // Others would not see an organization that they add.
   const mayAdd = useRole('owner') && useOperator().organizationIds === null
+  const [encoding, setEncoding] = useState<Encoding>('utf-8')
   const [addsOrganizations, setAddsOrganizations] = useState(false)
   const query = { organizations: addsOrganizations ? 'yes' : null }
   const result = useRef<HTMLDivElement>(null)
@@ -50,23 +53,26 @@ export function FleetFilePage() {
     result.current?.scrollIntoView({ block: 'start' })
   }, [chosen, applied])
   useEffect(() => {
-    if (chosen) read(chosen.file)
-  }, [addsOrganizations])
+    if (file) read(file)
+  }, [addsOrganizations, encoding])
   const read = (file: File) =>
     run(async () => {
       setChosen(undefined)
       if (file.size > FILE_MAX_BYTES) throw new ApiError(t.file.tooLarge, { status: 413 })
-      const content = await file.text().catch(() => {
-        throw new ApiError(t.file.unreadable, { status: 400 })
-      })
+      const content = await readText(file, encoding, t.file)
       const preview = await postText<FilePreview>(`/api/fleet-file/preview${queryOf(query)}`, content)
-      setChosen({ file, content, preview })
+      setChosen({ content, preview })
     })
+  const choose = (file: File) => {
+    setFile(file)
+    return read(file)
+  }
   return (
     <Page title={t.file.title} lead={t.file.lead} trail={<Link href="/">{t.nav.fleet}</Link>}>
       {!applied && (
         <Panel title={t.file.choose}>
-          <DropZone label={t.file.drop} accept=".csv,text/csv" onFile={read} />
+          <DropZone label={t.file.drop} accept=".csv,text/csv" onFile={choose} />
+          <EncodingField value={encoding} onChange={setEncoding} />
           {mayAdd && (
             <CheckField
               name="addsOrganizations"
@@ -109,7 +115,7 @@ function Preview({
   names,
   query,
   onApplied,
-}: Omit<Chosen, 'file'> & {
+}: Chosen & {
   names: Map<string, string>
   query: { organizations: string | null }
   onApplied: (applied: Applied) => void

@@ -1,10 +1,12 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the job that applies it. */
 import { useEffect, useState } from 'preact/hooks'
+import type { Encoding } from '../../src/audience/import/encodings.ts'
 import { type ColumnFault, findColumnFault } from '../../src/audience/import/member-columns.ts'
 import { postBytes } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { startJob, useRead } from '../operations.ts'
 import { DropZone } from '../parts/drop-zone.tsx'
+import { EncodingField, readText } from '../parts/encoding.tsx'
 import { type Job, JobProgress } from '../parts/job.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure } from '../parts/states.tsx'
@@ -29,20 +31,34 @@ interface Chosen {
 export function ImportPage({ account }: { account: string }) {
   const { t } = useLocalized()
   const { data } = useRead('account.show', account)
+  const { error, run } = useAction()
+  const [encoding, setEncoding] = useState<Encoding>('utf-8')
+  const [given, setGiven] = useState<File>()
   const [chosen, setChosen] = useState<Chosen>()
   const [isUploading, setUploading] = useState(false)
   const describe = ({ kind, columns }: ColumnFault) =>
     kind === 'repeated'
       ? fill(t.imports.repeatedColumns, { names: columns.join(', ') })
       : t.jobs.reasons.columns_missing
-  const choose = async (file: File) => {
-    const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
+  const show = async (given: File) => {
+    const format = given.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
+    // The service reads UTF-8 alone.
+    const file =
+      encoding === 'utf-8'
+        ? given
+        : new File([await readText(given, encoding, t.file)], given.name, {
+            lastModified: given.lastModified,
+          })
     const start = await file.slice(0, START_BYTES).text()
     const lines = start.split('\n').slice(0, LINES_SHOWN)
     const columns = lines[0]?.replaceAll('"', '').split(',') ?? []
     const fault = format === 'csv' ? findColumnFault(columns.map((name) => name.trim())) : null
     setChosen({ file, format, lines, fault })
   }
+  useEffect(() => {
+    setChosen(undefined)
+    if (given) run(() => show(given))
+  }, [given, encoding])
   return (
     <Page
       title={t.imports.title}
@@ -58,10 +74,12 @@ export function ImportPage({ account }: { account: string }) {
           label={t.imports.choose}
           accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
           isDisabled={isUploading}
-          onFile={choose}
+          onFile={setGiven}
         />
+        {!isUploading && <EncodingField value={encoding} onChange={setEncoding} />}
         <p class="muted small-text">{t.imports.help}</p>
       </Panel>
+      <ActionFailure error={error} />
       {chosen && <FirstLines {...chosen} />}
       {chosen?.fault && (
         <p class="notice bad" role="alert">

@@ -4,7 +4,15 @@ import { systemReason } from '../../config/system-reason.ts'
 import { FatalError } from '../../errors.ts'
 import { fromCsvText } from '../member.ts'
 import { COLUMNS, findColumnFault } from './member-columns.ts'
-import { BEGINNING, readCsv, readLines, type TextPosition, type TextSource } from './text-file.ts'
+import {
+  BEGINNING,
+  DAMAGED,
+  isDamaged,
+  readCsv,
+  readLines,
+  type TextPosition,
+  type TextSource,
+} from './text-file.ts'
 
 /** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
 const LINE_MAX_BYTES = BODY_MAX_BYTES
@@ -108,14 +116,18 @@ const JSON_TAGS = /^\s*(\[|\{|"|null\s*$)/
 
 /** Reverses what the export does to a CSV row. An empty cell is a missing field, because the export writes null as empty. */
 function fromCsv({ columns }: Header, cells: string[]): unknown {
-  const cell = (name: string) => fromCsvText(cells[columns[name] ?? -1] ?? '') || undefined
+  const raw = (name: string) => cells[columns[name] ?? -1] ?? ''
+  const cell = (name: string) => fromCsvText(raw(name)) || undefined
   const json = (text: string | undefined) => (text === undefined ? undefined : fromJson(text))
   const given = cell('tags')
   const isPlain = given !== undefined && !JSON_TAGS.test(given)
-  const [tags, attributes] = [isPlain ? plainTags(given) : json(given), json(cell('attributes'))]
+  const plain = isPlain ? plainTags(given) : undefined
+  const [tags, attributes] = [isPlain ? plain : json(given), json(cell('attributes'))]
   if (tags instanceof Error)
     return new FatalError('tags are neither a JSON array nor names that are separated by semicolons')
   if (attributes instanceof Error) return new FatalError('attributes are not valid JSON')
+  if (isDamaged(raw('externalId'))) return new FatalError(`externalId ${DAMAGED}`)
+  if (plain?.some(isDamaged)) return new FatalError(`a tag ${DAMAGED}`)
   return { id: cell('id'), userId: cell('userId'), externalId: cell('externalId'), tags, attributes }
 }
 

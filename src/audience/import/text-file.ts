@@ -58,6 +58,21 @@ export async function* readCsv(
   }
 }
 
+/**
+ * What spreadsheets make of long numbers, of thousands, of text that looks like a date, and of formulas. The apostrophe marks digits as
+ * text. The former value is lost.
+ */
+const DAMAGED_VALUES = [
+  /^-?\d([.,]\d+)?E[+-]\d{2,3}$/,
+  /^-?\d{1,3}(,\d{3})+(\.\d+)?$/,
+  /^'\d+$/,
+  /^(?=.*\d)(\d{1,2}-)?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(-\d{2})?$/,
+  /^#(NAME\?|N\/A|DIV\/0!|REF!|VALUE!|NUM!|NULL!|#+)$/,
+]
+
+export const isDamaged = (text: string) => DAMAGED_VALUES.some((pattern) => pattern.test(text))
+export const DAMAGED = 'was changed by a spreadsheet. Format its column as text, and enter it again.'
+
 const cellsOf = (record: string, options: Options): string[][] =>
   parseCsv(record.replace(/\r$/, ''), {
     ...options,
@@ -123,7 +138,7 @@ class LineBytes {
     try {
       return bytes && this.#decoder.decode(bytes)
     } catch {
-      throw new Error(`line ${number} is not in UTF-8`)
+      throw new Error(`line ${number} is not in UTF-8. Convert it, or choose its encoding.`)
     }
   }
 }
