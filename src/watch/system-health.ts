@@ -74,6 +74,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
       await confirmStatuses(database)
       return [
         await examineServer(database),
+        ...(await examineLocale(database)),
         examineReplication(await database.checkReplication()),
         ...(await database.replicaLags()).map(examineReplica),
         ok('migrations', 'the schema is up to date'),
@@ -110,6 +111,14 @@ const selectServer = statement('select-server-health')`
     select current_setting('server_version') as version, current_setting('fsync') as fsync,
            (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark
              where marked_at <= clock_timestamp() + interval '1 hour') as ahead`
+
+const selectLocale = statement('select-locale')`select lower('É') = 'é' as "hasCase"`
+
+async function examineLocale(database: Queryable): Promise<Finding[]> {
+  const [locale] = await database.query<{ hasCase: boolean }>(selectLocale)
+  if (locale?.hasCase) return []
+  return [warning('locale', 'has no case beyond ASCII, so a search for é does not find É; use C.UTF-8')]
+}
 
 async function examineServer(database: Queryable): Promise<Finding> {
   const [server] = await database.query<{ version: string; fsync: string; ahead: number }>(selectServer)
