@@ -30,6 +30,8 @@ const TYPES = {
 const BATCHES = [
   ...PREFIXES.flatMap((prefix) => ['batch', 'import', 'b'].map((call) => `${prefix}/${call}`)),
   '/api/tracking/beacon/v1/batch',
+  '/api/tracking/v1/import/',
+  '/api/tracking/v1/batch/b',
 ]
 /** One of each kind. All paths have the same handler. */
 const SOME_PATHS = [
@@ -60,6 +62,13 @@ it.each(BATCHES)('a call %s leaves every event its own type', async (path) => {
   const userId = randomUserId()
   const batch = Object.entries(CALLS).map(([type, fields]) => ({ type, userId, ...fields }))
   expect((await post(path, { writeKey, batch })).json).toMatchObject({ accepted: 6, rejected: [] })
+  expect(await storedKinds(userId)).toEqual(Object.keys(CALLS))
+})
+
+it.each(PREFIXES)('a call of Jitsu below %s/event has the type of its event', async (prefix) => {
+  const userId = randomUserId()
+  for (const [type, fields] of Object.entries(CALLS))
+    await post(`${prefix}/event`, { writeKey, userId, type, ...fields })
   expect(await storedKinds(userId)).toEqual(Object.keys(CALLS))
 })
 

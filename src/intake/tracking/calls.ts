@@ -6,7 +6,8 @@ import { Type } from '../../http/typebox.ts'
 
 /**
  * Client libraries append a path to the configured URL: Segment and RudderStack `/v1/track` or `/v1/batch`, Segment's browser library
- * `/t`, Jitsu `/api/s/track` in browsers and `/api/s/s2s/track` on servers. RudderStack's beacons go to `/beacon/v1/batch`.
+ * `/t`, Jitsu `/api/s/track` in browsers and `/api/s/s2s/track` on servers. RudderStack's beacons go to `/beacon/v1/batch`, Segment's
+ * library for Java to `/v1/import/`, and its mobile libraries append `/b` to a URL, which for Jitsu ends with `/v1/batch`.
  */
 export const TRACKING_PATHS = [
   '/api/tracking',
@@ -15,6 +16,8 @@ export const TRACKING_PATHS = [
   '/api/tracking/api/s/:call',
   '/api/tracking/api/s/s2s/:call',
   '/api/tracking/beacon/v1/batch',
+  '/api/tracking/v1/import/',
+  '/api/tracking/v1/batch/b',
 ] as const
 
 /** Segment's browser library reports counters about itself here, without an account or a person. */
@@ -28,6 +31,8 @@ const TYPES_BY_CALL = new Map<string, string | null>([
   ...EVENT_TYPES.map((type) => [type, type] as const),
   ['batch', null] as const,
   ['import', null] as const,
+  // Jitsu's call for an event of any type.
+  ['event', null] as const,
   ...EVENT_TYPES.map((type) => [type.charAt(0), type] as const),
   ['b', null],
 ])
