@@ -146,10 +146,7 @@ function readLimit(text = String(LIMIT_DEFAULT)): number {
 /** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
 const PAGE_MEMBERS = 1_000
 
-/**
- * RFC 4180 ends a line with CR LF. The upload of LINE's manager takes line-ids. A file for people begins with the mark, because Excel reads
- * CSV without a byte order mark in the encoding of its machine.
- */
+/** RFC 4180 ends a line with CR LF. Excel needs the mark to recognize UTF-8. The upload of LINE's manager takes line-ids. */
 export const FILE_FORMATS = {
   ndjson: { mediaType: 'application/x-ndjson', mark: '', header: '', lineEnd: '\n' },
   csv: { mediaType: 'text/csv', mark: '\uFEFF', header: `${CSV_HEADER}\r\n`, lineEnd: '\r\n' },

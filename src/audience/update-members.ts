@@ -177,7 +177,7 @@ function memberIdOf({ id, userId }: Record<string, unknown>, members: Map<string
   const givenId = isExact ? parsePathId(String(id)) : null
   if (id !== undefined && givenId === null)
     throw new FatalError(
-      'the id is not a 64-bit integer: write it as text, or remove it, because userId is enough',
+      'the id is not a 64-bit integer: write it as text, or leave it out: userId is enough',
     )
   if (userId === undefined && givenId !== null) return givenId
   if (typeof userId !== 'string' || userId === '')
@@ -185,9 +185,7 @@ function memberIdOf({ id, userId }: Record<string, unknown>, members: Map<string
   const memberId = members.get(userId)?.id
   if (memberId === undefined) throw new AppError('unknown_member')
   if (givenId !== null && givenId !== memberId) {
-    throw new FatalError(
-      'its id is not the id of its userId: leave one of them out. A spreadsheet rounds long numbers, and userId is enough',
-    )
+    throw new FatalError('its id is not that of its userId: leave it out, because userId is enough')
   }
   return memberId
 }

@@ -48,11 +48,6 @@ function exportCommand(group: CliCommand): void {
     .onDatabase(exportMembers)
 }
 
-interface ImportOptions {
-  account: bigint
-  encoding: Encoding
-}
-
 function importCommand(group: CliCommand): void {
   group
     .command('import')
@@ -63,11 +58,11 @@ function importCommand(group: CliCommand): void {
       'file as `audience export` writes it (.csv, otherwise NDJSON), each line with userId or id, other fields ignored; - reads NDJSON from standard input',
     )
     .addOption(encodingOption())
-    .onDatabase(async (database, file: string, { account: id, encoding }: ImportOptions) => {
+    .onDatabase(async (database, file: string, given: { account: bigint; encoding: Encoding }) => {
       const format = file.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
-      const account = await requireAccount(database, id)
+      const account = await requireAccount(database, given.account)
       printError('Each line replaces all tags and attributes of its member. What it leaves out is kept.')
-      const job = await storeFile(database, commandActor(), account, format, bytesOf(file, encoding))
+      const job = await storeFile(database, commandActor(), account, format, bytesOf(file, given.encoding))
       return tallyOf(file, await followJob(database, job, 'bytes'))
     })
 }

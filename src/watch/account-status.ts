@@ -107,6 +107,7 @@ const SILENT_DAYS = 7
 /** Counts of deliveries are kept for so long. */
 const DELIVERIES_KNOWN_DAYS = 35
 const TOKEN_EXPIRES_SOON_DAYS = 7
+const QUOTA_LOW_SHARE = 0.8
 /** The service queries LINE every hour, so a fault of this duration is not temporary. */
 const UNREACHABLE_HOURS = 6
 
@@ -164,6 +165,9 @@ const DEGRADED = {
       hours: UNREACHABLE_HOURS,
       fault,
     },
+  // announce.ts announces every other problem in addition to it.
+  quota_low: ({ quotaLimit: limit, quotaUsed: used }) =>
+    limit !== null && used !== null && used >= limit * QUOTA_LOW_SHARE && used < limit && { used, limit },
 } satisfies Checks
 
 const QUIET = {

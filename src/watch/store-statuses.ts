@@ -16,7 +16,7 @@ import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { type AccountFacts, assessAccount, type Problem } from './account-status.ts'
 import { findFleetAccount, problemsOf, readFleet } from './fleet-facts.ts'
-import { announce } from './notifications/announce.ts'
+import { announce, announcedLevel } from './notifications/announce.ts'
 
 export const PASS_INTERVAL_MS = 15_000
 
@@ -52,7 +52,9 @@ const storePage = statement('store-account-statuses')`
          for no key update of c skip locked)
     update account_check c
        set status = changed.status, problems = changed.problems,
-           status_since = case when c.status = changed.status then least(c.status_since, now()) else now() end,
+           status_since = case when c.status = changed.status
+               and ${announcedLevel('c.status', 'c.problems->0')} = ${announcedLevel('changed.status', 'changed.problems->0')}
+             then least(c.status_since, now()) else now() end,
            muted_until = case when c.problems->0->'reason' = changed.problems->0->'reason' then c.muted_until end
       from changed where c.channel_oa_id = changed.id`
 

@@ -31,7 +31,6 @@ const BATCHES = [
   ...PREFIXES.flatMap((prefix) => ['batch', 'import', 'b'].map((call) => `${prefix}/${call}`)),
   '/api/tracking/beacon/v1/batch',
   '/api/tracking/v1/import/',
-  '/api/tracking/v1/batch/b',
 ]
 /** One of each kind. All paths have the same handler. */
 const SOME_PATHS = [

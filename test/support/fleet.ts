@@ -99,7 +99,7 @@ const insertDays = `
 /** As the account monitor leaves them. */
 const storeChecks = `
   update account_check c
-     set members = 1000, following = 900, blocked = 100, quota_limit = 5000, quota_used = (channel_oa_id * 37) % 5001,
+     set members = 1000, following = 900, blocked = 100, quota_limit = 5000, quota_used = (channel_oa_id * 37) % 4000,
          due_at = 'infinity', judged_at = now(), silent_since = h.last_at, following_week_ago = 914,
          deliveries_before = h.deliveries, events_before = h.events, failed_before = 0
     from (select channel_oa_id as id, max(last_at) as last_at, sum(deliveries) as deliveries, sum(accepted) as events

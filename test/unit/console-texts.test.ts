@@ -68,6 +68,7 @@ const FACTS: { [R in Reason]: Extract<Problem, { reason: R }>['facts'] } = {
   quota_used_up: { limit: 1234 },
   not_verifiable: { hasChannelId: false, hasChannelSecret: false },
   platform_unreachable: { hours: 6, fault: 'timeout' },
+  quota_low: { used: 1234, limit: 1500 },
   never_delivered: { days: null, addedAt: AT, secretChangedAt: null },
   unusually_quiet: { lastAt: AT },
   silent_for_days: { lastAt: AT },

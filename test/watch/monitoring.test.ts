@@ -57,6 +57,22 @@ it('verifies an account and reads its figures, once an hour', async () => {
   expect(platform.calls).toHaveLength(calls)
 })
 
+it.each([
+  [{ limit: 200, used: 159 }, []],
+  [{ limit: 200, used: 160 }, ['quota_low']],
+  [{ limit: 200, used: 199 }, ['quota_low']],
+  [{ limit: 200, used: 200 }, ['quota_used_up']],
+  [{ limit: 0, used: 0 }, ['quota_used_up']],
+  [{ limit: null, used: 9_000 }, []],
+])('warns when 80 %% of the messages of a month are used: %j', async (quota, expected) => {
+  const { platform, monitor, state } = await setUp()
+  platform.settings.quota = quota
+  await monitor.checkDue()
+  const { reasons, status } = await state()
+  expect(reasons.filter((reason) => reason.startsWith('quota'))).toEqual(expected)
+  expect(status).toBe(expected.length === 0 ? 'ok' : 'degraded')
+})
+
 it('notifies endpoints only of another outcome', async () => {
   const { platform, database, tenant, monitor, makeDue } = await setUp()
   await load(

@@ -2,7 +2,13 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { REASONS } from '../../src/watch/account-status.ts'
-import { announce, FAULTS_MIN, GROUP_SECONDS, PER_HOUR_MAX } from '../../src/watch/notifications/announce.ts'
+import {
+  announce,
+  announcedLevel,
+  FAULTS_MIN,
+  GROUP_SECONDS,
+  PER_HOUR_MAX,
+} from '../../src/watch/notifications/announce.ts'
 import { claimPass, PASS_INTERVAL_MS } from '../../src/watch/store-statuses.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { addChannel } from '../support/notifications.ts'
@@ -30,18 +36,28 @@ const CHANNELS = [
   },
 ]
 
-const SEEN = ['ok', 'never_delivered', 'no_channel_secret', 'suspended', 'quota_used_up'] as const
+const SEEN = [
+  'ok',
+  'never_delivered',
+  'no_channel_secret',
+  'suspended',
+  'quota_used_up',
+  'quota_low',
+] as const
 type Seen = (typeof SEEN)[number]
-type Level = 'ok' | 'degraded' | 'broken'
+type Level = 'ok' | 'quota_low' | 'degraded' | 'broken'
 
 const statusOf = (seen: Seen) => (seen === 'ok' ? 'ok' : REASONS[seen])
-const levelOf = (status: string): Level => (status === 'broken' || status === 'degraded' ? status : 'ok')
+const levelOf = (status: string, reason: string | null): Level => {
+  if (reason === 'quota_low') return reason
+  return status === 'broken' || status === 'degraded' ? status : 'ok'
+}
 
 interface Message extends Record<string, unknown> {
   channel: bigint
   key: string
   at: number
-  accounts: Array<{ id: number; before: string; after: string; kind: string }>
+  accounts: Array<{ id: number; before: string; after: string; reason: string | null; kind: string }>
 }
 
 /** Moves every stored time into the past. */
@@ -60,7 +76,9 @@ async function pass(statuses: Seen[]): Promise<void> {
   await database.query(
     `update account_check c
         set status = t.status, problems = t.problems::jsonb,
-            status_since = case when c.status = t.status then c.status_since else clock_timestamp() end
+            status_since = case when c.status = t.status
+              and ${announcedLevel('c.status', 'c.problems->0')} = ${announcedLevel('t.status', 't.problems::jsonb->0')} 
+              then c.status_since else clock_timestamp() end
        from unnest($1::bigint[], $2::text[], $3::text[]) as t (id, status, problems) where c.channel_oa_id = t.id`,
     [
       ACCOUNTS.map(({ accountId }) => accountId),
@@ -76,7 +94,8 @@ const readMessages = () =>
   database.query<Message>(
     `select n.notification_channel_id as channel, concat_ws(' ', n.notification_channel_id, n.kind, n.reason) as key,
             extract(epoch from n.created_at)::float8 as at,
-            (select jsonb_agg(jsonb_build_object('id', t.channel_oa_id, 'before', t.before, 'after', t.after, 'kind', n.kind))
+            (select jsonb_agg(jsonb_build_object('id', t.channel_oa_id, 'before', t.before, 'after', t.after,
+                                                'reason', t.problem->>'reason', 'kind', n.kind))
                from notification_account t where t.notification_id = n.id) as accounts
        from notification n order by n.id`,
   )
@@ -119,13 +138,18 @@ function checkMessages(messages: Message[], seen: Seen[][]): void {
     const ids = channel.accounts.map(({ accountId }) => Number(accountId))
     expect(received.every(({ id }) => ids.includes(id))).toBe(true)
     for (const [index, id] of ids.entries()) {
-      const levels = seen.map((statuses) => levelOf(statusOf(statuses[index] as Seen)))
+      const levels = seen.map((statuses) =>
+        levelOf(statusOf(statuses[index] as Seen), statuses[index] as Seen),
+      )
       let sent: Level = 'ok'
-      for (const { before, after, kind } of received.filter((each) => each.id === id)) {
-        expect(before).toBe(sent)
+      let status = 'ok'
+      for (const { before, after, reason, kind } of received.filter((each) => each.id === id)) {
+        expect(before).toBe(status)
         // A reminder repeats what the channel knows.
-        if (kind !== 'reminder') expect(levelOf(after)).not.toBe(sent)
-        sent = levelOf(after)
+        const level = levelOf(after, reason)
+        if (kind !== 'reminder') expect(level).not.toBe(sent)
+        sent = level
+        status = sent === 'ok' ? 'ok' : after
         expect(kind === 'recovery').toBe(sent === 'ok')
         expect(levels.some((level, pass) => level === sent && levels[pass + 1] === level)).toBe(true)
       }

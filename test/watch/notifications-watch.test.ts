@@ -159,6 +159,35 @@ it('announces neither a muted problem nor its end, and the problem again if it c
   expect(kinds(await messages())).toEqual(['problem', 'problem'])
 })
 
+it('announces a quota that is nearly used up once, and each worse problem after that', async () => {
+  const { ids } = await addWatched(1)
+  await storeDelivery(ids[0] as bigint)
+  await passes(2)
+  await change('update account_check set quota_limit = 10, quota_used = 8')
+  await passes(2)
+  await change('update account_check set quota_used = 9')
+  await passes(2)
+  expect((await messages()).map(({ kind, reason }) => [kind, reason])).toEqual([['problem', 'quota_low']])
+  for (const [change, reason] of [
+    [breakAccounts, 'no_channel_secret'],
+    [fixAccounts, 'quota_low'],
+    [useUpQuota, 'quota_used_up'],
+  ] as const) {
+    await send()
+    await change(ids)
+    await passes(1)
+    const before = (await messages()).length
+    await passes(1)
+    const all = await messages()
+    expect([all.length, all.at(-1)?.reason]).toEqual([before + 1, reason])
+  }
+  await send()
+  await change('update account_check set quota_used = 0')
+  await passes(2)
+  const last = (await messages()).at(-1)
+  expect([last?.kind, last?.reason]).toEqual(['recovery', 'quota_used_up'])
+})
+
 it('sends a channel three messages an hour about one reason, and then what holds when the hour is over', async () => {
   const { ids } = await addWatched(3)
   for (let i = 0; i < 5; i += 1) {

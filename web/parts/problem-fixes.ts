@@ -43,6 +43,7 @@ const FIXES: { [R in Reason]: Fix | null | ((facts: ReasonFacts[R]) => Fix) } = 
   quota_used_up: null,
   not_verifiable: ({ hasChannelId }) => edit(hasChannelId ? 'channelSecret' : 'channelId'),
   platform_unreachable: VERIFY,
+  quota_low: null,
   never_delivered: ({ secretChangedAt }) => (secretChangedAt ? TEST : { kind: 'webhook' }),
   unusually_quiet: TEST,
   silent_for_days: TEST,

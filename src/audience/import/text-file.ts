@@ -58,10 +58,7 @@ export async function* readCsv(
   }
 }
 
-/**
- * What spreadsheets make of long numbers, of thousands, of text that looks like a date, and of formulas. The apostrophe marks digits as
- * text. The former value is lost.
- */
+/** What spreadsheets make of long numbers, of thousands, of digits that are text, of codes that look like a date, and of formulas. */
 const DAMAGED_VALUES = [
   /^-?\d([.,]\d+)?E[+-]\d{2,3}$/,
   /^-?\d{1,3}(,\d{3})+(\.\d+)?$/,

@@ -6,8 +6,8 @@ import { Type } from '../../http/typebox.ts'
 
 /**
  * Client libraries append a path to the configured URL: Segment and RudderStack `/v1/track` or `/v1/batch`, Segment's browser library
- * `/t`, Jitsu `/api/s/track` in browsers and `/api/s/s2s/track` on servers. RudderStack's beacons go to `/beacon/v1/batch`, Segment's
- * library for Java to `/v1/import/`, and its mobile libraries append `/b` to a URL, which for Jitsu ends with `/v1/batch`.
+ * `/t`, Jitsu `/api/s/track` in browsers and `/api/s/s2s/track` on servers. RudderStack's beacons go to `/beacon/v1/batch`, and
+ * batches of Segment's library for Java to `/v1/import/`.
  */
 export const TRACKING_PATHS = [
   '/api/tracking',
@@ -17,7 +17,6 @@ export const TRACKING_PATHS = [
   '/api/tracking/api/s/s2s/:call',
   '/api/tracking/beacon/v1/batch',
   '/api/tracking/v1/import/',
-  '/api/tracking/v1/batch/b',
 ] as const
 
 /** Segment's browser library reports counters about itself here, without an account or a person. */

@@ -41,6 +41,10 @@ const MESSAGES = `former as (
                       and m.reason is not distinct from part.reason)
     select count(*)::int as count from message`
 
+/** SQL: a change of it is announced. A warning about a quota lasts for days, and must not hide another problem of an account. */
+export const announcedLevel = (status: string, problem: string) =>
+  `case when ${problem}->>'reason' = 'quota_low' then 'quota_low' when ${status} in ('broken', 'degraded') then ${status} else 'ok' end`
+
 const forgetMuted = statement('forget-muted-problems')`
     update notification_account t set is_current = false
       from account_check k where t.is_current and k.channel_oa_id = t.channel_oa_id and k.muted_until > now()`
@@ -59,7 +63,7 @@ const announceChanges = statement('announce-account-statuses')`
       select channel.id, o.id from channel cross join organization o where channel.organization_id is null
     ), seen as (
       select a.id as account_id, a.organization_id, k.status, k.status_since, k.problems->0 as problem,
-             case when k.status in ('broken', 'degraded') then k.status else 'ok' end as level
+             ${announcedLevel('k.status', 'k.problems->0')} as level
         from account_check k
         join official_account a on a.id = k.channel_oa_id
         join notification_watch w on k.status_since < w.passed_at
@@ -74,7 +78,7 @@ const announceChanges = statement('announce-account-statuses')`
              case when level = 'ok' then sent.since else seen.status_since end as since,
              seen.status_since as changed_at, sent.notification_id as sent_id
         from seen join coverage using (organization_id) left join sent using (channel_id, account_id)
-       where level <> coalesce(sent.after, 'ok')
+       where level <> ${announcedLevel('sent.after', 'sent.problem')}
     ), ready as materialized (
       select channel_id, kind, reason, count(*) as accounts, min(changed_at) as changed_at
         from change
