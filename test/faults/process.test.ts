@@ -59,6 +59,11 @@ it('answers 503 or 500 before its database responds and during outages, migrates
   expect(service.output()).not.toMatch(/unhandled|uncaught/i)
 })
 
+it('starts in a namespace with a Kubernetes Service "console", and says how to turn its variable off', async () => {
+  const service = await startHealthy({ DATABASE_URL: 'none', CONSOLE_PORT: 'tcp://10.96.0.10:80' })
+  expect(service.output()).toMatch(/CONSOLE_PORT is ignored, .+ Set enableServiceLinks: false in the pod/)
+})
+
 it('after SIGTERM answers health with 503, then the accepted requests, and exits with 0', async () => {
   const { database, tenant, service } = await setUpProcess()
   await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
