@@ -155,6 +155,9 @@ export const FILE_FORMATS = {
 
 export type FileFormat = keyof typeof FILE_FORMATS
 
+/** Clients send `text/csv; header=present` and `charset=utf-8`, which change nothing here. A weight does. */
+const PARAMETERS = /;(?!\s*q\s*=)[^;,]*/gi
+
 /** Null: a page of JSON, also if the header accepts none of the formats. */
 function streamFormatOf(accept: string | undefined): FileFormat | null {
   if (accept === undefined) return null
@@ -162,7 +165,7 @@ function streamFormatOf(accept: string | undefined): FileFormat | null {
     (format) => [FILE_FORMATS[format].mediaType, format] as const,
   )
   const formats = new Map<string, FileFormat>(streamed)
-  const [best = ''] = new Negotiator({ headers: { accept } }).mediaTypes([
+  const [best = ''] = new Negotiator({ headers: { accept: accept.replaceAll(PARAMETERS, '') } }).mediaTypes([
     'application/json',
     ...formats.keys(),
   ])

@@ -57,6 +57,21 @@ it('GET /api/audience as CSV follows RFC 4180, has a header, and escapes cells t
   })
 })
 
+it.each([
+  ['text/csv; header=present', 'text/csv'],
+  ['text/csv;charset=utf-8', 'text/csv'],
+  ['text/csv; header=absent, application/json;q=0.5', 'text/csv'],
+  ['text/csv; header=present; q=0.4, application/json; q=0.5', 'application/json'],
+  ['application/x-ndjson; charset=utf-8', 'application/x-ndjson'],
+  ['text/csv;q=0', 'application/json'],
+])('GET /api/audience with Accept: %s answers %s, without a byte order mark', async (accept, mediaType) => {
+  const headers = { ...tenant.headers, accept }
+  const response = await fetch(`${service.url}/api/audience`, { headers })
+  expect(response.headers.get('content-type')).toBe(`${mediaType}; charset=utf-8`)
+  const [first] = new Uint8Array(await response.arrayBuffer())
+  expect(first).not.toBe(0xef)
+})
+
 it('GET /api/audience as a stream includes erased members when updatedSince is given', async () => {
   const owner = await addTenant(database)
   const [stays, goes] = [randomUserId(), randomUserId()]
