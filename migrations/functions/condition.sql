@@ -22,7 +22,7 @@ create or replace function flat_tags(tags text[]) returns jsonb
 -- `last_seen_at` and `event_count` include tracked activity, as GET /api/audience shows them. Never null.
 create or replace function matches_condition(
   tags text[], relationship text, language text, attributes jsonb, external_id text, conversation_id text, conversation_status text,
-  followed_at timestamptz, last_seen_at timestamptz, event_count numeric, condition jsonb, at timestamptz
+  followed_at timestamptz, last_seen_at timestamptz, event_count numeric, source text, campaign text, condition jsonb, at timestamptz
 ) returns boolean
   language sql stable parallel safe
   return ((condition->'tagsAll' is null or flat_tags(tags) @> (condition->'tagsAll'))
@@ -34,9 +34,20 @@ create or replace function matches_condition(
       and (condition->'hasExternalId' is null or (external_id is not null) = (condition->'hasExternalId')::boolean)
       and (condition->'conversationStatus' is null
            or conversation_id is not null and conversation_status = condition->>'conversationStatus')
+      and (condition->'sourceAny' is null or condition->'sourceAny' ? source)
+      and (condition->'campaignAny' is null or condition->'campaignAny' ? campaign)
       and (condition->'followedAfter' is null or followed_at > condition_time(condition->>'followedAfter', at))
       and (condition->'followedBefore' is null or followed_at < condition_time(condition->>'followedBefore', at))
       and (condition->'lastSeenAfter' is null or last_seen_at > condition_time(condition->>'lastSeenAfter', at))
       and (condition->'lastSeenBefore' is null or last_seen_at < condition_time(condition->>'lastSeenBefore', at))
       and (condition->'eventCountMin' is null or event_count >= (condition->'eventCountMin')::numeric)
       and (condition->'eventCountMax' is null or event_count <= (condition->'eventCountMax')::numeric)) is true;
+
+-- Of 0.3, for instances of that version during an upgrade. 0.5.0 drops it.
+create or replace function matches_condition(
+  tags text[], relationship text, language text, attributes jsonb, external_id text, conversation_id text, conversation_status text,
+  followed_at timestamptz, last_seen_at timestamptz, event_count numeric, condition jsonb, at timestamptz
+) returns boolean
+  language sql stable parallel safe
+  return matches_condition(tags, relationship, language, attributes, external_id, conversation_id, conversation_status,
+                           followed_at, last_seen_at, event_count, null::text, null::text, condition, at);

@@ -256,6 +256,8 @@ create or replace function flush_events(
   conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
   unsent_messages text[],
   account_states text[],
+  -- Where the person came from.
+  touch_sources text[], touch_mediums text[], touch_campaigns text[],
   -- DELIVERIES to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
   -- destination if it is not the account's bot user id.
   deliveries int[], destinations text[],
@@ -267,6 +269,7 @@ create or replace function flush_events(
 declare
   ineffective int[];
   forwards boolean;
+  has_touches boolean;
   -- Bounds of the keys. With them, PostgreSQL opens one or two partitions of event_key instead of all.
   least_key uuid := keys[1];
   greatest_key uuid := keys[1];
@@ -379,7 +382,8 @@ begin
          (select bool_or(a.forwards) from admission a)
     into admitted, duplicates, ineffective, forwards;
 
-  if false = any (proven) or relationships is not null or conversation_ids is not null then
+  has_touches := touch_sources is not null or touch_campaigns is not null;
+  if false = any (proven) or relationships is not null or conversation_ids is not null or has_touches then
     effective := array(
       select case when admission = any (admitted) and position <> all (coalesce(ineffective, '{}')) then account_ids[admission] end
         from unnest(admissions) with ordinality as e (admission, position) order by position);
@@ -388,6 +392,9 @@ begin
     perform track_activity(effective, proven, admissions, kinds, occurred_ats, user_ids, payloads);
   end if;
   -- EFFECTS
+  if has_touches or 'following' = any (relationships) then
+    perform apply_sources(effective, keys, occurred_ats, user_ids, relationships, touch_sources, touch_mediums, touch_campaigns);
+  end if;
   if relationships is not null then
     perform apply_relationships(effective, keys, occurred_ats, user_ids, relationships);
   end if;
@@ -411,3 +418,21 @@ begin
       into leased_ids, leased_accounts, leased_endpoints;
   end if;
 end $$;
+
+-- Of 0.3, without touches. Instances of that version run during an upgrade. 0.5.0 drops it.
+create or replace function flush_events(
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  path_account_ids bigint[], foreign_bots text[], bot_versions bigint[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[], claimed_ats timestamptz[], own_acts boolean[],
+  other_events int[], other_people text[], relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[], account_states text[], deliveries int[], destinations text[],
+  out admitted int[], out duplicates int[],
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
+) language sql as $$
+  select * from flush_events(
+    account_ids, credentials_versions, sources, proven, path_account_ids, foreign_bots, bot_versions, admissions, kinds, keys,
+    occurred_ats, user_ids, group_ids, message_ids, payloads, failures, claimed_ats, own_acts, other_events, other_people,
+    relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages, account_states,
+    null, null, null, deliveries, destinations) $$;

@@ -40,7 +40,7 @@ begin
       join candidate p on p.channel_oa_id = h.account_id and p.condition is not null
      where matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
                              m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),
-                             m.event_count::numeric + coalesce(tracked.event_count, 0), p.condition, now())
+                             m.event_count::numeric + coalesce(tracked.event_count, 0), m.source, m.campaign, p.condition, now())
   )
   select r.position, r.id, r.status, r.condition is not null,
          r.replies and row_number() over (partition by r.position, r.replies order by r.priority, r.id) = 1

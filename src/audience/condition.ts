@@ -1,4 +1,5 @@
 /** A condition on a member: all of its fields must hold. matches_condition of migrations/functions/condition.sql evaluates it. */
+import { SOURCE_MAX_LENGTH } from '../config/limits.ts'
 import { isoMs } from '../http/times.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
@@ -13,6 +14,10 @@ const ATTRIBUTE_MAX_LENGTH = 256
 const WORD_MAX_LENGTH = 64
 
 const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), {
+  minItems: 1,
+  maxItems: TAGS_MAX,
+})
+const Sources = Type.Array(StorableText({ minLength: 1, maxLength: SOURCE_MAX_LENGTH }), {
   minItems: 1,
   maxItems: TAGS_MAX,
 })
@@ -51,6 +56,8 @@ export const ConditionSchema = Type.Object(
     attributes: Type.Optional(Attributes),
     hasExternalId: Type.Optional(Type.Boolean()),
     conversationStatus: Type.Optional(Word),
+    sourceAny: Type.Optional(Sources),
+    campaignAny: Type.Optional(Sources),
     followedAfter: Type.Optional(Bound),
     followedBefore: Type.Optional(Bound),
     lastSeenAfter: Type.Optional(Bound),
@@ -98,7 +105,8 @@ function timeOf(text: string): string | null {
 export const holdsFor = (condition: string): string => `(${condition} is null or (
              select matches_condition(m.tags, m.relationship, m.language, m.attributes, m.external_id, m.conversation_id,
                                       m.conversation_status, m.followed_at, greatest(m.last_seen_at, tracked.last_seen_at),
-                                      m.event_count::numeric + coalesce(tracked.event_count, 0), ${condition}, now())
+                                      m.event_count::numeric + coalesce(tracked.event_count, 0), m.source, m.campaign,
+                                      ${condition}, now())
                from (values (true)) as one
                left join (select event_count, last_seen_at from tracked_activity
                            where channel_oa_id = m.channel_oa_id and user_id = m.user_id and needs_activity(${condition})

@@ -2,13 +2,13 @@
  * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It
  * takes the parameters of the other lists (list-statements.ts), and
  *
- *   $11 bigint  after this change number; null: on the first page
- *   $12 bigint  before this change number: the changes after it began after the walk
- *   $13 bigint  the horizon at the first page: changes before this number had ended
- *   $14 bigint  the time of the first page by the primary's clock, microseconds since 1970
- *   $15 bigint  on the first page, updatedSince, milliseconds since 1970
+ *   $12 bigint  after this change number; null: on the first page
+ *   $13 bigint  before this change number: the changes after it began after the walk
+ *   $14 bigint  the horizon at the first page: changes before this number had ended
+ *   $15 bigint  the time of the first page by the primary's clock, microseconds since 1970
+ *   $16 bigint  on the first page, updatedSince, milliseconds since 1970
  *
- * Changes between $13 and $12 may be committed during the walk, behind its position. The next walk returns them, because it begins at
+ * Changes between $14 and $13 may be committed during the walk, behind its position. The next walk returns them, because it begins at
  * a checkpoint that is not above the horizon of this walk. The client requests it with the latest time in this walk. So changes above
  * the horizon that were made after the first page are left to the next walk.
  *
@@ -33,9 +33,9 @@ const feed = (format: string, member: string, erased: string, separator: string)
       -- The gap between checkpoints is up to 30 s: an interval of 10 s, and 20 s for a late one. Within a gap, the database's clock may
       -- step back without a trace, so a feed begins a whole gap before the requested time. A page of the previous walk from a replica
       -- may have lacked the changes of 30 s (maximum of READ_MAX_LAG_MS). 30 s + 30 s = 60 s.
-      select timestamptz 'epoch' + $15::bigint * interval '1 millisecond' - interval '60 seconds' as since
+      select timestamptz 'epoch' + $16::bigint * interval '1 millisecond' - interval '60 seconds' as since
     ), range as materialized (
-      select coalesce($11::bigint,
+      select coalesce($12::bigint,
                       -- A time in the future has a checkpoint near it only if the clock stepped back. Otherwise it was invented, and it is
                       -- unknown what the client has read, so the feed begins at the beginning.
                       (select case when since < greatest(clock_timestamp(), before.marked_at + interval '1 minute') then least(
@@ -49,14 +49,14 @@ const feed = (format: string, member: string, erased: string, separator: string)
                         where before.marked_at <= since
                         order by before.marked_at desc limit 1),
                       -1) as after_change,
-             coalesce($12::bigint, change_limit()) as until_change,
-             coalesce($13::bigint, change_horizon()) as horizon,
+             coalesce($13::bigint, change_limit()) as until_change,
+             coalesce($14::bigint, change_horizon()) as horizon,
              -- The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time.
-             coalesce(timestamptz 'epoch' + $14::bigint * interval '1 microsecond',
+             coalesce(timestamptz 'epoch' + $15::bigint * interval '1 microsecond',
                       least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)) as began_at,
              -- The client has read changes up to this time: that of the first page, or updatedSince.
-             coalesce(timestamptz 'epoch' + $14::bigint * interval '1 microsecond',
-                      timestamptz 'epoch' + $15::bigint * interval '1 millisecond') as read_until
+             coalesce(timestamptz 'epoch' + $15::bigint * interval '1 microsecond',
+                      timestamptz 'epoch' + $16::bigint * interval '1 millisecond') as read_until
         from requested
     ), candidate as (
       select *, row_number() over (order by change, id) = ${SCAN_MAX} as is_last

@@ -1,4 +1,4 @@
-import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
+import { SOURCE_MAX_LENGTH, USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { readTime } from '../http/times.ts'
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, StorableText } from '../http/validate.ts'
@@ -23,6 +23,7 @@ export const filterParameters = {
   externalId: optional(EXTERNAL_ID_MAX_LENGTH, 'Returns the member with this `externalId`.'),
   relationship: Type.Optional(RelationshipSchema),
   tag: Type.Optional(Type.Union([Tag, Type.Array(Tag, { maxItems: TAGS_MAX })])),
+  source: optional(SOURCE_MAX_LENGTH, 'Returns members whose `source` has this source.'),
   segment: optional(
     SEGMENT_NAME_MAX_LENGTH,
     'Returns members of the segment with this name. Its condition must hold.',
@@ -52,10 +53,11 @@ export async function readFilters(
   return { ...filters, segment: { name, condition: await findCondition(database, accountId, name) } }
 }
 
-/** Adds the tags and the relationship that the segment requires, because their indexes find its members. */
+/** Adds the tags, the relationship and the only source that the segment requires, because their indexes find its members. */
 export function withRequired(filters: Filters): Filters {
-  const { tagsAll, relationship } = filters.segment?.condition ?? {}
+  const { tagsAll, relationship, sourceAny } = filters.segment?.condition ?? {}
   return {
+    ...(sourceAny?.length === 1 && { source: sourceAny[0] }),
     ...(relationship !== undefined && { relationship }),
     ...filters,
     ...(tagsAll !== undefined && { tag: [...(filters.tag ?? []), ...tagsAll] }),

@@ -14,6 +14,7 @@ import {
   listByDisplayName,
   listByExternalId,
   listByRelationship,
+  listBySource,
   listByTag,
   listByUserId,
   listById as listWithoutIndex,
@@ -144,7 +145,7 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
 
 /** Returns the list whose index is the most selective. */
 function listById(
-  { userId, externalId, relationship, tag, segment, q }: Filters,
+  { userId, externalId, relationship, tag, source, segment, q }: Filters,
   position: IdPosition,
 ): ListById {
   if (userId !== undefined) return listByUserId
@@ -152,15 +153,16 @@ function listById(
   const isPartIndexed = q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH
   if (isPartIndexed && !position.isCommonName) return listByDisplayName
   if (tag !== undefined) return listByTag
+  if (source !== undefined) return listBySource
   if (relationship !== undefined) return listByRelationship
   return q === undefined && segment === undefined ? listAll : listWithoutIndex
 }
 
-/** The parameters $5 to $10. */
+/** The parameters $5 to $11. */
 function conditionsOf(filters: Filters): unknown[] {
-  const { userId, externalId, relationship, tag, q, segment } = withRequired(filters)
+  const { userId, externalId, relationship, tag, q, segment, source } = withRequired(filters)
   const condition = segment && JSON.stringify(segment.condition)
-  return [userId, externalId, relationship, tag, q, condition].map((value) => value ?? null)
+  return [userId, externalId, relationship, tag, q, condition, source].map((value) => value ?? null)
 }
 
 function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginning, limit: number): unknown[] {

@@ -8,6 +8,7 @@
  *   $4 int     limit            $8 text[]  tags
  *                               $9 text    part of the display name
  *                               $10 jsonb  condition of a segment
+ *                               $11 text   source
  *
  * A filter that is null matches everything. The part of the display name ignores case and has no wildcards. See docs/planner.md.
  */
@@ -39,6 +40,7 @@ export const FILTERS = `($5::text is null or m.user_id = $5)
            and ($7::text is null or m.relationship = $7)
            and ($8::text[] is null or m.tags @> $8)
            and ($9::text is null or strpos(lower(m.display_name), lower($9)) > 0)
+           and ($11::text is null or m.source = $11)
            and ${holdsFor('$10::jsonb')}`
 
 /** All members, oldest first, driven by the primary key. Takes only $1 to $4, because null filters would cost a page 5 %. */
@@ -56,6 +58,9 @@ export const listById = listScanned('by-id', 'm.id > $3')
 
 /** Driven by audience_member_relationship. */
 export const listByRelationship = listScanned('by-relationship', 'm.relationship = $7 and m.id > $3')
+
+/** Driven by audience_member_source. */
+export const listBySource = listScanned('by-source', 'm.source = $11 and m.id > $3')
 
 /** Driven by audience_member_user. */
 export const listByUserId = listFound('by-user-id', 'm.user_id = $5')

@@ -18,6 +18,7 @@ const MEMBER: Member = {
   lastSeenAt: '2023-11-14T22:13:20.000Z',
   eventCount: 1,
   conversation: null,
+  source: { source: 'qr-shop', medium: 'poster', campaign: 'autumn', at: '2023-11-14T22:12:50.000Z' },
   externalId: null,
   tags: ['vip'],
   attributes: { cups: 3 },

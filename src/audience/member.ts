@@ -22,6 +22,13 @@ const ConversationSchema = Type.Object({
   updatedAt: Time,
 })
 
+const SourceSchema = Type.Object({
+  source: Nullable(Type.String()),
+  medium: Nullable(Type.String()),
+  campaign: Nullable(Type.String()),
+  at: Time,
+})
+
 const AttributesSchema = Type.Unsafe<Record<string, unknown>>(
   Type.Object({}, { additionalProperties: Type.Unknown() }),
 )
@@ -61,6 +68,9 @@ const ATTRIBUTES = `case jsonb_typeof(m.attributes) when 'object' then m.attribu
 const CONVERSATION = `case when m.conversation_id is not null then concat('{"id":', to_json(m.conversation_id),
   ',"status":', ${jsonOf('text', 'm.conversation_status')}, ',"updatedAt":', ${jsonOf('time', 'm.conversation_at')}, '}') end`
 
+const SOURCE = `case when m.source_key is not null then concat('{"source":', ${jsonOf('text', 'm.source')}, ',"medium":', ${jsonOf('text', 'm.medium')},
+  ',"campaign":', ${jsonOf('text', 'm.campaign')}, ',"at":', ${jsonOf('time', 'm.source_at')}, '}') end`
+
 const FIELDS = {
   id: field(Type.String({ description: 'int64 as decimal digits' }), 'plain', 'm.id'),
   userId: field(Type.String(), 'text', 'm.user_id'),
@@ -84,6 +94,14 @@ const FIELDS = {
       ['conversationId', 'text', 'm.conversation_id'],
       ['conversationStatus', 'text', 'm.conversation_status'],
       ['conversationUpdatedAt', 'time', 'm.conversation_at'],
+    ] as Array<[string, Kind, string]>,
+  },
+  source: {
+    ...field(Nullable(SourceSchema), 'json', SOURCE),
+    csv: [
+      ['source', 'text', 'm.source'],
+      ['medium', 'text', 'm.medium'],
+      ['campaign', 'text', 'm.campaign'],
     ] as Array<[string, Kind, string]>,
   },
   externalId: field(Nullable(Type.String()), 'text', 'm.external_id'),

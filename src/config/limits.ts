@@ -4,6 +4,8 @@
 export const BODY_MAX_BYTES = 1024 * 1024
 /** Characters. LINE's longest user ids have 68 (module channels). */
 export const USER_ID_MAX_LENGTH = 128
+/** Characters of a member's source, medium or campaign. */
+export const SOURCE_MAX_LENGTH = 200
 
 export interface Budget {
   eventsPerMinute: number

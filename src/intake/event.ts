@@ -14,6 +14,8 @@ export type Effect =
   | { type: 'conversation'; id: string; status: string | null; atMs: number }
   /** The sender deleted a message, so its stored content is deleted. */
   | { type: 'unsend'; messageId: string }
+  /** Where the person came from. At least one of source and campaign is not null. */
+  | { type: 'touch'; source: string | null; medium: string | null; campaign: string | null }
   /** What the platform says about the account. */
   | { type: 'accountState'; state: 'suspended' | 'resumed' | 'attached' | 'detached' }
 

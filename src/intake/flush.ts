@@ -188,6 +188,9 @@ function effectColumns(events: IntakeEvent[]) {
   const conversationTimes = column<number>()
   const unsentMessages = column<string>()
   const accountStates = column<string>()
+  const touchSources = column<string>()
+  const touchMediums = column<string>()
+  const touchCampaigns = column<string>()
   for (const [index, { effect }] of events.entries()) {
     switch (effect.type) {
       case 'none':
@@ -206,6 +209,11 @@ function effectColumns(events: IntakeEvent[]) {
       case 'accountState':
         accountStates[index] = effect.state
         break
+      case 'touch':
+        touchSources[index] = effect.source
+        touchMediums[index] = effect.medium
+        touchCampaigns[index] = effect.campaign
+        break
       default:
         throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
     }
@@ -217,6 +225,9 @@ function effectColumns(events: IntakeEvent[]) {
     conversation_ats: sparse(conversationTimes, timestamptzArray),
     unsent_messages: sparse(unsentMessages, textArray),
     account_states: sparse(accountStates, textArray),
+    touch_sources: sparse(touchSources, textArray),
+    touch_mediums: sparse(touchMediums, textArray),
+    touch_campaigns: sparse(touchCampaigns, textArray),
   }
 }
 

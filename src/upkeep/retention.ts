@@ -98,6 +98,8 @@ const deleteJobAccounts = statement('delete-job-accounts')`
 const DELETIONS: Array<[days: number | keyof Retention, statement: Statement, further?: number]> = [
   ['retentionDays', deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')],
   ['retentionDays', deleteOlder('delete-edits', 'member_edit', 'edited_at')],
+  // The source of a member stays. It takes part as a touch if an earlier follow arrives.
+  ['retentionDays', deleteOlder('delete-touches', 'member_touch', 'received_at')],
   // Not before the partition of its events is dropped: the page of an event says of a delivery that is gone that it was accepted.
   [
     'retentionDays',

@@ -145,7 +145,12 @@ const selectSummary = statement('select-person-summary')`
       left join lateral (
         select m.id, concat(left(${memberJson}, -1), ',"relationshipAt":', ${jsonTime('m.relationship_at')},
                             ',"profileDueAt":', ${jsonTime('m.profile_due_at')},
-                            ',"profileCheckedAt":', ${jsonTime('m.profile_checked_at')}, '}') as member
+                            ',"profileCheckedAt":', ${jsonTime('m.profile_checked_at')},
+                            ',"firstFollowedAt":', ${jsonTime('m.first_followed_at')}, ',"touches":', (
+                              select coalesce(json_agg(json_build_object(
+                                       'at', iso(occurred_at), 'source', source, 'medium', medium, 'campaign', campaign,
+                                       'receivedAt', iso(received_at)) order by occurred_at, key), '[]')
+                                from member_touch where channel_oa_id = $1 and user_id = $2), '}') as member
           from audience_member m ${withTrackedActivity}
          where m.channel_oa_id = $1 and m.user_id = $2 offset 0) found on true
       left join lateral (

@@ -17,6 +17,7 @@ import {
 } from '../event-fields.ts'
 import { isCredentialName, storedPayload } from '../stored-payload.ts'
 import { EVENT_TYPES, typeOfEvent } from './calls.ts'
+import { readTouch } from './touch.ts'
 
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
@@ -186,7 +187,7 @@ function readTrackingEvent(
     otherUserIds: [],
     groupId: null,
     messageId: null,
-    effect: NO_EFFECT,
+    effect: proof === null ? NO_EFFECT : readTouch(event.context),
     payload,
     failure: null,
   }

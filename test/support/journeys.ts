@@ -1,0 +1,100 @@
+/** People who see links and follow, in any order, and an oracle that says where each of them came from. */
+import { randomBytes } from 'node:crypto'
+import type { Admission, AdmittedEvent, Effect, IntakeEvent } from '../../src/intake/event.ts'
+import { NO_EFFECT } from '../../src/intake/event.ts'
+
+const HOUR_MS = 3_600_000
+const START_MS = Date.UTC(2026, 0, 15)
+/** Around the two ends of the time that counts, and around the follow itself. */
+const OFFSETS_MS = [-26, -24, -3, -1, 0, 1, 2, 30].flatMap((hours) =>
+  [-1, 0, 1].map((ms) => hours * HOUR_MS + ms),
+)
+
+const pick = <T>(values: readonly T[]): T => values[Math.floor(Math.random() * values.length)] as T
+
+export interface Journey {
+  userId: string
+  events: IntakeEvent[]
+}
+
+function eventOf(userId: string, occurredAtMs: number, effect: Effect, kind: string): IntakeEvent {
+  return {
+    kind,
+    key: randomBytes(16),
+    occurredAtMs,
+    claimedAtMs: null,
+    isProven: true,
+    isOwnAct: true,
+    userId,
+    otherUserIds: [],
+    groupId: null,
+    messageId: null,
+    effect,
+    payload: '{}',
+    failure: null,
+  }
+}
+
+const touch = (): Effect => {
+  const campaign = pick([null, 'autumn', 'winter'])
+  return {
+    type: 'touch',
+    source: campaign === null ? pick(['qr-shop', 'ad']) : pick([null, 'ad']),
+    medium: null,
+    campaign,
+  }
+}
+
+/** A person with up to three follows and up to five touches, some of them at the same time, and an event that says nothing. */
+export function randomJourney(): Journey {
+  const userId = `U${randomBytes(16).toString('hex')}`
+  const follows = Array.from({ length: pick([0, 1, 1, 1, 2, 3]) }, () => START_MS + pick(OFFSETS_MS))
+  const touches = Array.from({ length: pick([0, 1, 2, 3, 5]) }, () => START_MS + pick(OFFSETS_MS))
+  return {
+    userId,
+    events: [
+      ...follows.map((at) =>
+        eventOf(userId, at, { type: 'relationship', relationship: 'following' }, 'follow'),
+      ),
+      ...touches.map((at) => eventOf(userId, at, touch(), 'page')),
+      eventOf(userId, START_MS, NO_EFFECT, 'message'),
+    ],
+  }
+}
+
+export type Decided = { source: string | null; campaign: string | null; atMs: number } | null
+
+/** The rule of docs/sources.md, over the sets of a person's touches and follows. */
+export function oracle({ events }: Journey): Decided {
+  const follow = Math.min(
+    ...events.filter(({ kind }) => kind === 'follow').map(({ occurredAtMs }) => occurredAtMs),
+  )
+  const candidates = events
+    .filter(
+      ({ effect, occurredAtMs: at }) =>
+        effect.type === 'touch' && at >= follow - 24 * HOUR_MS && at <= follow + HOUR_MS,
+    )
+    .sort((a, b) => a.occurredAtMs - b.occurredAtMs || Buffer.compare(a.key, b.key))
+  const decides = candidates.findLast(({ occurredAtMs }) => occurredAtMs <= follow) ?? candidates[0]
+  if (decides === undefined || decides.effect.type !== 'touch') return null
+  const { source, campaign } = decides.effect
+  return { source, campaign, atMs: decides.occurredAtMs }
+}
+
+/** All events in any order, each once or twice, in batches of up to 200. */
+export function shuffledBatches(journeys: Journey[], admission: Admission): AdmittedEvent[][] {
+  const events = journeys.flatMap(({ events }) =>
+    events.flatMap((event) => (Math.random() < 0.2 ? [event, event] : [event])),
+  )
+  for (let last = events.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(Math.random() * (last + 1))
+    ;[events[last], events[other]] = [events[other] as IntakeEvent, events[last] as IntakeEvent]
+  }
+  const batches: AdmittedEvent[][] = []
+  for (let start = 0; start < events.length; ) {
+    const size = pick([1, 20, 200])
+    batches.push(events.slice(start, start + size).map((event) => ({ admission, event, forwarded: null })))
+    start += size
+  }
+  return batches
+}
