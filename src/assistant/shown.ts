@@ -95,12 +95,13 @@ const FIELDS: Record<string, Partial<Record<keyof typeof SHOWS, string>>> = {
   member: {
     fact: 'id relationship followedAt blockedAt firstSeenAt lastSeenAt eventCount version createdAt updatedAt',
     personal: 'displayName externalId tags attributes',
-    inside: 'conversation',
+    inside: 'conversation source',
   },
   conversation: { fact: 'updatedAt', personal: 'status' },
+  source: { fact: 'at', text: 'source medium campaign' },
   timeline: { fact: 'at source eventId', text: 'kind', inside: 'effect' },
   // Without the values of an edit.
-  effect: { fact: 'kind fields', text: 'failure', inside: 'by' },
+  effect: { fact: 'kind fields', text: 'failure source campaign', inside: 'by' },
   by: { fact: 'keyId', text: 'clientName', personal: 'actor' },
   activity: {
     fact: 'id occurredAt action actorKind operatorId objectKind objectId organizationId accountId',

@@ -44,6 +44,8 @@ export type TimelineEntry = {
 /** What the event or the edit did to the member. */
 export type TimelineEffect =
   | { kind: 'following' | 'blocked' | 'joined_or_left' | 'conversation' | 'activity' | 'seen' }
+  /** a proven event that says where the person came from */
+  | { kind: 'touch'; source: string | null; campaign: string | null }
   | { kind: 'not_applied'; failure: string }
   /** changes null: only the names of the fields are stored; by null: another program */
   | { kind: 'edited'; fields: string[]; changes: MemberChanges | null; by: EditAuthor | null }
@@ -87,13 +89,17 @@ const selectTimeline = statement('select-timeline')`
       from (
         (select occurred_at as at, received_at, source, kind,
                 case when failure is not null then jsonb_build_object('kind', 'not_applied', 'failure', failure)
-                     else jsonb_build_object('kind', case
+                     else coalesce(case when source = 'tracking' then (
+                       select jsonb_build_object('kind', 'touch', 'source', t.source, 'campaign', t.campaign) from member_touch t
+                        where t.channel_oa_id = $1 and t.user_id = $2 and t.occurred_at = stored_event.occurred_at
+                        order by t.key limit 1) end,
+                     jsonb_build_object('kind', case
                        when user_id is distinct from $2 then 'joined_or_left'
                        when kind = 'follow' then 'following'
                        when kind = 'unfollow' then 'blocked'
                        when source = 'mbox' then 'conversation'
                        when source = 'tracking' then 'activity'
-                       else 'seen' end)
+                       else 'seen' end))
                 end as effect,
                 null::bigint as key_id, id as event_id, 2 as part, id
            from stored_event

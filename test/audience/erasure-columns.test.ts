@@ -31,7 +31,8 @@ import { startApp } from '../support/service.ts'
 const ERASED = `
   audience_member.user_id audience_member.display_name audience_member.picture_url audience_member.language
   audience_member.external_id audience_member.tags audience_member.attributes audience_member.conversation_id
-  audience_member.conversation_status
+  audience_member.conversation_status audience_member.source audience_member.medium audience_member.campaign
+  member_touch.user_id member_touch.source member_touch.medium member_touch.campaign
   audience_tag.tag
   member_edit.changes
   event.user_id event.other_user_ids event.group_id event.message_id event.payload
@@ -42,6 +43,7 @@ const ERASED = `
 /** Erased columns without free text: states, names of fields, addresses of operators and hashes. */
 const ERASED_WITHOUT_TEXT = `
   audience_member.conversation_key audience_member.relationship audience_member.relationship_key
+  audience_member.source_key member_touch.key
   member_edit.fields member_edit.actor tracking_event.kind
 `
 
@@ -102,7 +104,8 @@ const lineApi = new LineApi(platform.url)
 const sender = new Sender(database, () => false)
 sender.start()
 afterAll(() => sender.stop())
-const service = await startApp(database, { handOver: sender.handOver })
+const service = await startApp(database, { handOver: sender.handOver, config: { lineApiUrl: platform.url } })
+const LOGIN_CHANNEL = '2000000007'
 
 /** Prepares for a person of the account. Returns what writes the user id or the words. */
 type Prepare = (tenant: Tenant, userId: string, words: string) => Promise<() => Promise<unknown>>
@@ -125,6 +128,13 @@ const WRITERS: Record<string, Prepare> = {
   },
   tracking: async (tenant, userId, words) => {
     const event = { type: 'track', event: words, messageId: words, userId, timestamp: new Date() }
+    return () => service.track(tenant, [event])
+  },
+  'a proven visit': async (tenant, userId, words) => {
+    const login = { userId, loginChannelId: LOGIN_CHANNEL, issuedAtMs: Date.now() }
+    const campaign = { source: words, medium: words, name: words }
+    const context = { campaign, idToken: await platform.login.idToken(login) }
+    const event = { type: 'page', messageId: words, timestamp: new Date(), context }
     return () => service.track(tenant, [event])
   },
   'a profile of LINE': async (_, userId, words) => {
@@ -228,7 +238,8 @@ it.each(Object.entries(WRITERS))(
   '%s leaves nothing of a person who is erased while it commits, or afterwards and before it is repeated',
   async (writer, prepare) => {
     for (const isHeld of [false, true]) {
-      const tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
+      const { channelAccessToken } = platform.account
+      const tenant = await addTenant(database, { channelAccessToken, loginChannelIds: [LOGIN_CHANNEL] })
       const userId = randomUserId()
       if (!MAKERS.includes(writer)) await service.deliver(tenant, [lineEvent('follow', userId)])
       const { id } = (await service.member(tenant, userId)) ?? {}

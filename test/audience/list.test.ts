@@ -33,6 +33,7 @@ it('GET /api/audience returns all fields of a member, with the id as text and ti
     lastSeenAt: '2024-01-02T03:04:05.007Z',
     eventCount: 2,
     conversation: null,
+    source: null,
     externalId: null,
     tags: [],
     attributes: {},

@@ -1,4 +1,4 @@
-/** The members of an account, as a part of its page, found by name, user id, external id, tag or relationship. */
+/** The members of an account, as a part of its page, found by name, user id, external id, tag, source or relationship. */
 import { useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import { queryOf } from '../api.ts'
@@ -13,9 +13,10 @@ import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { cameFrom } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 
-const FIELDS = ['q', 'userId', 'externalId', 'tag'] as const
+const FIELDS = ['q', 'userId', 'externalId', 'tag', 'source'] as const
 const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
 const TYPING_MS = 250
 
@@ -129,6 +130,7 @@ function MemberTable({ account, members }: { account: string; members: Member[] 
         [t.audience.relationship, (member) => <Relationship value={member.relationship} />],
         [t.audience.tags, ({ tags }) => <Tags tags={tags} />, 'medium-only'],
         [t.member.externalId, ({ externalId }) => <Optional value={externalId} />, 'wide-only', 'clip'],
+        [t.member.cameFrom, ({ source }) => <Optional value={cameFrom(source)} />, 'wide-only', 'clip'],
         [t.audience.events, ({ eventCount }) => <Count value={eventCount} />, 'numeric medium-only'],
         [t.audience.lastSeen, ({ lastSeenAt }) => <Time at={lastSeenAt} />, 'numeric'],
       ]}

@@ -19,7 +19,7 @@ import { Failure, ListView, Loaded } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeChanges, describeEffect } from '../texts/service.ts'
+import { cameFrom, describeChanges, describeEffect } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -119,6 +119,7 @@ function Profile({ member, accounts }: { member: Member; accounts: PersonAccount
           [t.member.relationship, <Relationship key="r" value={member.relationship} />],
           [t.member.followedAt, <Time key="f" at={member.followedAt} />],
           [t.member.blockedAt, <Time key="b" at={member.blockedAt} />],
+          [t.member.cameFrom, cameFrom(member.source)],
           [t.member.firstSeen, <Time key="s" at={member.firstSeenAt} />],
           [t.member.lastSeen, <Time key="l" at={member.lastSeenAt} />],
           [t.member.events, <Count key="e" value={member.eventCount} />],

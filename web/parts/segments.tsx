@@ -122,7 +122,7 @@ function SyncDialog({ segment, onClose }: { segment: Segment; onClose: () => voi
 const FIELDS: Array<keyof Condition> = [
   ...(['tagsAll', 'tagsAny', 'tagsNone', 'relationship', 'language', 'attributes', 'hasExternalId'] as const),
   ...(['conversationStatus', 'followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore'] as const),
-  ...(['eventCountMin', 'eventCountMax'] as const),
+  ...(['eventCountMin', 'eventCountMax', 'sourceAny', 'campaignAny'] as const),
 ]
 
 interface Props {
@@ -146,8 +146,9 @@ export function SaveSegment({ account, filters }: Props) {
   )
 }
 
-function conditionOf({ tag, relationship }: Props['filters']): Condition {
+function conditionOf({ tag, relationship, source }: Props['filters']): Condition {
   return {
+    ...(source && { sourceAny: [source] }),
     ...(tag && { tagsAll: [tag] }),
     ...(relationship && { relationship: relationship as NonNullable<Condition['relationship']> }),
   }

@@ -42,9 +42,16 @@ export function describeEffect(texts: Texts, effect: Effect): string {
       const fields = effect.fields.map((name) => fieldName(texts, name)).join(', ')
       return fill(t.edited, { fields, author: authorOf(texts, effect.by) })
     }
+    case 'touch':
+      return fill(t.cameFrom, { from: cameFrom(effect) ?? '' })
     default:
       return t.effects[effect.kind] ?? effect.kind
   }
+}
+
+/** The source and the campaign, as far as they are known. */
+export function cameFrom(source: { source: string | null; campaign: string | null } | null): string | null {
+  return source && [source.source, source.campaign].filter((part) => part !== null).join(', ')
 }
 
 type Effect =
