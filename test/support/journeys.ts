@@ -103,6 +103,14 @@ function shuffledBatches(journeys: Journey[], admission: Admission): AdmittedEve
   return batches
 }
 
+/** Flushes and erasures of an account wait for each other, so one of them may be refused. Senders and clients repeat it. */
+async function repeated(attempt: () => Promise<unknown>, attempts = 20): Promise<void> {
+  await attempt().catch((error: unknown) => {
+    if (attempts === 1) throw error
+    return repeated(attempt, attempts - 1)
+  })
+}
+
 /**
  * Flushes random journeys from two instances, some batches twice, and erases some of the people meanwhile. Returns those whose member has
  * another source than the oracle says. All events are older than an erasure, so no erased person is a member.
@@ -120,13 +128,15 @@ export async function tryJourneys(database: PostgresDatabase, tenant: Tenant, pe
   const batches = shuffledBatches(journeys, { accountId, credentialsVersion: account?.version ?? 0n, source })
   const instance = async () => {
     for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
-      await flush(database.intake.pipeline, batch)
+      const events = batch
+      await repeated(() => flush(database.intake.pipeline, events))
       if (Math.random() < 0.1) batches.push(batch)
     }
   }
   const scope = { keyId: null, accountId, organizationId }
   const eraser = async () => {
-    for (const { userId } of erased) await eraseUser(database.forTenant(scope), null, scope, userId, Date.now)
+    for (const { userId } of erased)
+      await repeated(() => eraseUser(database.forTenant(scope), null, scope, userId, Date.now))
   }
   await Promise.all([instance(), instance(), eraser()])
   const members = await load<{
