@@ -23,6 +23,7 @@ const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./operators-commands.ts')).activityCommand,
   segments: async () => (await import('./organizations-commands.ts')).segmentsCommand,
+  links: async () => (await import('./links-command.ts')).linksCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
