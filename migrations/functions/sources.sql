@@ -9,7 +9,9 @@
 
 -- The touch that decides for a follow. The stored source takes part as a touch, because its own row may have ended with its retention.
 create or replace function deciding_touch(account_id bigint, person text, follow timestamptz)
-  returns table (source text, medium text, campaign text, occurred_at timestamptz, key uuid) language sql stable as $$
+  returns table (source text, medium text, campaign text, occurred_at timestamptz, key uuid) language plpgsql stable as $$
+begin
+  return query
   select t.* from (
     select k.source, k.medium, k.campaign, k.occurred_at, k.key from member_touch k
      where k.channel_oa_id = account_id and k.user_id = person
@@ -20,17 +22,20 @@ create or replace function deciding_touch(account_id bigint, person text, follow
    order by t.occurred_at <= follow desc,
             case when t.occurred_at <= follow then t.occurred_at end desc, case when t.occurred_at <= follow then t.key end desc,
             t.occurred_at, t.key
-   limit 1 $$;
+   limit 1;
+end $$;
 
 -- Keeps the oldest 50 touches of a person and day (UTC): anybody can repeat touches of their own. The oldest, so that the rows that are kept
 -- are a function of the set, too.
-create or replace function drop_excess_touches(account_id bigint, person text, day date) returns void language sql as $$
+create or replace function drop_excess_touches(account_id bigint, person text, day date) returns void language plpgsql as $$
+begin
   delete from member_touch
    where (channel_oa_id, user_id, occurred_at, key) in (
      select channel_oa_id, user_id, occurred_at, key from member_touch
       where channel_oa_id = account_id and user_id = person
         and occurred_at >= day::timestamp at time zone 'UTC' and occurred_at < (day + 1)::timestamp at time zone 'UTC'
-      order by occurred_at, key offset 50) $$;
+      order by occurred_at, key offset 50);
+end $$;
 
 -- Stores the touches of a batch, and decides again for each person with a touch or a follow. The members exist and are locked. It runs before
 -- apply_relationships, because followed_at is the earliest follow that is known of a member from before first_followed_at.
