@@ -1,16 +1,13 @@
 /** `oa-audience links`: links of posters and buttons that say where a follower came from. Nothing is stored. */
 import { InvalidArgumentError } from 'commander'
-import { renderSVG } from 'uqr'
+import { type SourceLink, sourceLink } from '../audience/source-link.ts'
 import { SOURCE_MAX_LENGTH } from '../config/limits.ts'
+import { FatalError } from '../errors.ts'
 import { type CliCommand, parseId, requireAccount } from './command.ts'
 import { print, printError } from './io.ts'
 
-interface Given {
+interface Given extends SourceLink {
   account: bigint
-  page: URL
-  source: string
-  medium?: string
-  campaign?: string
 }
 
 export function linksCommand(program: CliCommand): void {
@@ -20,36 +17,29 @@ export function linksCommand(program: CliCommand): void {
     .command('add')
     .description('print a link that names its source, and its QR code as SVG; nothing is stored')
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .requiredOption('--page <url>', 'LIFF URL, or another page that sends proven events', parsePage)
+    .requiredOption('--page <url>', 'LIFF URL, or another page that sends proven events')
     .requiredOption('--source <text>', 'what the link is on, such as qr-shop', parseValue)
     .option('--medium <text>', 'such as poster', parseValue)
     .option('--campaign <text>', 'such as autumn', parseValue)
     .onDatabase(
-      async (database, { account, page, ...values }: Given) => {
+      async (database, { account, ...given }: Given) => {
+        const made = sourceLink(given)
+        if (made === null)
+          throw new FatalError(
+            '--page must be an https URL, such as https://liff.line.me/1234567890-AbcdEfgh',
+          )
         const { id, loginChannelIds } = await requireAccount(database, account)
         if (loginChannelIds.length === 0)
           printError(
             `The account has no login channel, so no visit is proven. Run "oa-audience accounts update ${id} --login-channel-ids ID".`,
           )
-        const link = linkTo(page, values)
-        return { link, svg: renderSVG(link, { ecc: 'M' }) }
+        return made
       },
       ({ link, svg }) => {
         print(link)
         print(svg)
       },
     )
-}
-
-function linkTo(page: URL, values: Pick<Given, 'source' | 'medium' | 'campaign'>): string {
-  const link = new URL(page)
-  for (const [name, value] of Object.entries(values)) link.searchParams.set(`utm_${name}`, value)
-  return link.href
-}
-
-function parsePage(text: string): URL {
-  if (URL.canParse(text) && new URL(text).protocol === 'https:') return new URL(text)
-  throw new InvalidArgumentError('Give an https URL, such as https://liff.line.me/1234567890-AbcdEfgh.')
 }
 
 function parseValue(text: string): string {

@@ -9,6 +9,7 @@ import { ChoiceFilter } from '../parts/filters.tsx'
 import { TextField } from '../parts/form.tsx'
 import { ExportPerson } from '../parts/person.tsx'
 import { SegmentFilter } from '../parts/segments.tsx'
+import { SourceLinkButton } from '../parts/source-link.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Optional, Time } from '../parts/values.tsx'
@@ -27,6 +28,7 @@ export function Audience({ account }: { account: string }) {
     <>
       <div class="filters">
         <SearchFields account={account} onChange={() => setRound(round + 1)} />
+        <SourceLinkButton />
       </div>
       <Members key={round} account={account} />
     </>
