@@ -7,7 +7,7 @@ create or replace function roles_with_access() returns table (role text, reads t
       from pg_class c left join pg_inherits i on i.inhrelid = c.oid
      where coalesce(i.inhparent, c.oid) = any (array['official_account', 'api_client', 'api_key', 'endpoint', 'endpoint_delivery',
              'notification_channel', 'operator', 'operator_session', 'job_file', 'audience_member', 'audience_tag', 'member_edit',
-             'tracked_activity', 'event', 'stored_event', 'tracking_event']::regclass[])
+             'tracked_activity', 'event', 'stored_event', 'tracking_event']::regclass[] || to_regclass('member_touch'))
   ), candidate as (
     select 'public' as role, null::oid as id
      union all

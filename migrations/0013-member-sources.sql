@@ -17,6 +17,7 @@ create table member_touch (
 );
 -- Retention reads by it.
 create index member_touch_received on member_touch (received_at);
+select revoke_default_privileges(array['member_touch'::regclass]);
 
 -- The touch that decides, and the earliest follow that is known. Null in a member without a follow since the upgrade: followed_at counts then.
 alter table audience_member
