@@ -156,8 +156,13 @@ const FURTHER_INPUTS: Record<string, (of: Objects) => object[]> = {
 
 /** Filters of members, each of which has a statement of its own. */
 const FILTERS = [
-  ...[{ userId: 'U1' }, { externalId: 'E1' }, { relationship: 'following' }, { tag: 'vip' }],
-  ...[{ q: 'Ann' }, { q: 'A' }],
+  { userId: 'U1' },
+  { externalId: 'E1' },
+  { relationship: 'following' },
+  { tag: 'vip' },
+  { source: 'shop' },
+  { q: 'Ann' },
+  { q: 'A' },
 ]
 
 /** A foreign organization is a fault of the input; nobody of one organization adds another one. */

@@ -42,7 +42,17 @@ interface Users {
 }
 
 const LISTS = [
-  ...['', 'userId=U1', 'externalId=E1', 'relationship=following', 'tag=vip', 'q=Ann', 'q=A', 'segment=Vips'],
+  ...[
+    '',
+    'userId=U1',
+    'externalId=E1',
+    'relationship=following',
+    'tag=vip',
+    'source=shop',
+    'q=Ann',
+    'q=A',
+    'segment=Vips',
+  ],
   'updatedSince=2020-01-01T00:00:00Z',
 ]
 const FORMATS = ['application/json', 'application/x-ndjson', 'text/csv']
@@ -76,7 +86,8 @@ export async function addPeopleAndObjects(
   await load(
     direct,
     `update audience_member set external_id = 'E' || substr(user_id, 2), tags = '{vip}',
-                               display_name = 'Ann ' || $3, profile_due_at = null
+                               display_name = 'Ann ' || $3, profile_due_at = null, source = 'shop',
+                               source_at = followed_at, source_key = relationship_key
       where channel_oa_id = $1 and user_id = any ($2)`,
     [to.accountId, people, mark],
   )
