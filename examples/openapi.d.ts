@@ -141,7 +141,7 @@ export interface paths {
     /**
      * Receive tracking events of one type, or a batch
      * @description The same as `POST /api/tracking`, on the paths of Segment's HTTP API. The path determines the type of a single event.
-     *     These paths are the same for other client libraries: `/api/tracking/{call}`, `/api/tracking/api/s/{call}`, `/api/tracking/api/s/s2s/{call}`, `/api/tracking/beacon/v1/batch`.
+     *     These paths are the same for other client libraries: `/api/tracking/{call}`, `/api/tracking/api/s/{call}`, `/api/tracking/api/s/s2s/{call}`, `/api/tracking/beacon/v1/batch`, `/api/tracking/v1/import/`.
      *     Segment's browser library reports counters about itself to `/api/tracking/m`, `/api/tracking/v1/m`. They are discarded.
      */
     post: operations['receiveTrackingCall']
@@ -392,6 +392,12 @@ export interface components {
      *       "lastSeenAt": "2023-11-14T22:13:20.000Z",
      *       "eventCount": 1,
      *       "conversation": null,
+     *       "source": {
+     *         "source": "qr-shop",
+     *         "medium": "poster",
+     *         "campaign": "autumn",
+     *         "at": "2023-11-14T22:12:50.000Z"
+     *       },
      *       "externalId": null,
      *       "tags": [
      *         "vip"
@@ -426,6 +432,16 @@ export interface components {
          * @description ISO 8601, UTC, milliseconds
          */
         updatedAt: string
+      } | null
+      source: {
+        source: string | null
+        medium: string | null
+        campaign: string | null
+        /**
+         * Format: date-time
+         * @description ISO 8601, UTC, milliseconds
+         */
+        at: string
       } | null
       externalId: string | null
       tags: string[]
@@ -472,6 +488,12 @@ export interface components {
      *           "lastSeenAt": "2023-11-14T22:13:20.000Z",
      *           "eventCount": 1,
      *           "conversation": null,
+     *           "source": {
+     *             "source": "qr-shop",
+     *             "medium": "poster",
+     *             "campaign": "autumn",
+     *             "at": "2023-11-14T22:12:50.000Z"
+     *           },
      *           "externalId": null,
      *           "tags": [
      *             "vip"
@@ -493,14 +515,14 @@ export interface components {
     }
     /**
      * @description One member per line, as JSON. Each line matches `contentSchema`, and ends with a line feed.
-     * @example {"id":"28163270815507","userId":"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","displayName":"Ann","pictureUrl":null,"language":"th","relationship":"following","followedAt":"2023-11-14T22:13:20.000Z","blockedAt":null,"firstSeenAt":"2023-11-14T22:13:20.000Z","lastSeenAt":"2023-11-14T22:13:20.000Z","eventCount":1,"conversation":null,"externalId":null,"tags":["vip"],"attributes":{"cups":3},"version":1,"createdAt":"2026-11-20T22:05:17.448Z","updatedAt":"2026-11-20T22:05:17.448Z"}
+     * @example {"id":"28163270815507","userId":"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","displayName":"Ann","pictureUrl":null,"language":"th","relationship":"following","followedAt":"2023-11-14T22:13:20.000Z","blockedAt":null,"firstSeenAt":"2023-11-14T22:13:20.000Z","lastSeenAt":"2023-11-14T22:13:20.000Z","eventCount":1,"conversation":null,"source":{"source":"qr-shop","medium":"poster","campaign":"autumn","at":"2023-11-14T22:12:50.000Z"},"externalId":null,"tags":["vip"],"attributes":{"cups":3},"version":1,"createdAt":"2026-11-20T22:05:17.448Z","updatedAt":"2026-11-20T22:05:17.448Z"}
      *     {"id":"28163270815508","deletedAt":"2026-11-21T09:00:00.000Z"}
      */
     MemberLines: string
     /**
      * @description RFC 4180 in UTF-8. The first line has the names of the columns. Null is an empty cell, and `tags` and `attributes` are JSON.
      *     Text that a spreadsheet would evaluate as a formula begins with an apostrophe. An erased member has only `id` and `deletedAt`.
-     * @example id,userId,displayName,pictureUrl,language,relationship,followedAt,blockedAt,firstSeenAt,lastSeenAt,eventCount,conversationId,conversationStatus,conversationUpdatedAt,externalId,tags,attributes,version,createdAt,updatedAt,deletedAt
+     * @example id,userId,displayName,pictureUrl,language,relationship,followedAt,blockedAt,firstSeenAt,lastSeenAt,eventCount,conversationId,conversationStatus,conversationUpdatedAt,source,medium,campaign,externalId,tags,attributes,version,createdAt,updatedAt,deletedAt
      *     28163270815507,"U4af4980629f0d2d3a1a2a3a4a5a6a7a8","Ann",,"th",following,2023-11-14T22:13:20.000Z,,2023-11-14T22:13:20.000Z,2023-11-14T22:13:20.000Z,1,,,,,"[""vip""]","{""cups"": 3}",1,2026-11-20T22:05:17.448Z,2026-11-20T22:05:17.448Z,
      */
     MemberTable: string
@@ -726,6 +748,7 @@ export interface components {
             | 'quota_used_up'
             | 'not_verifiable'
             | 'platform_unreachable'
+            | 'quota_low'
             | 'never_delivered'
             | 'unusually_quiet'
             | 'silent_for_days'
@@ -1466,6 +1489,7 @@ export interface operations {
           | 'alias'
           | 'batch'
           | 'import'
+          | 'event'
           | 't'
           | 'i'
           | 'p'
@@ -1616,6 +1640,8 @@ export interface operations {
         userId?: string
         /** @description Returns the member with this `externalId`. */
         externalId?: string
+        /** @description Returns members whose `source` has this source. */
+        source?: string
         /** @description Returns members of the segment with this name. Its condition must hold. */
         segment?: string
         /** @description Returns members whose display name contains this text, ignoring case. */
@@ -2473,6 +2499,7 @@ export interface operations {
                   | 'quota_used_up'
                   | 'not_verifiable'
                   | 'platform_unreachable'
+                  | 'quota_low'
                   | 'never_delivered'
                   | 'unusually_quiet'
                   | 'silent_for_days'
