@@ -24,6 +24,7 @@ export const ACCOUNT_TABLES = [
   'line_audience',
   'segment',
   'member_edit',
+  'member_touch',
   'audience_member',
   'audience_tag',
   'erased_member',

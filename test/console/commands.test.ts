@@ -11,6 +11,7 @@ const REASONS = {
   'It starts, checks or prepares the service itself, on its machine.': 'serve, migrate, health, doctor',
   'An assistant reads what the pages of the console show.': 'mcp',
   'It adds what the forms of organizations, accounts and clients add one by one.': 'setup',
+  'It stores nothing. A dialog of the console makes the same by the same function.': 'links add',
   'It uses a database, a platform or accounts of its own.': 'demo, simulate, prove',
   'It needs keys, a ledger or a directory of the machine, and operators run it around a start of the service.':
     'backup, restore, secrets status, secrets rotate, erasures status, erasures reapply',
