@@ -44,6 +44,8 @@ const OTHER_ROWS = [
   `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
    select id, organization_id, 1, 'Ugone', 0 from official_account where id = $1`,
   `insert into unsent_message (channel_oa_id, message_id) values ($1, 'm')`,
+  `insert into member_touch (channel_oa_id, user_id, occurred_at, key, source)
+   select channel_oa_id, user_id, now(), gen_random_uuid(), 'qr-shop' from audience_member where channel_oa_id = $1`,
   `insert into account_check (channel_oa_id) values ($1) on conflict do nothing`,
   `insert into account_day (channel_oa_id, day) values ($1, '2026-11-01')`,
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
