@@ -1213,6 +1213,7 @@ end $function$;
 --   deciding_touch: sources.sql
 --   drop_excess_touches: sources.sql
 --   due_ranges: due-times.sql
+--   endpoints_of: endpoints-of-events.sql
 --   erase_people: erasure.sql
 --   flat_tags: condition.sql
 --   flush_events: flush.sql
@@ -1231,8 +1232,7 @@ end $function$;
 --   raise_change_offset: change-numbers.sql
 --   raise_ids: restores.sql
 --   raise_member_ids: restores.sql
---   receivers_of: receivers.sql
---   receives_kind: receivers.sql
+--   receives_kind: endpoints-of-events.sql
 --   record_restore: restores.sql
 --   release_sending: locks.sql
 --   roles_with_access: roles.sql

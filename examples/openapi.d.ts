@@ -2215,7 +2215,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2257,7 +2257,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2299,7 +2299,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2341,7 +2341,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2383,7 +2383,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2427,7 +2427,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2519,7 +2519,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2574,7 +2574,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown
@@ -2619,7 +2619,7 @@ export interface operations {
       }
     }
     responses: {
-      /** @description The receiver is gone. Nothing is sent until an operator resumes it. */
+      /** @description The endpoint is gone. Nothing is sent until an operator resumes it. */
       410: {
         headers: {
           [name: string]: unknown

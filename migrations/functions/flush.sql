@@ -198,7 +198,7 @@ declare
 begin
   with received as materialized (
     select r.*, e.owner, e.key, e.delivery, e.destination
-      from receivers_of(owners, kinds, user_ids) r
+      from endpoints_of(owners, kinds, user_ids) r
       join unnest(owners, keys, deliveries, destinations) with ordinality as e (owner, key, delivery, destination, position)
         on e.position = r.event
      where e.delivery is not null

@@ -101,7 +101,7 @@ function printNextSteps({ membersEndpoints, ...restored }: Omit<Restored, 'resto
   printRevived(restored)
   print('3. Start the service.')
   print(
-    '4. Receivers of members endpoints may have lost states. Ask their owners to empty their copies before step 3. Then run:',
+    '4. Endpoints of the format members may have lost states. Ask their owners to empty their copies before step 3. Then run:',
   )
   for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
   if (membersEndpoints.length === 0) print('   (there are none)')

@@ -68,7 +68,7 @@ async function noteOf(database: Database, { id, kind, tally }: JobSummary): Prom
   if (REPLAY_KINDS.includes(kind) && (await secondsSinceStep(database, id)) > UNATTENDED_SECONDS)
     return '; nothing works on it: start the service (oa-audience serve)'
   if (tally.waiting === 'paused') return '; waits, because the endpoint is paused'
-  return tally.waiting === 'receiver' ? '; waits for the receiver, which fails' : ''
+  return tally.waiting === 'receiver' ? '; waits for the endpoint, which fails' : ''
 }
 
 export function reportEnd(job: JobSummary | null): void {

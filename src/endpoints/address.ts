@@ -46,29 +46,29 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
 /** How requests leave: to the addresses that are resolved and checked here, or through a proxy, which resolves names itself. */
 export type Route = HostResolver | EgressProxy
 
-export interface ReceiverChecks {
+export interface AddressChecks {
   /** whether a URL is this service's own, so that sending there would be a loop */
   isOwnUrl: (url: URL) => boolean
   route: Route
 }
 
-export interface Receiver {
+export interface EndpointAddress {
   url: string
   allow_private_network: boolean
 }
 
-export interface Target {
+export interface CheckedAddress {
   url: URL
   allowPrivateNetwork: boolean
   route: LookupFunction | EgressProxy
 }
 
 /** Returns RefusedUrl if nothing may be sent. */
-export function readTarget(
+export function checkAddress(
   share: Share,
-  { url: text, allow_private_network: allowPrivateNetwork }: Receiver,
-  { isOwnUrl, route }: ReceiverChecks,
-): Target | RefusedUrl {
+  { url: text, allow_private_network: allowPrivateNetwork }: EndpointAddress,
+  { isOwnUrl, route }: AddressChecks,
+): CheckedAddress | RefusedUrl {
   try {
     const url = readEndpointUrl(text, allowPrivateNetwork)
     if (isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")

@@ -47,7 +47,7 @@ export const loadContents = statement('load-delivery-contents')`
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
            coalesce(cardinality(d.event_keys), cardinality(d.event_ids)) as event_count,
-           -- With the time, because ids and change numbers are reused after a restore, and receivers ignore ids that they have seen.
+           -- With the time, because ids and change numbers are reused after a restore, and endpoints ignore ids that they have seen.
            concat('msg_', d.id, '_', coalesce(d.change, 0), '_', (extract(epoch from d.created_at) * 1000)::bigint) as message_id,
            case when d.event_ids is null then received.events
            -- Of a replay. An unsend and an erasure delete the payload.

@@ -18,7 +18,7 @@ function findingsOf(endpoint: EndpointSummary): Finding[] {
   if (failed > 0)
     found.push([
       'warning',
-      `deliveries that failed for 24 hours: ${countText(failed, endpoint)}; when the receiver works, run oa-audience endpoints retry ${id}`,
+      `deliveries that failed for 24 hours: ${countText(failed, endpoint)}; when the endpoint works, run oa-audience endpoints retry ${id}`,
     ])
   if (unknown.length > 0)
     found.push([
@@ -47,7 +47,7 @@ function stateOf(endpoint: EndpointSummary): [Finding['severity'], string] {
   const fix = `fix the endpoint, or run oa-audience endpoints pause ${id}`
   if (state === 'failing') return ['error', `fails with "${response}"; ${backlog}; ${fix}`]
   if (state !== 'slow') return ['ok', backlog]
-  return ['warning', `${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`]
+  return ['warning', `${backlog}; the endpoint is slower than its deliveries arrive, or no instance runs`]
 }
 
 /** `500 upstream timed out`, or why there was no response. */

@@ -29,7 +29,7 @@ const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
     update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
       from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id`
 
-/** The backlog gets a new beginning, because the receiver was repaired, or is another one. */
+/** The backlog gets a new beginning, because the endpoint was repaired, or is another one. */
 export async function renewBacklog(database: Queryable, id: bigint): Promise<void> {
   await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
@@ -87,7 +87,7 @@ export async function rotateSecret(transaction: Queryable, id: bigint): Promise<
     )
   if (state.previous !== null)
     refuseRequest(
-      `endpoint ${id} is still rotating, so its receiver may use the previous secret. Finish that rotation first ("oa-audience endpoints rotate ${id} --finish"), or discard its new secret (--discard).`,
+      `endpoint ${id} is still rotating, so its program may use the previous secret. Finish that rotation first ("oa-audience endpoints rotate ${id} --finish"), or discard its new secret (--discard).`,
     )
   const { secretKeys } = transaction
   const secret = newSecret()

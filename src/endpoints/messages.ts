@@ -1,4 +1,4 @@
-/** Messages to receivers, with their signatures. */
+/** Messages to endpoints, with their signatures. */
 import { createHmac, randomBytes } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import type { SecretKeys } from '../config/secret-keys.ts'

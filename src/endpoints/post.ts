@@ -17,12 +17,12 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Socket } from 'node:net'
 import { AGENT, EgressProxy, ProxyFault, TLS } from '../http/egress-proxy.ts'
 import {
+  type AddressChecks,
+  type CheckedAddress,
+  checkAddress,
+  type EndpointAddress,
   isPublicAddress,
-  type Receiver,
-  type ReceiverChecks,
   RefusedUrl,
-  readTarget,
-  type Target,
 } from './address.ts'
 import { type Share, UnresolvedName } from './resolver.ts'
 import { limitResponse, type SeenResponse } from './response.ts'
@@ -43,7 +43,7 @@ export interface Message {
 export interface EndpointResponse {
   /** Null: there was no complete response. */
   status: number | null
-  /** Why there was no response, otherwise empty. Never contains text of the receiver, which may echo the message. */
+  /** Why there was no response, otherwise empty. Never contains text of the endpoint, which may echo the message. */
   reason: string
   retryAfterMs: number | null
 }
@@ -58,7 +58,7 @@ export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a store
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
-/** Of a receiver that is down. Any other status is about its delivery alone. */
+/** Of an endpoint that is down. Any other status is about its delivery alone. */
 export const DOWN_STATUSES = [429, 502, 503, 504]
 
 export const isDown = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
@@ -69,7 +69,7 @@ export const outcomeOf = (response: EndpointResponse) =>
 
 export const notSent = (reason: string): EndpointResponse => ({ status: null, reason, retryAfterMs: null })
 
-/** Errors whose messages contain no text of the receiver. */
+/** Errors whose messages contain no text of the endpoint. */
 const OURS = [RefusedUrl, UnresolvedName, ProxyFault]
 
 function failure(error: Error & { code?: string }): EndpointResponse {
@@ -86,13 +86,13 @@ function failure(error: Error & { code?: string }): EndpointResponse {
  * @param seen keeps the beginning of the response
  */
 export const connect = (
-  target: Target | RefusedUrl,
+  address: CheckedAddress | RefusedUrl,
   deadlineMs: number,
   seen?: SeenResponse,
 ): Promise<Connection | Ending> =>
   new Promise((resolve) => {
-    if (target instanceof RefusedUrl) resolve(notSent(target.message))
-    else new Connection(target, deadlineMs, seen, resolve)
+    if (address instanceof RefusedUrl) resolve(notSent(address.message))
+    else new Connection(address, deadlineMs, seen, resolve)
   })
 
 /** An open connection, for one request. */
@@ -108,7 +108,7 @@ export class Connection {
   #ending: Ending | null = null
 
   constructor(
-    { url, allowPrivateNetwork, route }: Target,
+    { url, allowPrivateNetwork, route }: CheckedAddress,
     deadlineMs: number,
     seen: SeenResponse | undefined,
     resolve: (result: Connection | Ending) => void,
@@ -151,7 +151,7 @@ export class Connection {
       return Promise.resolve(this.#ending)
     }
     this.#timer = this.#startTimer()
-    const reason = `the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`
+    const reason = `the endpoint did not take the request within ${WRITE_MAX_MS / 1000} s`
     const timer = setTimeout(() => this.abort(reason), WRITE_MAX_MS)
     const end = () => {
       clearTimeout(timer)
@@ -193,13 +193,13 @@ export class Connection {
   }
 
   #receive(response: IncomingMessage): void {
-    if (!this.#request.writableEnded) this.abort('the receiver responded before it was sent anything')
+    if (!this.#request.writableEnded) this.abort('the endpoint responded before it was sent anything')
     this.#response = response
     this.#seen?.watch(response)
     response.on('error', (error) => this.#fail(error))
     response.once('end', () => {
       this.#end(endpointResponseOf(response))
-      // The receiver responded before it received the whole body.
+      // The endpoint responded before it received the whole body.
       if (!this.#request.writableFinished) this.#request.destroy()
     })
     response.resume()
@@ -241,15 +241,15 @@ function retryAfterMs(value: string | undefined): number | null {
 /** Sends a message that is ready. */
 export async function sendNow(
   share: Share,
-  receiver: Receiver,
+  endpoint: EndpointAddress,
   message: Message,
-  checks: ReceiverChecks,
+  checks: AddressChecks,
   seen?: SeenResponse,
 ): Promise<EndpointResponse> {
-  const target = readTarget(share, receiver, checks)
+  const address = checkAddress(share, endpoint, checks)
   const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
   for (;;) {
-    const connection = await connect(target, deadlineMs, seen)
+    const connection = await connect(address, deadlineMs, seen)
     const ending = connection instanceof Connection ? await connection.send(message) : connection
     // Other idle connections may be closed, too, so this is a loop.
     if (ending !== STALE) return ending

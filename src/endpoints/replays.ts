@@ -12,7 +12,7 @@ import type { OrganizationIds } from '../operators/actor.ts'
 import { pipelineIn, type Queryable, statement } from '../postgres/statement.ts'
 import { checkEventTypes, type EndpointFormat } from './event-types.ts'
 
-/** Events or members per second. A receiver that handles live traffic handles this in addition: 10 requests of 5 events. */
+/** Events or members per second. An endpoint that handles live traffic handles this in addition: 10 requests of 5 events. */
 export const RATE_DEFAULT = 50
 /** 10 requests per second of 100 events, which one request in flight reaches if it is answered within 50 ms. */
 export const RATE_MAX = 1_000
@@ -124,7 +124,7 @@ const EXAMINED = `stored as materialized (
       select event as position
         from (select array_agg(asked_account order by position) as account_ids, array_agg(kind order by position) as kinds,
                      array_agg(user_id order by position) as user_ids from stored) asked
-       cross join receivers_of(account_ids, kinds, user_ids, $6)
+       cross join endpoints_of(account_ids, kinds, user_ids, $6)
     ), examined as materialized (
       select id, received_at, bytes, position in (select position from received) as is_replayed from stored
     )`
@@ -158,7 +158,7 @@ export async function countReplay(
   }
 }
 
-/** How long a replay takes at its rate, if the receiver is fast enough. */
+/** How long a replay takes at its rate, if the endpoint is fast enough. */
 export const secondsOf = (items: number, rate: number): number => Math.ceil(items / rate)
 
 /**

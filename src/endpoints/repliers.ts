@@ -11,7 +11,7 @@ type EndpointOfPerson = { id: bigint; name: string; status: string; mayReply: bo
 
 const selectOfPerson = statement('select-endpoints-of-person')`
     select p.id, p.name, p.status, r.may_reply as "mayReply"
-      from receivers_of(array[$1::bigint], array['message'], array[$2::text]) r
+      from endpoints_of(array[$1::bigint], array['message'], array[$2::text]) r
       join endpoint p on p.id = r.endpoint_id
      order by p.id`
 

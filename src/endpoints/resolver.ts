@@ -17,7 +17,7 @@ const TRIES = 3
 /** Wait for the second address family after the first one has a result. Some name servers ignore one of them. */
 const OTHER_FAMILY_MS = 200
 const NAMES_MAX = 10_000
-/** Bounds of the TTL. A shorter one would cause a query per request. A longer one would delay deliveries to a receiver that moved. */
+/** Bounds of the TTL. A shorter one would cause a query per request. A longer one would delay deliveries to an endpoint that moved. */
 const CACHED_MIN_MS = 5_000
 const CACHED_MAX_MS = 300_000
 const FAILURE_CACHED_MS = 5_000

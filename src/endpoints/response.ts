@@ -9,7 +9,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Node.js limits headers to 16 KiB. Bodies of webhook receivers have a few bytes, error pages a few KiB. */
+/** Node.js limits headers to 16 KiB. Bodies of webhook endpoints have a few bytes, error pages a few KiB. */
 const RESPONSE_MAX_BYTES = 20 * 1024
 /** Lines of headers, of chunk sizes and of bodies: 256 one-byte chunks take 0.7 ms. */
 const RESPONSE_MAX_LINES = 512
@@ -74,11 +74,11 @@ function spend(budget: Budget, chunk: Buffer): number {
   return length
 }
 
-// The beginning of the response, for operators. Its text is cleaned, because the receiver chooses it.
+// The beginning of the response, for operators. Its text is cleaned, because the endpoint chooses it.
 
 const HEADERS_MAX = 40
 const HEADER_MAX_LENGTH = 300
-/** Cookies are credentials of the receiver. */
+/** Cookies are credentials of the endpoint. */
 const MASKED_HEADERS = ['set-cookie', 'set-cookie2']
 
 export class SeenResponse {
@@ -89,7 +89,7 @@ export class SeenResponse {
   #bytes = 0
 
   /**
-   * @param maxBytes of the body. A receiver chooses its size.
+   * @param maxBytes of the body. An endpoint chooses its size.
    * @param isOfRefusals whether a response with status 2xx is of no interest
    */
   constructor(maxBytes: number, isOfRefusals = false) {
@@ -135,7 +135,7 @@ const SIGNATURE = /[A-Za-z0-9+/]{43}=/g
 /** Shorter ones are not secrets, and occur in any text. */
 const TOKEN_MIN_LENGTH = 6
 
-/** Without signatures, and without values of the query string, which may be tokens that the receiver echoes. */
+/** Without signatures, and without values of the query string, which may be tokens that the endpoint echoes. */
 export function storedText(body: string, { search }: URL): string | null {
   if (body === '') return null
   const raw = [...search.matchAll(/=([^&]+)/g)].map(([, value = '']) => value)

@@ -22,7 +22,7 @@ import type { Database } from '../postgres/database.ts'
 import { BACKLOG_LOCK } from '../postgres/locks.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type Row, statement } from '../postgres/statement.ts'
-import { type Receiver, type ReceiverChecks, RefusedUrl, type Route, readTarget } from './address.ts'
+import { type AddressChecks, checkAddress, type EndpointAddress, RefusedUrl, type Route } from './address.ts'
 import { followFeeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { type ContentRow, Contents } from './contents.ts'
@@ -60,7 +60,7 @@ const ENDPOINTS_MAX = 10_000
 /** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
 const ENDPOINT_MAX_AGE_MS = 60_000
 
-interface Endpoint extends Row, Receiver {
+interface Endpoint extends Row, EndpointAddress {
   status: string
 }
 
@@ -88,7 +88,7 @@ const RELEASED: AttemptEnd = { kind: 'released' }
 export class Sender {
   readonly #database: Database
   readonly #connection: PinnedConnection
-  readonly #checks: ReceiverChecks
+  readonly #checks: AddressChecks
   readonly #queue = new Queue<Item>()
   readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: ENDPOINTS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
   readonly #claims: Claims
@@ -206,11 +206,11 @@ export class Sender {
     const startedAtMs = performance.now()
     if (endpoint.status !== 'active' || startedAtMs - item.leasedAtMs > LATEST_START_MS) return RELEASED
     const deadlineMs = startedAtMs + REQUEST_TIMEOUT_MS
-    const target = readTarget(item.accountId, endpoint, this.#checks)
-    if (target instanceof RefusedUrl) this.#endpoints.delete(item.endpointId)
+    const address = checkAddress(item.accountId, endpoint, this.#checks)
+    if (address instanceof RefusedUrl) this.#endpoints.delete(item.endpointId)
     for (let readMs = 0; ; ) {
       const seen = new SeenResponse(RESPONSE_TEXT_MAX_BYTES, true)
-      const connection = await connect(target, deadlineMs, seen)
+      const connection = await connect(address, deadlineMs, seen)
       const sent =
         connection instanceof Connection
           ? await this.#send(connection, deadlineMs, started, endpoint).finally(() => connection.end())
@@ -222,7 +222,7 @@ export class Sender {
       // Other idle connections may be closed, too, so this is a loop.
       if (response === STALE) continue
       const durationMs = performance.now() - startedAtMs - readMs
-      const text = target instanceof RefusedUrl ? null : storedText(seen.body, target.url)
+      const text = address instanceof RefusedUrl ? null : storedText(seen.body, address.url)
       return { kind: 'tried', response, text, startedAtMs, durationMs, events, change }
     }
   }

@@ -165,7 +165,7 @@ function checkUrl(
     if (!isOwnUrl(url, own)) return url
   } catch (error) {
     if (!(error instanceof RefusedUrl)) throw error
-    const hint = allowPrivateNetwork ? '' : ' For a receiver in your own network, allow the private network.'
+    const hint = allowPrivateNetwork ? '' : ' For an endpoint in your own network, allow the private network.'
     throw refuse('url', `the endpoint is refused: ${error.message}.${hint}`)
   }
   throw refuse('url', 'the endpoint is refused: the URL is this service itself, so deliveries would loop.')

@@ -4,13 +4,13 @@ import type { SecretKeys } from '../config/secret-keys.ts'
 import { AppError, refuseRequest, requireVisible } from '../errors.ts'
 import { Shares } from '../http/shares.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { printableUrl, type Receiver, type ReceiverChecks, type Route } from './address.ts'
+import { type AddressChecks, type EndpointAddress, printableUrl, type Route } from './address.ts'
 import { type Content, MissingSecret, writeMessage } from './messages.ts'
 import { type Message, sendNow } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { SeenResponse } from './response.ts'
 
-/** What an operator needs of a response. A receiver chooses its size. */
+/** What an operator needs of a response. An endpoint chooses its size. */
 const BODY_MAX_BYTES = 4_096
 
 export interface TestDelivery {
@@ -33,7 +33,7 @@ export interface TestDelivery {
   }
 }
 
-type TestedRow = Content & Receiver
+type TestedRow = Content & EndpointAddress
 
 /** Without events, as when LINE verifies a webhook URL. $1 endpoint id bigint */
 const selectTested = statement('select-endpoint-for-test')`
@@ -45,7 +45,7 @@ const selectTested = statement('select-endpoint-for-test')`
      where p.id = $1`
 
 export class EndpointTester {
-  readonly #checks: ReceiverChecks
+  readonly #checks: AddressChecks
   readonly #limit = new TestLimit('endpoint')
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
@@ -91,7 +91,7 @@ const TEST_INTERVAL_MS = 2_000
 const TESTS_IN_FLIGHT_MAX = 8
 const REMEMBERED_MAX = 10_000
 
-/** Limits tests of receivers, so that nobody uses them to load one. */
+/** Limits tests of endpoints, so that nobody uses them to load one. */
 export class TestLimit {
   readonly #refusals: { repetition: () => AppError; further: () => AppError }
   readonly #recent = new LRUCache<bigint, true>({ max: REMEMBERED_MAX, ttl: TEST_INTERVAL_MS })

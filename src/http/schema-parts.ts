@@ -15,7 +15,7 @@ export const TAG_DESCRIPTIONS: Record<(typeof TAGS)[keyof typeof TAGS], string> 
   [TAGS.account]: 'The official account of the API key.',
   [TAGS.intake]: 'Events from LINE, the support chat, web pages and apps.',
   [TAGS.service]: 'The state of the service.',
-  [TAGS.webhooks]: 'Requests that the service sends to the receivers that operators configure.',
+  [TAGS.webhooks]: 'Requests that the service sends to the endpoints that operators configure.',
 }
 
 export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
@@ -107,7 +107,7 @@ export const SIGNED_FAILURES = {
   404: 'There is no such official account.',
 }
 
-/** Receivers need none of the headers with which clients authenticate. */
+/** Endpoints need none of the headers with which clients authenticate. */
 export const outgoing = (operationId: string, summary: string, schema: TSchema) => ({
   post: {
     operationId,
@@ -117,7 +117,7 @@ export const outgoing = (operationId: string, summary: string, schema: TSchema) 
     requestBody: { required: true, ...jsonBody(schema) },
     responses: {
       '2XX': { description: 'The message is accepted.' },
-      410: { description: 'The receiver is gone. Nothing is sent until an operator resumes it.' },
+      410: { description: 'The endpoint is gone. Nothing is sent until an operator resumes it.' },
       default: { description: 'The message is sent again, for 24 hours.' },
     },
   },

@@ -65,7 +65,7 @@ export function readKind(value: unknown): string {
   return value.toWellFormed().replaceAll('\0', '').slice(0, KIND_MAX_LENGTH).toWellFormed() || 'unknown'
 }
 
-/** Levels of arrays and objects. Senders use about ten. JSON.stringify and many receivers of events fail at about 4,000. */
+/** Levels of arrays and objects. Senders use about ten. JSON.stringify and many endpoints of events fail at about 4,000. */
 const MAX_LEVELS = 512
 /** Characters. Each level takes two characters, so a shorter text cannot be nested too deeply. */
 export const SHALLOW_TEXT_LENGTH = 2 * MAX_LEVELS

@@ -5,7 +5,7 @@
  *
  * 1. A transaction queues the next events or members and stores the position behind them. So a kill repeats nothing.
  * 2. The sender sends them like all deliveries. A replay waits meanwhile, so requests arrive in the order of the events.
- * 3. When the receiver has accepted them, their rows are gone, and the next ones are queued.
+ * 3. When the endpoint has accepted them, their rows are gone, and the next ones are queued.
  */
 import type { Filters } from '../audience/filters.ts'
 import { ROWS_PER_STATEMENT, removeEndpointBatch, retryFailedBatch } from '../endpoints/manage.ts'
@@ -29,7 +29,7 @@ import type { Progress, RunStep, Step } from './step.ts'
 const REQUESTS_PER_SECOND = 10
 /** LINE itself sends at most 100 events per request. */
 const ITEMS_PER_REQUEST_MAX = 100
-/** As much as five requests of LINE with long messages. The receiver's limit is unknown: Express accepts 100 KB by default, Rails 10 MB. */
+/** As much as five requests of LINE with long messages. The endpoint's limit is unknown: Express accepts 100 KB by default, Rails 10 MB. */
 const BYTES_PER_REQUEST_MAX = 512 * 1024
 /** Events that one statement examines in addition to twice those of a request: some are of other sources, or erased. */
 const EXAMINED_MIN = 100
@@ -150,7 +150,7 @@ export const resendMembers: RunStep = (job, step) => {
 const itemsPerRequest = (rate: number): number =>
   Math.min(ITEMS_PER_REQUEST_MAX, Math.max(1, Math.round(rate / REQUESTS_PER_SECOND)))
 
-/** A receiver that refuses a request five times probably never accepts it, and what follows must not wait for it forever. */
+/** An endpoint that refuses a request five times probably never accepts it, and what follows must not wait for it forever. */
 const REFUSALS_MAX = 5
 
 /**
@@ -204,7 +204,7 @@ interface Paced<Position> {
   ) => Promise<{ queued: number; position: Position; isEnd: boolean }>
 }
 
-/** Queues the next events or members, unless it is too early, or the receiver has not accepted the earlier ones. */
+/** Queues the next events or members, unless it is too early, or the endpoint has not accepted the earlier ones. */
 async function sendPaced<Position extends object>(
   job: Job,
   { commit, onQueued }: Step,

@@ -68,7 +68,7 @@ it('counts no answer that comes before the request', async () => {
   await expect.poll(() => receiver.connections).toHaveLength(1)
   receiver.connections[0]?.socket.write(OK)
   await expect.poll(() => receiver.connections[0]?.socket.closed).toBe(true)
-  const reason = 'the receiver responded before it was sent anything'
+  const reason = 'the endpoint responded before it was sent anything'
   expect(await connection.send({ headers: {}, body: '{}' })).toMatchObject({ status: null, reason })
 })
 

@@ -180,7 +180,7 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
   silent.connections[0]?.socket.pause()
   expect(await answer).toMatchObject({
     status: null,
-    reason: 'the receiver did not take the request within 1 s',
+    reason: 'the endpoint did not take the request within 1 s',
   })
   expect(releasedAfterMs).toBeLessThan(2_500)
 })

@@ -19,7 +19,7 @@ const selectMembersEndpoints = statement('select-members-endpoints')`
 
 export interface Restored {
   restoredAt: string
-  /** endpoints whose receivers may have states that the restored database lacks */
+  /** endpoints that may have states that the restored database lacks */
   membersEndpoints: bigint[]
   revived: Revived[] | null
   /** number of texts in the ledger that are not lines */

@@ -3,7 +3,7 @@ import type { ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
 import { isEmailAddress } from '../../config/parsers.ts'
 import { type Secret, secretOrNull } from '../../config/secret.ts'
-import type { ReceiverChecks, Route } from '../../endpoints/address.ts'
+import type { AddressChecks, Route } from '../../endpoints/address.ts'
 import { JSON_TYPE, standardMessage } from '../../endpoints/messages.ts'
 import { type EndpointResponse, type Message, notSent, sendNow } from '../../endpoints/post.ts'
 import { HostResolver } from '../../endpoints/resolver.ts'
@@ -12,7 +12,7 @@ import { chatName, oneLine, WORD_JOINER } from '../../observability/one-line.ts'
 import { messageId, type Notification, type NotificationTarget, type NotifiedAccount } from './content.ts'
 import { explainAccount, linkOf, nameOf, subjectOf, withNames, writeLines } from './text.ts'
 
-export interface SenderParts extends ReceiverChecks {
+export interface SenderParts extends AddressChecks {
   /** null: no SMTP_URL */
   smtp: Mailer | null
   /** null: messages have no links */

@@ -10,7 +10,7 @@ create or replace function receives_kind(events text[], kind text) returns boole
 -- all. `only_endpoint`: null for all endpoints; otherwise only this one is examined, and `may_reply` ignores the others.
 --
 -- A person is read once, and each condition is evaluated once per person: an account may have 20 conditions of up to 50 µs each.
-create or replace function receivers_of(account_ids bigint[], kinds text[], user_ids text[], only_endpoint bigint default null)
+create or replace function endpoints_of(account_ids bigint[], kinds text[], user_ids text[], only_endpoint bigint default null)
   returns table (event int, endpoint_id bigint, status text, is_conditional boolean, may_reply boolean)
   language plpgsql stable as $$
 begin
