@@ -147,7 +147,7 @@ const INJECT: Record<string, (wired: Wired) => unknown> = {
         .status,
     ).toBe(403)
   },
-  'the messages of the plan are used up': ({ settings }) => {
+  'the messages of the plan are used up, or 80 % of them': ({ settings }) => {
     settings.quota = { limit: 200, used: 200 }
   },
   'LINE does not respond for six hours': ({ tenant: { accountId }, set, settings }) => {
