@@ -12,7 +12,7 @@ const updateStatus = statement('update-endpoint-status')`
     update endpoint set status = $2 where id = $1 and status <> $2 returning id`
 
 /** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
-export const pauseGone = statement('pause-endpoint')`
+export const pauseGone = statement('pause-gone-endpoint')`
     with paused as (
       update endpoint set status = 'paused' where id = $1 and status = 'active' returning id, channel_oa_id)
     insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)

@@ -152,5 +152,3 @@ export async function encryptPlainSecrets(database: Transactions, log: FastifyBa
     )
   return values
 }
-
-// Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none.

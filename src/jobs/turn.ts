@@ -3,8 +3,8 @@
  *
  * 1. `claimJob` leases the job whose last turn is longest ago. Jobs of different organizations therefore alternate.
  * 2. The step of its kind runs, once or several times. Each of its transactions locks the job, checks that this instance still has
- *    it and that its operator may still do this, changes rows, and stores position and progress. A process that is killed therefore
- *    repeats nothing and loses nothing.
+ *    it and that its operator may still do this, changes rows, and stores position and progress. After a kill, what was committed is
+ *    not repeated. Only work outside of the transactions is, such as calls of LINE: see step.ts.
  * 3. The last transaction of the turn ends the lease.
  * 4. A step that fails because the database or LINE is down or busy is repeated until it succeeds. For any other reason, the job fails,
  *    at the latest after ATTEMPTS_MAX attempts.

@@ -69,7 +69,7 @@ interface Context<D, T, F extends Fields, S extends keyof Services> {
 
 export interface Outcome<R> {
   result?: R
-  /** for the activity log; null or empty: nothing changed, or something else records it; undefined: the action says it all */
+  /** For the activity log. Undefined: it records the action alone. Null or empty: nothing, because nothing changed or something else records it. */
   changes?: Changes | null
   job?: bigint | null
 }
@@ -223,7 +223,7 @@ export async function perform<R>(operation: Operation<R>, call: Call): Promise<O
     const outcome = (returned ?? {}) as Outcome<R> & { target?: Target }
     const recorded = record(queryable, operation, actor, outcome.target ?? target, outcome.changes)
     if (way === 'call') await recorded
-    // The transaction sends it with its `commit`, and fails if it fails.
+    // Not awaited, so that it is sent together with the commit. If it fails, so does the commit, which reports the error.
     else recorded?.catch(() => undefined)
     return outcome
   }

@@ -20,7 +20,7 @@ const FOR_VIEWERS = [
   ...['Followers, 30 days', '7 days', 'Unapplied', 'Pending', 'Quota'],
   ...['Events not applied', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Export…'],
   ...['Copy: User id', 'Show more', 'Copy: Content as received', 'Failed', 'Pending', 'Follow'],
-  ...['Request and response', 'Export events…', 'Export all stored data…'],
+  ...['Request and response', 'Export events…', 'Export all stored data…', 'Make link…'],
   'Check public address',
 ]
 
