@@ -86,7 +86,7 @@ describe.runIf(canRunChromium('forms of two operators are'))('two operators', ()
       stored: { name: 'second', role: 'manager', organization_ids: expect.any(Array) },
     },
     'account.update-member': {
-      path: () => `/accounts/${opened.loaded.accountId}/audience/U-${MARK}`,
+      path: () => `/accounts/${opened.loaded.accountId}/audience/${opened.loaded.objects.userId}`,
       open: click('Edit fields'),
       fill: [type('tags', 'first'), type('externalId', 'second')],
       // The version of the member is that of the form.
