@@ -747,7 +747,7 @@ create table member_touch (
   campaign text,
   received_at timestamp with time zone default now() not null,
   constraint member_touch_pkey PRIMARY KEY (channel_oa_id, user_id, occurred_at, key),
-  constraint member_touch_channel_oa_id_user_id_fkey FOREIGN KEY (channel_oa_id, user_id) REFERENCES audience_member(channel_oa_id, user_id) ON DELETE CASCADE,
+  constraint member_touch_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE,
   constraint member_touch_check CHECK (source IS NOT NULL OR campaign IS NOT NULL)
 );
 CREATE INDEX member_touch_received ON member_touch USING btree (received_at);

@@ -1,8 +1,9 @@
 -- Where followers come from (docs/sources.md).
 
 -- The proven events of a person that say where the person came from, as far as they may still decide a member's source: functions/sources.sql.
+-- No foreign key of members: it would cost each update of a member a comparison of keys. erase_people() deletes a person's touches.
 create table member_touch (
-  channel_oa_id bigint not null,
+  channel_oa_id bigint not null references official_account (id) on delete cascade,
   user_id text not null,
   occurred_at timestamptz not null,
   -- Of the event.
@@ -12,8 +13,7 @@ create table member_touch (
   campaign text,
   received_at timestamptz not null default now(),
   primary key (channel_oa_id, user_id, occurred_at, key),
-  check (source is not null or campaign is not null),
-  foreign key (channel_oa_id, user_id) references audience_member (channel_oa_id, user_id) on delete cascade
+  check (source is not null or campaign is not null)
 );
 -- Retention reads by it.
 create index member_touch_received on member_touch (received_at);

@@ -68,6 +68,7 @@ create or replace function erase_people(
 begin
   delete from audience_member where channel_oa_id = account_id and user_id = any (user_ids);
   get diagnostics members = row_count;
+  delete from member_touch where channel_oa_id = account_id and user_id = any (user_ids);
   delete from tracked_activity where channel_oa_id = account_id and user_id = any (user_ids);
   is_complete := scrub_events(account_id, user_ids, last_event_id, event_max);
 end $$;
