@@ -45,13 +45,15 @@ export const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(),
 /** How a value is written: `plain` needs quotes in JSON and no escaping, `text` needs both, `json` is already JSON text. */
 type Kind = 'number' | 'plain' | 'text' | 'time' | 'json'
 
+/** `sql` is an expression over audience_member m and tracked_activity t. */
+type Written = [name: string, kind: Kind, sql: string]
+
 interface Field<Schema extends TSchema> {
   schema: Schema
   kind: Kind
-  /** SQL expression over audience_member m and tracked_activity t. */
   sql: string
   /** Columns in CSV, if the field is not one column of its name. */
-  csv?: Array<[name: string, kind: Kind, sql: string]>
+  csv?: Written[]
 }
 
 const field = <Schema extends TSchema>(schema: Schema, kind: Kind, sql: string): Field<Schema> => ({
@@ -60,16 +62,29 @@ const field = <Schema extends TSchema>(schema: Schema, kind: Kind, sql: string):
   sql,
 })
 
+/** An object, or null if the SQL expression `key` is null. */
+const objectField = <Schema extends TSchema>(
+  schema: Schema,
+  key: string,
+  parts: Written[],
+  csv: Written[],
+) => ({
+  ...field(Nullable(schema), 'json', `case when ${key} is not null then ${jsonObjectOf(parts)} end`),
+  csv,
+})
+
 // Other programs write tags with nulls or in two dimensions, and attributes that are not an object.
 const TAGS = `case when m.tags = '{}' then '[]'
   when array_ndims(m.tags) = 1 and array_position(m.tags, null) is null then to_json(m.tags)::text
   else to_json(array(select tag from unnest(m.tags) as tag where tag is not null))::text end`
 const ATTRIBUTES = `case jsonb_typeof(m.attributes) when 'object' then m.attributes::text else '{}' end`
-const CONVERSATION = `case when m.conversation_id is not null then concat('{"id":', to_json(m.conversation_id),
-  ',"status":', ${jsonOf('text', 'm.conversation_status')}, ',"updatedAt":', ${jsonOf('time', 'm.conversation_at')}, '}') end`
 
-const SOURCE = `case when m.source_key is not null then concat('{"source":', ${jsonOf('text', 'm.source')}, ',"medium":', ${jsonOf('text', 'm.medium')},
-  ',"campaign":', ${jsonOf('text', 'm.campaign')}, ',"at":', ${jsonOf('time', 'm.source_at')}, '}') end`
+/** Columns in CSV, and part of the object in JSON. */
+const SOURCE: Written[] = [
+  ['source', 'text', 'm.source'],
+  ['medium', 'text', 'm.medium'],
+  ['campaign', 'text', 'm.campaign'],
+]
 
 const FIELDS = {
   id: field(Type.String({ description: 'int64 as decimal digits' }), 'plain', 'm.id'),
@@ -88,22 +103,21 @@ const FIELDS = {
     'number',
     'm.event_count::numeric + coalesce(t.event_count, 0)',
   ),
-  conversation: {
-    ...field(Nullable(ConversationSchema), 'json', CONVERSATION),
-    csv: [
+  conversation: objectField(
+    ConversationSchema,
+    'm.conversation_id',
+    [
+      ['id', 'text', 'm.conversation_id'],
+      ['status', 'text', 'm.conversation_status'],
+      ['updatedAt', 'time', 'm.conversation_at'],
+    ],
+    [
       ['conversationId', 'text', 'm.conversation_id'],
       ['conversationStatus', 'text', 'm.conversation_status'],
       ['conversationUpdatedAt', 'time', 'm.conversation_at'],
-    ] as Array<[string, Kind, string]>,
-  },
-  source: {
-    ...field(Nullable(SourceSchema), 'json', SOURCE),
-    csv: [
-      ['source', 'text', 'm.source'],
-      ['medium', 'text', 'm.medium'],
-      ['campaign', 'text', 'm.campaign'],
-    ] as Array<[string, Kind, string]>,
-  },
+    ],
+  ),
+  source: objectField(SourceSchema, 'm.source_key', [...SOURCE, ['at', 'time', 'm.source_at']], SOURCE),
   externalId: field(Nullable(Type.String()), 'text', 'm.external_id'),
   tags: field(Type.Array(Type.String()), 'json', TAGS),
   attributes: field(AttributesSchema, 'json', ATTRIBUTES),
@@ -138,11 +152,13 @@ function jsonOf(kind: Kind, sql: string): string {
   }
 }
 
-const quoteOf = (kind: Kind) => (kind === 'plain' ? '"' : '')
+function quoteOf(kind: Kind): string {
+  return kind === 'plain' ? '"' : ''
+}
 
-function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): string {
+function jsonObjectOf(fields: Written[]): string {
   let before = '{'
-  const parts = fields.map(([name, { kind, sql }]) => {
+  const parts = fields.map(([name, kind, sql]) => {
     const part = `'${before}"${name}":${quoteOf(kind)}', ${jsonOf(kind, sql)}`
     before = `${quoteOf(kind)},`
     return part
@@ -151,7 +167,9 @@ function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): str
 }
 
 /** json_build_object would take twice as long as concat. */
-export const memberJson = jsonObjectOf(Object.entries(FIELDS))
+export const memberJson = jsonObjectOf(
+  Object.entries(FIELDS).map(([name, { kind, sql }]) => [name, kind, sql]),
+)
 
 /** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('time', 'c.at')}, '}')`
