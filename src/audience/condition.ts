@@ -6,21 +6,18 @@ import { checker, StorableText } from '../http/validate.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { Attribute, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
 
-const TAGS_MAX = 50
+/** Tags, sources or campaigns. */
+const TEXTS_MAX = 50
 const ATTRIBUTES_MAX = 20
 /** Characters of an attribute's name or value. */
 const ATTRIBUTE_MAX_LENGTH = 256
 /** Characters of a language or a status of a conversation. */
 const WORD_MAX_LENGTH = 64
 
-const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), {
-  minItems: 1,
-  maxItems: TAGS_MAX,
-})
-const Sources = Type.Array(StorableText({ minLength: 1, maxLength: SOURCE_MAX_LENGTH }), {
-  minItems: 1,
-  maxItems: TAGS_MAX,
-})
+const Texts = (maxLength: number) =>
+  Type.Array(StorableText({ minLength: 1, maxLength }), { minItems: 1, maxItems: TEXTS_MAX })
+const Tags = Texts(TAG_MAX_LENGTH)
+const Sources = Texts(SOURCE_MAX_LENGTH)
 const Word = StorableText({ minLength: 1, maxLength: WORD_MAX_LENGTH })
 
 /** Five digits of weeks are 1,900 years, so no bound is outside PostgreSQL's range of times. */
