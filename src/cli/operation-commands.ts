@@ -92,6 +92,7 @@ export function commandServices(): Services {
   const ownUrls = () => ownAddresses(publicUrl, host, port)
   const isOwn = (url: URL) => isOwnUrl(url, ownUrls())
   const route = EgressProxy.open(config.egressProxy) ?? new HostResolver()
+  const verifier = platform()
   return {
     now: Date.now,
     ownUrls,
@@ -100,8 +101,8 @@ export function commandServices(): Services {
     channelTester: new ChannelTester(async (...message) =>
       (await openNotificationSender(config, isOwn, route))(...message),
     ),
-    lineApi: platform().lineApi,
-    verifier: platform(),
+    lineApi: verifier.lineApi,
+    verifier,
     erasureLedger: () => ErasureLedger.open(config.erasureLedger),
     baseUrl: publicUrl ?? localUrl(host, port),
     counted: (_actor, count) => count(),
