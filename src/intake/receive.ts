@@ -96,9 +96,9 @@ export class Intake {
       this.#publishQueue()
       if (isApart) void this.#flushLocked()
       else this.#flushNext()
-      const [only, ...others] = slices
+      const [only] = slices
       outcomes =
-        only !== undefined && others.length === 0
+        only !== undefined && slices.length === 1
           ? await only.outcomes
           : (await Promise.all(slices.map((slice) => slice.outcomes))).flat()
     } catch (error) {

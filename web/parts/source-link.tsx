@@ -13,8 +13,8 @@ export function SourceLinkButton() {
 function LinkDialog({ onClose }: { onClose: () => void }) {
   const { t } = useLocalized()
   const { values, field } = useFields({ page: '', source: '', campaign: '' })
-  const { page, source, campaign } = values
-  const made = source.trim() && sourceLink({ page, source: source.trim(), campaign: campaign.trim() })
+  const source = values.source.trim()
+  const made = source && sourceLink({ page: values.page, source, campaign: values.campaign.trim() })
   return (
     <Dialog title={t.sourceLink.title} onClose={onClose}>
       <p>{t.sourceLink.text}</p>
@@ -26,7 +26,7 @@ function LinkDialog({ onClose }: { onClose: () => void }) {
       />
       <TextField {...field('source')} label={t.audience.fields.source} placeholder="qr-shop" />
       <TextField {...field('campaign')} label={t.sourceLink.campaign} placeholder="autumn" />
-      {made && <Made {...made} source={source.trim()} />}
+      {made && <Made {...made} source={source} />}
       <CloseFooter onClose={onClose} />
     </Dialog>
   )
@@ -38,7 +38,7 @@ function Made({ link, svg, source }: { link: string; svg: string; source: string
   return (
     <>
       <Copyable text={link} label={t.sourceLink.title} />
-      <img class="qr" src={image} alt={t.sourceLink.code} width={180} height={180} />
+      <img src={image} alt={t.sourceLink.code} width={180} height={180} />
       <a class="button" href={image} download={`qr-${source}.svg`}>
         {t.sourceLink.download}
       </a>
