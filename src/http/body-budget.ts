@@ -43,7 +43,7 @@ export class BodyBudget {
     return true
   }
 
-  /** A complete body is not cut off. Returns false if there is no room. */
+  /** A complete body is not cut off. Returns false if the budget is full. */
   complete(body: HeldBody, bytes: number): boolean {
     if (!this.#makeRoom(body, bytes - body.bytes)) return false
     this.remove(body)
@@ -113,12 +113,12 @@ export class HeldBody {
     this.#onCutOff = onCutOff
   }
 
-  /** Returns false if there is no room, or the body was released. */
+  /** Returns false if the budget is full, or the body was released. */
   grow(bodyBytes: number): boolean {
     return this.#state === 'incomplete' && this.#budget.grow(this, INCOMPLETE_BYTES + bodyBytes - this.bytes)
   }
 
-  /** Returns false if there is no room, or the body was released. */
+  /** Returns false if the budget is full, or the body was released. */
   complete(content: Buffer): boolean {
     if (this.#state !== 'incomplete' || !this.#budget.complete(this, content.length)) return false
     this.content = content

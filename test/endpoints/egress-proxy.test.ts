@@ -1,4 +1,4 @@
-/** EGRESS_PROXY: every way out goes through the proxy, which resolves names, and whatever it does harms nothing. */
+/** EGRESS_PROXY: every way out goes through the proxy, which resolves names, and none of its faults does harm. */
 import { once } from 'node:events'
 import { createServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'

@@ -89,7 +89,7 @@ const forged = fc.oneof(
   fc.string({ maxLength: 20, unit: fc.constantFrom(...'0123456789abcdef.:[]%, "') }),
 )
 
-it('is that of the first untrusted hop, whatever that hop forged', async () => {
+it('is that of the first untrusted hop, for any entries that it forged', async () => {
   const { addressOf } = startServer()
   const hops = fc.tuple(untrusted, fc.array(trusted.chain(written), { maxLength: 4 }), fc.array(forged))
   await fc.assert(

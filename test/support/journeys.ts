@@ -2,8 +2,13 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { eraseUser } from '../../src/audience/erasure/erase.ts'
-import type { Admission, AdmittedEvent, Effect, IntakeEvent } from '../../src/intake/event.ts'
-import { NO_EFFECT } from '../../src/intake/event.ts'
+import {
+  type Admission,
+  type AdmittedEvent,
+  type Effect,
+  type IntakeEvent,
+  NO_EFFECT,
+} from '../../src/intake/event.ts'
 import { flush } from '../../src/intake/flush.ts'
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import type { Tenant } from './database.ts'

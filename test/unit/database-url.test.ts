@@ -181,7 +181,7 @@ it('reports sslmode=require without sslrootcert, which verifies nothing', () => 
   expect(reported).toEqual([expect.stringMatching(/^require: sslmode=require of DATABASE_URL verifies no/)])
 })
 
-it('has the name, the time limit and the options of connections, in which a plus sign is no space', () => {
+it('has the name, the time limit and the options of connections, in which a plus sign is not a space', () => {
   const url = 'postgres://db/oa?application_name=crm&connect_timeout=1&options=-c%20search_path%3Da+b'
   const settings = {
     application_name: 'crm',

@@ -1,5 +1,4 @@
 /** Reads where a person came from: Segment's campaign, or else the `utm_` parameters of the page. */
-
 import { SOURCE_MAX_LENGTH } from '../../config/limits.ts'
 import { isObject } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
