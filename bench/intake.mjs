@@ -10,7 +10,7 @@ import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.j
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
-import { processorUs, readPostgres } from './processes.mjs'
+import { postmasterOf, processorUs, readPostgres } from './processes.mjs'
 import { MAIN, pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
@@ -132,13 +132,6 @@ export async function run({ smoke, record }) {
     for (const { child } of targets) child.kill('SIGKILL')
     await close()
   }
-}
-
-async function postmasterOf(database) {
-  const [line] = await database.query(
-    `select split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int as pid`,
-  )
-  return line.pid
 }
 
 /** Sends a load, and measures the processor time of the program and of PostgreSQL. It is NaN where there is no /proc. */

@@ -8,6 +8,7 @@ const benches = {
   audience: () => import('./audience.mjs'),
   segments: () => import('./audience.mjs').then(({ segments }) => ({ run: segments })),
   endpoints: () => import('./endpoints.mjs'),
+  conditions: () => import('./conditions.mjs'),
   loading: () => import('./loading.mjs'),
   exports: () => import('./exports.mjs'),
   workers: () => import('./workers.mjs'),

@@ -64,6 +64,13 @@ export async function sessionsUs(database) {
   return sessions.reduce((sum, { pid }) => sum + processorUs(pid), 0)
 }
 
+export async function postmasterOf(database) {
+  const [line] = await database.query(
+    `select split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int as pid`,
+  )
+  return line.pid
+}
+
 function readStatus(pid, name) {
   const line = readFileSync(`/proc/${pid}/status`, 'utf8').match(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm'))
   return Number(line[1]) * 1024
