@@ -34,7 +34,8 @@ begin
   ), held as materialized (
     select m.user_id, p.id
       from person h
-      join lateral (select * from audience_member where channel_oa_id = h.account_id and user_id = h.user_id offset 0) m on true
+      join lateral (select * from audience_member where channel_oa_id = h.account_id and user_id between h.user_id and h.user_id
+                     order by user_id limit 1) m on true
       left join lateral (select t.event_count, t.last_seen_at from tracked_activity t
                           where h.needs_activity and t.channel_oa_id = h.account_id and t.user_id = h.user_id offset 0) tracked on true
       join candidate p on p.channel_oa_id = h.account_id and p.condition is not null

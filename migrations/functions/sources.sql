@@ -16,8 +16,8 @@ begin
     select k.source, k.medium, k.campaign, k.occurred_at, k.key from member_touch k
      where k.channel_oa_id = account_id and k.user_id = person
      union all
-    select m.source, m.medium, m.campaign, m.source_at, m.source_key from audience_member m
-     where m.channel_oa_id = account_id and m.user_id = person) t
+   (select m.source, m.medium, m.campaign, m.source_at, m.source_key from audience_member m
+     where m.channel_oa_id = account_id and m.user_id between person and person order by m.user_id limit 1)) t
    where t.occurred_at between follow - interval '24 hours' and follow + interval '1 hour'
    order by t.occurred_at <= follow desc,
             case when t.occurred_at <= follow then t.occurred_at end desc, case when t.occurred_at <= follow then t.key end desc,
@@ -53,7 +53,8 @@ begin
       from unnest(effective, keys, occurred_ats, user_ids, touch_sources, touch_mediums, touch_campaigns)
            as e (account_id, key, occurred_at, user_id, source, medium, campaign)
      cross join lateral (select coalesce(first_followed_at, followed_at) as follow from audience_member
-                          where channel_oa_id = e.account_id and user_id = e.user_id offset 0) m
+                          where channel_oa_id = e.account_id and user_id between e.user_id and e.user_id
+                          order by audience_member.user_id limit 1) m
      where (e.source is not null or e.campaign is not null)
        and e.occurred_at <= coalesce(m.follow + interval '1 hour', 'infinity')
      order by e.account_id, e.user_id, e.occurred_at, e.key
@@ -73,7 +74,8 @@ begin
             from unnest(effective, occurred_ats, user_ids, relationships, touch_sources, touch_campaigns)
                  as e (account_id, occurred_at, user_id, relationship, source, campaign)
            cross join lateral (select organization_id, coalesce(first_followed_at, followed_at) as follow from audience_member
-                                where channel_oa_id = e.account_id and user_id = e.user_id offset 0) stored
+                                where channel_oa_id = e.account_id and user_id between e.user_id and e.user_id
+                                order by audience_member.user_id limit 1) stored
            where e.relationship = 'following' or e.source is not null or e.campaign is not null
            group by e.account_id, e.user_id) p
     left join lateral deciding_touch(p.account_id, p.user_id, p.follow) t on true

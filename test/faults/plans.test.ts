@@ -2,14 +2,14 @@
 import { expect, it } from 'vitest'
 import { SCAN_MAX } from '../../src/audience/list-statements.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
-import { statements } from '../../src/postgres/statement.ts'
+import { statements, unnamed } from '../../src/postgres/statement.ts'
 import { makePartitions } from '../../src/upkeep/maintenance.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { addPeopleAndObjects, useEverything } from '../support/everything.ts'
 import { load } from '../support/load.ts'
-import { EXPLAIN_OPTIONS, type Plan, readPlan } from '../support/plans.ts'
+import { EXPLAIN_OPTIONS, openPlanner, type Plan, readPlan } from '../support/plans.ts'
 import { startApp } from '../support/service.ts'
 import { FOR_ALL_ACCOUNTS, missingTenantStatements } from '../support/statements.ts'
 import { startWireLog } from '../support/wire-log.ts'
@@ -250,4 +250,32 @@ it('plans the same without statistics and with them, and reads a bounded part of
     expect(missing.filter((name) => !exempt(name))).toEqual([])
   }
   expect(largeSteps(ofRequests([...unanalyzed, ...analyzed, ...replanned]))).toEqual([])
+})
+
+const endpointsOf = unnamed(`select * from endpoints_of(array[$1::bigint], array['follow'], array[$2::text])`)
+const applySources = unnamed(
+  `select apply_sources(array[$1::bigint], array[gen_random_uuid()], array[now()], array[$2::text], array['following'],
+                        array['qr-shop'], array[null::text], array[null::text])`,
+)
+
+it('functions that were planned on empty tables read one member per person when an account has 20,000', async () => {
+  const { database, connection } = await createUnanalyzedDatabase()
+  const planner = await openPlanner(connection)
+  const rowsOf = async ({ accountId }: Tenant) => {
+    await load(
+      database,
+      `insert into endpoint (channel_oa_id, url, condition) select $1, 'https://example.com/', '{"tagsAny": ["new"]}'`,
+      [accountId],
+    )
+    const steps = []
+    for (const statement of [endpointsOf, applySources])
+      steps.push(...(await planner.stepsOf({ statement, values: [accountId, 'M3'] })))
+    return steps.filter(({ relation }) => relation === 'audience_member').map(({ rows }) => rows)
+  }
+  await rowsOf(await addGrownTenant(database, 0))
+  const rows = await rowsOf(await addGrownTenant(database, 20_000))
+  expect(rows.filter((read) => read > 0).length).toBeGreaterThan(3)
+  expect(Math.max(...rows)).toBe(1)
+  await planner.end()
+  await database.close()
 })
