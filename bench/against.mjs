@@ -3,7 +3,7 @@
  * compares the processor times that `intake` prints.
  */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, symlinkSync } from 'node:fs'
+import { mkdtempSync, readFileSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -13,12 +13,16 @@ const HERE = fileURLToPath(new URL('..', import.meta.url))
 /** The machine's speed drifts, so one run of each says little. */
 const ROUNDS = 3
 
-/** The commit is built with the packages of this checkout. */
+/** The commit is built with its own packages, which are those of this checkout if the lock files are equal. */
 export function runAgainst(name, ref, flags) {
   const directory = join(mkdtempSync(join(tmpdir(), 'bench-')), 'before')
   run(HERE, 'git', 'worktree', 'add', '--detach', directory, ref)
   try {
-    symlinkSync(join(HERE, 'node_modules'), join(directory, 'node_modules'))
+    const [lock, lockBefore] = [HERE, directory].map((checkout) =>
+      readFileSync(join(checkout, 'package-lock.json'), 'utf8'),
+    )
+    if (lock === lockBefore) symlinkSync(join(HERE, 'node_modules'), join(directory, 'node_modules'))
+    else run(directory, 'npm', 'ci', '--silent')
     for (const checkout of [directory, HERE]) run(checkout, 'npm', 'run', '--silent', 'build')
     const costs = [[], []]
     for (let round = 1; round <= (flags.includes('--smoke') ? 1 : ROUNDS); round += 1) {
