@@ -195,6 +195,7 @@ create table account_day (
   line_followers bigint,
   line_reachable bigint,
   line_blocks bigint,
+  blocked_within_7_days bigint,
   constraint account_day_pkey PRIMARY KEY (channel_oa_id, day),
   constraint account_day_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE
 );
@@ -425,6 +426,7 @@ CREATE INDEX event_set_aside ON ONLY event USING btree (channel_oa_id, id) WHERE
 CREATE INDEX event_failure_id ON ONLY event USING btree (id) WHERE failure >= ''::text;
 CREATE INDEX event_forwarded ON ONLY event USING btree (channel_oa_id, key) WHERE is_forwarded;
 CREATE INDEX event_account ON ONLY event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
+CREATE INDEX event_follow ON ONLY event USING btree (channel_oa_id, occurred_at) WHERE kind = ANY (ARRAY['follow'::text, 'unfollow'::text]);
 
 create table event_default partition of event default;
 
@@ -751,6 +753,21 @@ create table member_touch (
   constraint member_touch_check CHECK (source IS NOT NULL OR campaign IS NOT NULL)
 );
 CREATE INDEX member_touch_received ON member_touch USING btree (received_at);
+
+create table source_day (
+  channel_oa_id bigint not null,
+  day date not null,
+  source text not null,
+  first_follows bigint not null,
+  returns bigint not null,
+  unfollows bigint not null,
+  blocked_within_7_days bigint not null,
+  following bigint not null,
+  active bigint not null,
+  constraint source_day_pkey PRIMARY KEY (channel_oa_id, day, source),
+  constraint source_day_channel_oa_id_fkey FOREIGN KEY (channel_oa_id) REFERENCES official_account(id) ON DELETE CASCADE
+);
+CREATE INDEX source_day_day ON source_day USING btree (day);
 
 create view stored_event as
  SELECT event.id,
@@ -1217,6 +1234,7 @@ end $function$;
 --   erase_people: erasure.sql
 --   flat_tags: condition.sql
 --   flush_events: flush.sql
+--   follow_events: report.sql
 --   is_due: due-times.sql
 --   is_newer: flush.sql
 --   is_sending_quiet: locks.sql

@@ -35,6 +35,7 @@ export const ACCOUNT_TABLES = [
   'event_key',
   'account_check',
   'account_day',
+  'source_day',
   'delivery_hour',
   'notification_account',
   'api_key',

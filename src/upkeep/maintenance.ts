@@ -2,7 +2,6 @@
 import { warnOfEnding } from '../accounts/clients.ts'
 import { requireLedgerErasures } from '../audience/erasure/compare-ledger.ts'
 import type { Config } from '../config/config.ts'
-import { LINE_DAY_START, LINE_TODAY } from '../line-api/line-day.ts'
 import { MAINTENANCE_LOCK } from '../postgres/locks.ts'
 import { type Notices, type OpenDatabase, openForService } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
@@ -27,7 +26,6 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
   await unlessRunning(session, async () => {
     await createAllPartitions(session)
     await summarizeNewRanges(session)
-    await countFollows(session)
     await deleteExpired(session, retention)
   })
 }
@@ -70,59 +68,6 @@ const summarize = statement('summarize-brin-index')`select brin_summarize_new_va
 async function summarizeNewRanges(session: Queryable): Promise<void> {
   const indexes = await session.query<{ oid: bigint }>(selectBrinIndexes)
   for (const { oid } of indexes) await unlessLocked(session.query(summarize, [oid]))
-}
-
-/**
- * Days of LINE, which begin at 15:00 UTC. Their follows and unfollows are counted when they have ended, and again a day later, when late
- * deliveries have arrived. An index on these events would slow every delivery.
- */
-const selectUncountedDays = statement('select-uncounted-days')`
-    select ended.day::date::text as day
-      from generate_series(${LINE_TODAY} - 2,
-                           ${LINE_TODAY} - 1, interval '1 day') as ended (day)
-     where exists (
-       select from official_account a
-         left join account_day d on d.channel_oa_id = a.id and d.day = ended.day::date
-        where a.created_at < ended.day - interval '9 hours'
-          and (d.events_counted_at is null
-               or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`
-
-/**
- * Accounts that were added during the day are left out, because LINE counts the whole day. An erased event keeps its kind and time,
- * and counts as a first follow. A row that another program has locked waits for the next run.
- *
- * $1 text: day
- */
-const countFollowsOfDay = statement('count-follows')`
-    with follow as (
-      select channel_oa_id, kind,
-             kind = 'follow' and payload is not null
-               and payload::jsonb @> '{"follow": {"isUnblocked": true}}' as is_return
-        from event
-       where kind in ('follow', 'unfollow') and source = 'line' and failure is null
-         and occurred_at >= ${LINE_DAY_START}
-         and occurred_at < ${LINE_DAY_START} + interval '24 hours'
-         and received_at >= ${LINE_DAY_START}
-    ), counted as (
-      select channel_oa_id, count(*) filter (where kind = 'follow' and not is_return) as first_follows,
-             count(*) filter (where is_return) as returns, count(*) filter (where kind = 'unfollow') as unfollows
-        from follow group by channel_oa_id
-    ), free as materialized (
-      select channel_oa_id from account_day where day = $1::date for no key update skip locked
-    )
-    insert into account_day as d (channel_oa_id, day, first_follows, returns, unfollows, events_counted_at)
-    select a.id, $1::date, coalesce(c.first_follows, 0), coalesce(c.returns, 0), coalesce(c.unfollows, 0), now()
-      from official_account a left join counted c on c.channel_oa_id = a.id
-     where a.created_at < ${LINE_DAY_START}
-       and (a.id = any (array(select channel_oa_id from free))
-            or not exists (select from account_day where channel_oa_id = a.id and day = $1::date))
-        on conflict (channel_oa_id, day) do update set
-           first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
-           events_counted_at = excluded.events_counted_at`
-
-async function countFollows(session: Queryable): Promise<void> {
-  const days = await session.query<{ day: string }>(selectUncountedDays)
-  for (const { day } of days) await session.query(countFollowsOfDay, [day])
 }
 
 export async function openDatabase(

@@ -13,8 +13,8 @@ const ROWS_PER_STATEMENT = 10_000
 
 /** The rhythm of an account is compared over four weeks. */
 const HOURS_KEPT_DAYS = 35
-/** Followers of a day are compared with those of the same day a year ago. */
-const DAYS_KEPT_DAYS = 400
+/** Three years, for the report. */
+const DAYS_KEPT_DAYS = 1_096
 
 /** Operators look at what they did last month. */
 const JOBS_KEPT_DAYS = 30
@@ -119,6 +119,7 @@ const DELETIONS: Array<[days: number | keyof Retention, statement: Statement, fu
   [MARKS_KEPT_DAYS, deleteOlder('delete-change-marks', 'change_mark', 'marked_at')],
   [HOURS_KEPT_DAYS, deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')],
   [DAYS_KEPT_DAYS, deleteOlder('delete-account-days', 'account_day', 'day')],
+  [DAYS_KEPT_DAYS, deleteOlder('delete-source-days', 'source_day', 'day')],
   [0, deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')],
   ['auditRetentionDays', deleteOlder('delete-activity', 'activity', 'occurred_at')],
   [JOBS_KEPT_DAYS, deleteJobAccounts],

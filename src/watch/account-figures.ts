@@ -1,7 +1,9 @@
 /** Figures that are too slow for a page of all accounts: silences, the comparison with LINE's statistics, members. See docs/planner.md. */
 import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
+import { DatabaseUnavailable } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import { countAccountDays } from './account-days.ts'
 
 const PASS_MAX = 100
 
@@ -10,7 +12,8 @@ const PASS_MAX = 100
  *
  * A gap is a difference between LINE's statistics and the events of the same day. LINE's number of followers never decreases, so its
  * increase is the number of first follows. The increase of blocks is unfollows minus returns. The sum of all changes is compared as
- * well, because LINE's mark of a return is not always correct. A difference of up to 10 people, or a tenth, is tolerated.
+ * well, because LINE's mark of a return is not always correct. A difference of up to 10 people, or a tenth, is tolerated. LINE counts whole
+ * days, so the day on which the account was added is left out, and a day that was not counted since it ended.
  *
  * $1 int: accounts
  */
@@ -52,7 +55,10 @@ const takeDue = statement('take-due-account-figures')`
                          d.first_follows + d.returns + d.unfollows as delivered
                     from account_day d
                     join account_day p on p.channel_oa_id = d.channel_oa_id and p.day = d.day - 1
+                    join official_account a on a.id = d.channel_oa_id
                    where d.channel_oa_id = due.id and d.day > (now() at time zone 'UTC')::date - 8
+                     and d.day > (a.created_at at time zone 'UTC' + interval '9 hours')::date
+                     and d.events_counted_at >= d.day::timestamp at time zone 'UTC' + interval '15 hours'
                      and d.first_follows is not null and d.line_followers is not null and p.line_followers is not null) g
            where g.missing > greatest(10, 0.1 * greatest(g.new_followers, g.delivered))
            order by g.day desc limit 1) gap on true
@@ -94,9 +100,21 @@ const countAudience = statement('count-audience')`
         on conflict (channel_oa_id, day) do update set
            members = excluded.members, following = excluded.following, blocked = excluded.blocked`
 
-/** Returns the number of accounts that were due. */
+/** Returns the number of accounts that were due. One that cannot be counted, such as for its size, delays no other. */
 export async function refreshDueFigures(database: Queryable): Promise<number> {
   const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
-  for (const { id, is_outdated } of due) if (is_outdated) await database.query(countAudience, [id])
+  const failures: unknown[] = []
+  for (const { id } of due.filter(({ is_outdated }) => is_outdated)) {
+    await countAccount(database, id).catch((error) => {
+      if (error instanceof DatabaseUnavailable) throw error
+      failures.push(error)
+    })
+  }
+  if (failures.length > 0) throw failures[0]
   return due.length
+}
+
+async function countAccount(database: Queryable, id: AccountId): Promise<void> {
+  await database.query(countAudience, [id])
+  await countAccountDays(database, id)
 }

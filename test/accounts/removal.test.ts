@@ -48,6 +48,7 @@ const OTHER_ROWS = [
    select channel_oa_id, user_id, now(), gen_random_uuid(), 'qr-shop' from audience_member where channel_oa_id = $1`,
   `insert into account_check (channel_oa_id) values ($1) on conflict do nothing`,
   `insert into account_day (channel_oa_id, day) values ($1, '2026-11-01')`,
+  `insert into source_day values ($1, '2026-11-01', 'qr-shop', 1, 0, 0, 0, 1, 1)`,
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
   `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
   `insert into segment (channel_oa_id, name, condition) values ($1, 'all', '{}')`,

@@ -58,6 +58,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
   ['deleted when the last event is scrubbed', 'pending_erasure.user_id'],
   ['ids of messages that were taken back, without a person', 'unsent_message.message_id'],
   ['members appear as their ids', 'activity.object_id activity.changes notification.facts'],
+  ['counts of people by the link that they came from, which is the same for many', 'source_day.source'],
   ['deleted at the end of the job', 'job.parameters job.position job_file.bytes'],
 ]
 

@@ -208,14 +208,6 @@ const ROWS: Record<Loop, Row> = {
       )
       await load(
         plain,
-        `insert into account_day (channel_oa_id, day) select $1, current_date - i from generate_series(0, 3) i`,
-        [accountId],
-      )
-      await load(plain, `update official_account set created_at = now() - interval '30 days' where id = $1`, [
-        accountId,
-      ])
-      await load(
-        plain,
         `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
          select $1, $2, 0, user_id, id from event where channel_oa_id = $1 order by id limit 1`,
         [accountId, organizationId],
@@ -223,8 +215,7 @@ const ROWS: Record<Loop, Row> = {
     },
     isDone: async (parts, part) =>
       !(await has(parts, part, 'pending_erasure where channel_oa_id = $1')) &&
-      !(await has(parts, part, `delivery_hour where channel_oa_id = $1 and hour < '2026-02-01'`)) &&
-      (await has(parts, part, 'account_day where channel_oa_id = $1 and events_counted_at is not null')),
+      !(await has(parts, part, `delivery_hour where channel_oa_id = $1 and hour < '2026-02-01'`)),
   },
   ledger: {
     seconds: 0,

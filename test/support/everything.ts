@@ -91,6 +91,9 @@ export async function addPeopleAndObjects(
       where channel_oa_id = $1 and user_id = any ($2)`,
     [to.accountId, people, mark],
   )
+  await load(direct, `insert into source_day values ($1, '2026-11-15', 'shop', 1, 0, 0, 0, 1, 1)`, [
+    to.accountId,
+  ])
   const condition = '{"tagsAny":["vip"],"eventCountMin":1}'
   await insertRow(direct, 'segment', { channel_oa_id: to.accountId, name: 'Vips', condition })
   return objects

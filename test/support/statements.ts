@@ -45,7 +45,7 @@ export async function missingTenantStatements(
  * which nothing sends: user ids are exported without updatedSince.
  */
 export const FOR_ALL_ACCOUNTS = `
-  audience-by-change-line-ids count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages has-events
+  audience-by-change-line-ids count-due-profiles delete-edits delete-tombstones delete-unsent-messages has-events
   review-tracked-activity select-age-of-oldest-unrecorded-erasure select-expired-key-partitions
   select-missing-key-partitions
 `

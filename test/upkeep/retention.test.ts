@@ -132,14 +132,15 @@ it('maintenance deletes edits, unsent messages, tombstones and counts of deliver
      insert into delivery_hour (channel_oa_id, source, hour)
      select ${accountId}, 'line', ${time} from ${ages(35)};
      insert into account_day (channel_oa_id, day)
-     select ${accountId}, ${time} from ${ages(400)}`,
+     select ${accountId}, ${time} from ${ages(1096)};
+     insert into source_day select ${accountId}, ${time}, 'qr-shop', 1, 0, 0, 0, 1, 1 from ${ages(1096)}`,
   )
   await maintain(database)
   for (const table of ['unsent_message', 'erased_member', 'member_edit', 'delivery_hour']) {
     expect(await load(database, `select from ${table}`), table).toHaveLength(1)
   }
-  const days = `select from account_day where day < current_date - 10`
-  expect(await load(database, days)).toHaveLength(1)
+  for (const table of ['account_day', 'source_day'])
+    expect(await load(database, `select from ${table} where day < current_date - 10`), table).toHaveLength(1)
 })
 
 it('maintenance deletes old tracked activity of people who never became members', async () => {

@@ -197,12 +197,15 @@ it.each([
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))
     await database.query(
-      `insert into account_day (channel_oa_id, day, line_followers, line_blocks, first_follows, returns, unfollows)
-     select $1::bigint, (now() at time zone 'UTC')::date - 3, 5000, 400, null::int, null::int, null::int
+      `insert into account_day (channel_oa_id, day, line_followers, line_blocks, first_follows, returns, unfollows, events_counted_at)
+     select $1::bigint, (now() at time zone 'UTC')::date - 3, 5000, 400, null::int, null::int, null::int, null::timestamptz
       union all
-     select $1, (now() at time zone 'UTC')::date - 2, $2::int, $3::int, $4::int, $5::int, $6::int`,
+     select $1, (now() at time zone 'UTC')::date - 2, $2::int, $3::int, $4::int, $5::int, $6::int, now()`,
       [tenant.accountId, followers, blocks, first, returns, unfollows],
     )
+    await database.query(`update official_account set created_at = now() - interval '9 days' where id = $1`, [
+      tenant.accountId,
+    ])
     await refreshFigures(tenant)
     expect(await statusOf(database, tenant)).toMatchObject(
       missing === null

@@ -7,7 +7,6 @@ import { lineEvent } from '../../tools/simulator/events.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
 import { addTenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { maintain } from '../support/maintenance.ts'
 import { startPlatform, verifierOn } from '../support/platform.ts'
 import { setUpService } from '../support/service.ts'
 import { statusOf } from '../support/status.ts'
@@ -135,15 +134,21 @@ it('counts members by relationship, again only after they have changed', async (
   expect(await state()).toMatchObject({ members: 30, following: 2 })
 })
 
-it('counts a day again when late deliveries had a day to arrive', async () => {
-  const { database } = await setUp()
-  const counted = () => load(database, 'select day::text, events_counted_at from account_day order by day')
-  await maintain(database)
-  const first = await counted()
-  expect(first).toHaveLength(2)
-  await maintain(database)
-  expect(await counted()).toEqual(first)
-  await load(database, `update account_day set events_counted_at = events_counted_at - interval '2 days'`)
-  await maintain(database)
-  expect(await counted()).not.toEqual(first)
+it('counts a day again after it has ended, and then only if its figures change', async () => {
+  const { database, makeDue } = await setUp()
+  const count = async () => {
+    await makeDue()
+    await load(database, 'update account_check set counted_at = null')
+    await refreshDueFigures(database)
+    return load(database, 'select day::text, events_counted_at from account_day order by day')
+  }
+  const [today, ...others] = await count()
+  expect([today?.day, others]).toEqual([expect.any(String), []])
+  await load(
+    database,
+    `update account_day set day = day - 1, events_counted_at = events_counted_at - interval '1 day'`,
+  )
+  const [ended] = await count()
+  expect(Date.now() - Date.parse(String(ended?.events_counted_at))).toBeLessThan(DAY_MS / 2)
+  expect((await count())[0]).toEqual(ended)
 })
