@@ -1,4 +1,5 @@
 /** The member as clients see it. The table FIELDS yields its schema, its JSON text and its CSV row. */
+import { FORMULA_STARTS } from '../http/csv.ts'
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 import { LINE_USER_ID } from '../ids.ts'
@@ -174,8 +175,6 @@ export const memberJson = jsonObjectOf(
 /** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('time', 'c.at')}, '}')`
 
-/** Characters with which a spreadsheet begins a formula, their full-width forms, and the apostrophe that protects from it. */
-const FORMULA_STARTS = "'=+-@＝＋－＠\t\r\n"
 const FORMULA_CODES = [...FORMULA_STARTS].map((character) => character.charCodeAt(0)).join(',')
 
 /** Text is quoted, and null is empty. Text that a spreadsheet would evaluate gets an apostrophe, which fromCsvText removes. */

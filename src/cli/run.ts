@@ -29,6 +29,7 @@ const GROUPS: Record<string, () => Promise<(program: CliCommand) => void>> = {
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./accounts-commands.ts')).fleetCommand,
+  report: async () => (await import('./report-command.ts')).reportCommand,
   backup: async () => (await import('./backup-commands.ts')).backupCommand,
   restore: async () => (await import('./backup-commands.ts')).restoreCommand,
   secrets: async () => (await import('./backup-commands.ts')).secretsCommand,

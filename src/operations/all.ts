@@ -12,12 +12,14 @@ import type { Operation } from './operation.ts'
 import { OPERATORS } from './operators.ts'
 import { ORGANIZATIONS } from './organizations.ts'
 import { REPLAYS } from './replays.ts'
+import { REPORT } from './report.ts'
 import { SEGMENTS } from './segments.ts'
 
 /** Every operation, in the order of docs/roles.md. */
 export const OPERATIONS = [
   ORGANIZATIONS,
   FLEET,
+  REPORT,
   ACCOUNTS,
   MEMBERS,
   ENDPOINTS,

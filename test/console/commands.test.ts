@@ -19,6 +19,7 @@ const REASONS = {
 
 const ROUTES: Record<string, string> = {
   'GET /api/fleet': 'fleet',
+  'GET /api/report': 'report',
   'POST /api/accounts/:id/followers': 'accounts import-followers',
   'POST /api/fleet-file/apply': 'accounts apply',
   'GET /api/accounts/:account/audience/export': 'audience export',

@@ -71,6 +71,7 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
   'account.list': () => ({ q: 'Strangers' }),
   'account.set-webhook': () => ({ replaces: null }),
   'fleet.charts': ({ account }) => ({ ids: account }),
+  'report.show': ({ account }) => ({ from: '2026-11-01', to: '2026-11-30', account }),
   'account.member': ({ member }) => ({ user: member }),
   'account.timeline': ({ member }) => ({ user: member }),
   'account.memberships': ({ userId }) => ({ userId }),
@@ -147,6 +148,7 @@ const FURTHER_INPUTS: Record<string, (of: Objects) => object[]> = {
     ],
   ],
   'event.reasons': () => [{}],
+  'report.show': ({ organization }) => [{ from: '2026-11-01', to: '2026-11-30', organization, by: 'source' }],
   'job.add-endpoints': ({ account }) => [
     { accounts: [account], url: 'https://taken.example/members', format: 'members' },
   ],
@@ -173,6 +175,7 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'endpoint.list': 404,
   'event.list': 404,
   'segment.list': 404,
+  'report.show': 404,
   'endpoint.of-person': 404,
   'channel.add': 400,
   'job.verify-accounts': 400,
