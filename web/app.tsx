@@ -22,6 +22,7 @@ import { NewAccountPage } from './pages/new-account.tsx'
 import { NotificationPage } from './pages/notification.tsx'
 import { NotificationsPage } from './pages/notifications.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
+import { ReportPage } from './pages/report.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { OwnPage, SystemPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
@@ -119,6 +120,7 @@ export function App({ initial }: { initial: Localized }) {
 
 const NAVIGATION = [
   ['fleet', '/'],
+  ['report', '/report'],
   ['events', '/events'],
   ['endpoints', '/endpoints'],
   ['clients', '/clients'],
@@ -221,6 +223,7 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
     '/accounts/:account/audience/:user',
     ({ account = '', user = '' }) => <MemberPage key={user} account={account} user={user} />,
   ],
+  ['/report', (_, { query }) => <ReportPage query={query} />],
   ['/events', () => <EventsPage />],
   ['/events/:id', ({ id = '' }) => <EventPage key={id} id={id} />],
   ['/endpoints', () => <EndpointsPage />],

@@ -15,6 +15,7 @@ import type { Operation } from '../src/operations/operation.ts'
 import type { OPERATORS } from '../src/operations/operators.ts'
 import type { ORGANIZATIONS } from '../src/operations/organizations.ts'
 import type { REPLAYS } from '../src/operations/replays.ts'
+import type { REPORT } from '../src/operations/report.ts'
 import type { SEGMENTS } from '../src/operations/segments.ts'
 import { get, type Json, post, queryOf } from './api.ts'
 import { type List, type Query, useList, useQuery } from './hooks.ts'
@@ -35,6 +36,7 @@ type Defined =
   | Values<typeof OPERATORS>
   | Values<typeof ORGANIZATIONS>
   | Values<typeof REPLAYS>
+  | Values<typeof REPORT>
   | Values<typeof SEGMENTS>
 type Named<N> = Extract<Defined, { name: N }>
 type NamesOf<W extends Operation['way']> = Extract<Defined, { way: W }>['name']
@@ -44,7 +46,12 @@ type ChangeName = NamesOf<'add' | 'change' | 'call'>
 type Returned<N> = Exclude<Named<N>['result'], undefined>
 
 /** The plurals that are not the noun with an s. */
-const PLURALS = { activity: 'activity', channel: 'notifications', fleet: 'fleet' } as const
+const PLURALS = {
+  activity: 'activity',
+  channel: 'notifications',
+  fleet: 'fleet',
+  report: 'report',
+} as const
 type PluralOf<Noun extends string> = Noun extends keyof typeof PLURALS ? (typeof PLURALS)[Noun] : `${Noun}s`
 const pluralOf = (noun: string) => (PLURALS as Record<string, string>)[noun] ?? `${noun}s`
 

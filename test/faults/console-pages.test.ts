@@ -43,7 +43,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     const page = await opened.visit({ path: `/accounts/${opened.loaded.tenant.accountId}` })
     await expect.poll(() => page.locator('canvas').count()).toBe(2)
     await page.getByText('Show the numbers').last().click()
-    expect(await page.locator('figure.chart').last().getByRole('rowheader').count()).toBe(31)
+    expect(await page.locator('figure.chart').last().getByRole('rowheader').count()).toBe(30)
     // Every thirteenth account has no deliveries.
     await goTo(page, '/accounts/13')
     await page.getByText('No deliveries in the last 7 days').waitFor()

@@ -147,6 +147,7 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
 }> {
   return [
     { path: '/', text: 'Corner Coffee' },
+    { path: '/report', text: 'Still following' },
     { path: `/accounts/${accountId}`, text: 'Channel id' },
     { path: '/accounts/new', text: 'Add the account' },
     { path: '/accounts/file', text: 'Columns of the file' },

@@ -54,6 +54,7 @@ async function loadAccounts(database: TextDatabase, { organizationId }: Tenant, 
   await load(database, insertAccounts, [organizationId, count])
   await load(database, insertHours)
   await load(database, insertDays)
+  await load(database, insertSourceDays)
   await load(database, storeChecks)
   await load(database, 'analyze')
 }
@@ -91,10 +92,16 @@ const insertHours = `
    where id % 13 > 0`
 
 const insertDays = `
-  insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
+  insert into account_day (channel_oa_id, day, members, following, blocked, first_follows, returns, unfollows, blocked_within_7_days,
+                           events_counted_at, line_followers, line_blocks)
   select id, (now() at time zone 'UTC' + interval '9 hours')::date - age, 1000 - age, 900 - age * 2, 100 - age,
-         1004 - age, 101 - age
-    from official_account, generate_series(0, 30) age`
+         3 + (id + age) % 4, 1, 2 + (id + age) % 3, 1, now(), 1004 - age, 101 - age
+    from official_account, generate_series(0, 60) age`
+
+const insertSourceDays = `
+  insert into source_day
+  select id, (now() at time zone 'UTC' + interval '9 hours')::date - age, (array['qr-shop', 'instagram'])[1 + age % 2], 2, 0, 1, 1, 1, 1
+    from official_account, generate_series(0, 30) age where id % 10 = 0`
 
 /** As the account monitor leaves them. */
 const storeChecks = `

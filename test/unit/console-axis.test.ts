@@ -2,13 +2,14 @@
 import { expect, it } from 'vitest'
 import {
   countLabelsOf,
-  everyDay,
+  countRange,
   hoursUntilNow,
   labelsOf,
   lonePoints,
+  spanOf,
   ticksOf,
-  timeOfDay,
 } from '../../web/parts/axis.ts'
+import { PERIODS, periodOf } from '../../web/parts/report-period.ts'
 
 const at = (iso: string) => Date.parse(iso) / 1000
 const hoursFrom = (iso: string, count: number) => Array.from({ length: count }, (_, i) => at(iso) + i * 3_600)
@@ -60,13 +61,26 @@ it('labels of hours are at least one, at most as many as fit, and never repeated
   }
 })
 
-it('the days of a chart have no gaps, so that a line does not cross days without a count', () => {
-  const stored = ['2026-03-07', '2026-03-08', '2026-03-11']
-  expect(
-    everyDay(stored.map(timeOfDay)).map((time) => new Date(time * 1000).toISOString().slice(0, 10)),
-  ).toEqual(['2026-03-07', '2026-03-08', '2026-03-09', '2026-03-10', '2026-03-11'])
-  expect(everyDay([timeOfDay('2026-03-07')])).toEqual([timeOfDay('2026-03-07')])
-  expect(everyDay([])).toEqual([])
+it('bars begin at zero and may go below, with room for half a bar at each end and labels without a sign', () => {
+  expect(countRange(-20, 100, true)).toEqual([-22, 110])
+  expect(countRange(3, 100, true)).toEqual([0, 110])
+  expect(spanOf(86_400, 172_800, 'day', true)).toEqual([43_200, 216_000])
+  expect(countLabelsOf([-20, 0, 20], 'en')).toEqual(['20', '0', '20'])
+})
+
+it('a week begins on Monday, and a period that lasts ends today', () => {
+  const days = { from: '2026-01-01', to: '2026-01-02' }
+  const periods = (today: string) =>
+    PERIODS.map((name) => Object.values(periodOf(name, today, days)).join(' '))
+  expect(periods('2026-03-01')).toEqual([
+    '2026-02-23 2026-03-01',
+    '2026-02-16 2026-02-22',
+    '2026-03-01 2026-03-01',
+    '2026-02-01 2026-02-28',
+    '2026-02-02 2026-03-01',
+    '2026-01-01 2026-01-02',
+  ])
+  expect(periods('2026-03-02')[0]).toBe('2026-03-02 2026-03-02')
 })
 
 it('the days of a chart get a point where no line leads to a neighbour', () => {

@@ -90,9 +90,9 @@ async function addToPlatform(database: Queryable, platform: SimulatedPlatform, u
   }
 }
 
-/** A check would replace the fictitious figures. */
+/** A check would replace the fictitious figures. Members and follows are counted without a wait. */
 const restEarlierChecks = statement('demo-rest-earlier-checks')`
-    update account_check set due_at = 'infinity', checked_at = now()`
+    update account_check set due_at = 'infinity', checked_at = now(), count_due_at = now()`
 
 /** $1 name text */
 const selectOrganization = statement('demo-select-organization')`
@@ -120,8 +120,8 @@ async function addMember(database: Queryable, organizationId: bigint, member: Fl
   await database.query(insertPeople, [id, organizationId, member.people])
   await database.query(insertHours, [id, member.deliveriesPerHour, member.silentHours ?? 0])
   const following = Math.round(member.people * 0.84)
-  const growth = member.failedCheck === undefined ? Math.round(member.people / 110) : -1
-  await database.query(insertDays, [id, following, Math.round(member.people * 0.1), growth])
+  await database.query(insertDays, [id, following, Math.round(member.people * 0.1)])
+  await database.query(insertSourceDays, [id])
   await database.query(storeCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
   await database.query(storeVerification, [id, verificationOf(member.failedCheck)])
   if (member.refused) await database.query(insertRefused, [id, member.refused])
@@ -149,17 +149,24 @@ function verificationOf(failed: Check['name'] | undefined): string {
   return JSON.stringify({ ...verification, checkedAt: new Date().toISOString() })
 }
 
-/** $1 account bigint; $2 organization bigint; $3 people int */
+/** Every third person came from a link of the last 45 days. $1 account bigint; $2 organization bigint; $3 people int */
 const insertPeople = statement('demo-insert-people')`
-    insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at,
-                                 first_seen_at, last_seen_at, event_count, tags, profile_due_at)
+    insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at, first_followed_at,
+                                 source, medium, campaign, source_at, source_key, first_seen_at, last_seen_at, event_count, tags, profile_due_at)
     select $1, $2, 'U' || md5(random()::text),
            (array['Ann','สมชาย','Mali','健二','ゆい','Wei','Nok','พลอย','Hana','Ben','Suda','太郎'])[1 + i % 12] || ' ' || i,
            (array['th','ja','en'])[1 + i % 3],
            case when i % 10 = 0 then 'blocked' when i % 17 = 0 then 'unknown' else 'following' end,
-           now() - random() * interval '300 days', now() - interval '300 days', now() - random() * interval '20 days',
+           followed_at, followed_at, link.source, link.medium, link.campaign,
+           case when link.source is not null then followed_at - interval '1 minute' end,
+           case when link.source is not null then gen_random_uuid() end,
+           followed_at, greatest(followed_at, now() - random() * interval '40 days'),
            1 + floor(random() * 60), case when i % 6 = 0 then array['vip'] else '{}' end, null
-      from generate_series(1, $3::int) as i`
+      from (select i, now() - random() * case when i % 3 = 0 then interval '45 days' else interval '300 days' end as followed_at
+              from generate_series(1, $3::int) as i) person
+      left join (values (0, 'qr-shop', 'poster', 'autumn'), (3, 'instagram', 'social', 'autumn'), (6, 'line-ads', 'cpc', 'new-friends'),
+                        (9, 'qr-shop', 'poster', 'autumn'), (12, 'receipt', 'print', null)) as link (rest, source, medium, campaign)
+        on link.rest = i % 15`
 
 /** Busiest at noon in Tokyo. $1 account bigint; $2 deliveries per hour at noon float8; $3 hours since the last delivery int */
 const insertHours = statement('demo-insert-hours')`
@@ -171,15 +178,35 @@ const insertHours = statement('demo-insert-hours')`
                                    date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
 
 /**
- * LINE's counts differ a little from ours. The growth stays below the difference that counts as missing deliveries.
+ * Each day has the people who followed first on it, some returns and blocks, and the followers that follow from those of today. LINE's counts
+ * are nearly the same.
  *
- * $1 account bigint; $2 people who follow int; $3 people who blocked int; $4 growth per day int
+ * $1 account bigint; $2 people who follow int; $3 people who blocked int
  */
 const insertDays = statement('demo-insert-days')`
-    insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
-    select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * $4 + $3 - age / 3,
-           $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
-      from generate_series(0, 45) as age`
+    with figures as materialized (
+      select age, (now() at time zone 'UTC' + interval '9 hours')::date - age as day, coalesce(new.people, 0) as first_follows,
+             floor(random() * 1.6 * $3::int / 30)::int as returns, round(random() * 3 * $3::int / 45)::int as unfollows
+        from generate_series(0, 60) as age
+        left join (select (first_followed_at at time zone 'UTC' + interval '9 hours')::date as day, count(*)::int as people
+                     from audience_member where channel_oa_id = $1::bigint group by 1) new
+          on new.day = (now() at time zone 'UTC' + interval '9 hours')::date - age
+    )
+    insert into account_day (channel_oa_id, day, members, following, blocked, first_follows, returns, unfollows, blocked_within_7_days,
+                             events_counted_at, line_followers, line_blocks)
+    select $1::bigint, day, $2::int + $3::int, $2 - later.net, greatest(0, $3 - later.left), first_follows, returns, unfollows,
+           least(first_follows, unfollows + 1) / 2, now(), $2 + $3 + 4 - later.new + (age + $2) % 9 / 8, greatest(0, $3 - later.left)
+      from figures f
+     cross join lateral (select coalesce(sum(first_follows), 0) as new, coalesce(sum(unfollows - returns), 0) as left,
+                                coalesce(sum(first_follows + returns - unfollows), 0) as net
+                           from figures where age < f.age) later`
+
+/** $1 account bigint */
+const insertSourceDays = statement('demo-insert-source-days')`
+    insert into source_day
+    select $1::bigint, (first_followed_at at time zone 'UTC' + interval '9 hours')::date, source, count(*), 0, 0, floor(count(*) * random() * 0.6),
+           count(*) filter (where relationship = 'following'), count(*) filter (where last_seen_at > now() - interval '30 days')
+      from audience_member where channel_oa_id = $1::bigint and source is not null group by 1, 2, 3`
 
 /**
  * With the counts that the service makes within minutes, so that the fleet shows them immediately.

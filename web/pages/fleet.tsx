@@ -13,7 +13,7 @@ import { type FleetFilter, FleetFilters, searchFleet, useChosen } from '../parts
 import { ManyAccounts } from '../parts/many-accounts.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, Loaded, More } from '../parts/states.tsx'
-import { type Column, type Sort, Table } from '../parts/table.tsx'
+import { type Column, Table, useSorted } from '../parts/table.tsx'
 import { Link, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -117,9 +117,8 @@ function FleetTable({
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const { chosen, toggle, toggleAll, clear, selection } = useChosen(filter, accounts)
-  const [order, setOrder] = useState<Order>({ column: 'state', isDescending: true })
   const [count, setCount] = useState(ROWS)
-  const sorted = useMemo(() => accounts.toSorted(compareBy(order)), [accounts, order])
+  const { sorted, sortOf } = useSorted<Account, SortColumn>(accounts, SORTED_BY, 'state')
   const shown = sorted.slice(0, count)
   const columns = useFleetColumns(useFleetCharts(shown.map(({ id }) => id)))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
@@ -141,13 +140,6 @@ function FleetTable({
     ),
     'col-choose not-narrow',
   ]
-  const sortOf = (column: SortColumn): Sort => {
-    const isActive = order.column === column
-    return {
-      direction: !isActive ? 'none' : order.isDescending ? 'descending' : 'ascending',
-      onSort: () => setOrder({ column, isDescending: isActive ? !order.isDescending : true }),
-    }
-  }
   return (
     <>
       {chosen.size > 0 && (
@@ -173,20 +165,4 @@ function FleetTable({
       <More list={{ hasMore: count < sorted.length, isLoading: false, more: () => setCount(count + ROWS) }} />
     </>
   )
-}
-
-interface Order {
-  column: SortColumn
-  isDescending: boolean
-}
-
-/** Nulls sort last in both directions. */
-function compareBy({ column, isDescending }: Order): (a: Account, b: Account) => number {
-  const value: (account: Account) => number | string | null = SORTED_BY[column]
-  return (a, b) => {
-    const [x, y] = [value(a), value(b)]
-    if (x === null || y === null) return Number(x === null) - Number(y === null)
-    const difference = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y)
-    return isDescending ? -difference : difference
-  }
 }

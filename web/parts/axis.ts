@@ -20,14 +20,6 @@ export function hoursUntilNow(stored: number[], nowMs: number, count: number): n
   return Array.from({ length }, (_, i) => last - (length - 1 - i) * SECONDS.hour)
 }
 
-/** Returns the times of all days from the first to the last one. A day without a count is a gap of a line. */
-export function everyDay(stored: number[]): number[] {
-  if (stored.length === 0) return []
-  const first = Math.min(...stored)
-  const length = (Math.max(...stored) - first) / SECONDS.day + 1
-  return Array.from({ length }, (_, i) => first + i * SECONDS.day)
-}
-
 /** Returns the indexes of the values between two gaps. A line draws nothing there. */
 export function lonePoints(values: Array<number | null>): number[] {
   const isCounted = (index: number) => typeof values[index] === 'number'
@@ -37,10 +29,10 @@ export function lonePoints(values: Array<number | null>): number[] {
 /** Converts a day of LINE, such as 2026-01-31, to the start of that day in UTC, so that every reader sees the same date. */
 export const timeOfDay = (day: string): number => Date.parse(`${day}T00:00:00Z`) / 1000
 
-/** Returns the range of the axis. uPlot cannot derive it from a single point. */
-export function spanOf(low: number, high: number, unit: Unit): [number, number] {
+/** Returns the range of the axis, with room for half a bar at each end. uPlot cannot derive it from a single point. */
+export function spanOf(low: number, high: number, unit: Unit, hasBars: boolean): [number, number] {
   const half = SECONDS[unit] / 2
-  return unit === 'hour' || low === high ? [low - half, high + half] : [low, high]
+  return hasBars || low === high ? [low - half, high + half] : [low, high]
 }
 
 /** Returns at most `max` times that get a label. Each is a time of the data, so no label is repeated. */
@@ -90,10 +82,10 @@ export const COUNT_STEPS = Array.from({ length: 12 }, (_, power) =>
 
 const COUNT_SPAN_MIN = 4
 
-/** Returns the range of an axis of counts. Bars begin at zero. Lines show how they change. Null: no value is known. */
+/** Returns the range of an axis of counts. Bars begin at zero, and may go below. Lines show how they change. Null: no value is known. */
 export function countRange(low: number | null, high: number | null, hasBars: boolean): [number, number] {
   const [least, most] = [low ?? 0, high ?? 0]
-  if (hasBars) return [0, Math.max(COUNT_SPAN_MIN, Math.round(most * 1.1))]
+  if (hasBars) return [Math.min(0, Math.round(least * 1.1)), Math.max(COUNT_SPAN_MIN, Math.round(most * 1.1))]
   const margin = Math.max(COUNT_SPAN_MIN / 2, Math.round((most - least) * 0.15))
   const begin = Math.max(0, least - margin)
   return [begin, Math.max(begin + COUNT_SPAN_MIN, most + margin)]
@@ -101,14 +93,14 @@ export function countRange(low: number | null, high: number | null, hasBars: boo
 
 const SHORT_DIGITS = 3
 
-/** Returns `1.25K`, or all digits if a short label would round: 1,002 and 1,004 are both 1K. */
+/** Returns `1.25K`, or all digits if a short label would round: 1,002 and 1,004 are both 1K. Bars below zero are counts, too. */
 export function countLabelsOf(values: number[], locale: string): string[] {
   const isExact = values.every((value) => Number(value.toPrecision(SHORT_DIGITS)) === value)
   const format = new Intl.NumberFormat(
     locale,
     isExact ? { notation: 'compact', maximumSignificantDigits: SHORT_DIGITS } : {},
   )
-  return values.map((value) => format.format(value))
+  return values.map((value) => format.format(Math.abs(value)))
 }
 
 function formatted(ticks: number[], locale: string, options: Intl.DateTimeFormatOptions): string[] {

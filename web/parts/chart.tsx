@@ -8,6 +8,8 @@ import { type Column, Table } from './table.tsx'
 export interface Series {
   label: string
   values: Array<number | null>
+  /** where the bars end, such as below zero; by default, at the values */
+  drawn?: Array<number | null>
   /** a custom property of the style sheet */
   colour: string
   kind: 'bars' | 'line'

@@ -55,7 +55,7 @@ export function createChart(
     cursor: { y: false, points: { size: 6 } },
     scales: {
       // uPlot would put a single time at the start of a day.
-      x: { time: true, range: (_, low, high) => spanOf(low, times.length === 1 ? low : high, unit) },
+      x: { time: true, range: (_, low, high) => spanOf(low, times.length === 1 ? low : high, unit, hasBars) },
       y: { range: (_, low, high) => countRange(low, high, hasBars) },
     },
     axes: [
@@ -73,7 +73,11 @@ export function createChart(
     ],
     series: [{}, ...series.map((one) => plotSeries(one, colour(one.colour)))],
   }
-  return new uPlot(options, [times, ...series.map(({ values }) => values)] as uPlot.AlignedData, element)
+  return new uPlot(
+    options,
+    [times, ...series.map(({ values, drawn }) => drawn ?? values)] as uPlot.AlignedData,
+    element,
+  )
 }
 
 /** The times that get a label. uPlot would label times between the points, and write them with the same day. */

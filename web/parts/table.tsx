@@ -1,5 +1,6 @@
 /** The table of every list. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
+import { useMemo, useState } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
@@ -73,4 +74,36 @@ export function Table<Row>({
       </table>
     </div>
   )
+}
+
+interface Order<C> {
+  column: C
+  isDescending: boolean
+}
+
+/** Sorts rows by the column whose header was clicked last. Nulls are last in both directions. @param values of the columns that sort */
+export function useSorted<Row, C extends string>(
+  rows: Row[],
+  values: Record<C, (row: Row) => number | string | null>,
+  first: NoInfer<C>,
+): { sorted: Row[]; sortOf: (column: C) => Sort } {
+  const [order, setOrder] = useState<Order<C>>({ column: first, isDescending: true })
+  const { column, isDescending } = order
+  const sorted = useMemo(() => {
+    const sortValue = values[column]
+    return rows.toSorted((a, b) => {
+      const [x, y] = [sortValue(a), sortValue(b)]
+      if (x === null || y === null) return Number(x === null) - Number(y === null)
+      const difference = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y)
+      return isDescending ? -difference : difference
+    })
+  }, [rows, order])
+  const sortOf = (own: C): Sort => {
+    const isActive = column === own
+    return {
+      direction: !isActive ? 'none' : isDescending ? 'descending' : 'ascending',
+      onSort: () => setOrder({ column: own, isDescending: isActive ? !isDescending : true }),
+    }
+  }
+  return { sorted, sortOf }
 }
