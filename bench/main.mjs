@@ -15,6 +15,7 @@ const benches = {
   replicas: () => import('./standbys.mjs').then(({ replicas }) => ({ run: replicas })),
   replication: () => import('./standbys.mjs').then(({ replication }) => ({ run: replication })),
   accounts: () => import('./accounts.mjs'),
+  report: () => import('./report.mjs'),
 }
 
 if (!(name in benches)) {

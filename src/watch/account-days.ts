@@ -98,7 +98,13 @@ const countSourceDays = statement('count-source-days')`
            is distinct from (excluded.first_follows, excluded.returns, excluded.unfollows, excluded.blocked_within_7_days,
                              excluded.following, excluded.active)`
 
-export async function countAccountDays(database: Queryable, id: AccountId): Promise<void> {
+/** Returns whether the account has sources, whose days are counted apart. */
+export async function countAccountDays(database: Queryable, id: AccountId): Promise<boolean> {
   const [counted] = await database.query<{ has_sources: boolean }>(countDays, [id])
-  if (counted?.has_sources) await database.query(countSourceDays, [id])
+  return counted?.has_sources ?? false
+}
+
+/** A million members with a source take seconds, so the session has no time limit. */
+export async function countDaysOfSources(session: Queryable, id: AccountId): Promise<void> {
+  await session.query(countSourceDays, [id])
 }

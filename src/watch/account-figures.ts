@@ -1,9 +1,10 @@
 /** Figures that are too slow for a page of all accounts: silences, the comparison with LINE's statistics, members. See docs/planner.md. */
 import type { AccountId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
+import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable } from '../postgres/faults.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
-import { countAccountDays } from './account-days.ts'
+import { statement } from '../postgres/statement.ts'
+import { countAccountDays, countDaysOfSources } from './account-days.ts'
 
 const PASS_MAX = 100
 
@@ -101,20 +102,24 @@ const countAudience = statement('count-audience')`
            members = excluded.members, following = excluded.following, blocked = excluded.blocked`
 
 /** Returns the number of accounts that were due. One that cannot be counted, such as for its size, delays no other. */
-export async function refreshDueFigures(database: Queryable): Promise<number> {
+export async function refreshDueFigures(database: Database): Promise<number> {
   const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
+  const outdated = due.filter(({ is_outdated }) => is_outdated).map(({ id }) => id)
+  const withSources: AccountId[] = []
   const failures: unknown[] = []
-  for (const { id } of due.filter(({ is_outdated }) => is_outdated)) {
-    await countAccount(database, id).catch((error) => {
+  for (const id of outdated) {
+    try {
+      await database.query(countAudience, [id])
+      if (await countAccountDays(database, id)) withSources.push(id)
+    } catch (error) {
       if (error instanceof DatabaseUnavailable) throw error
       failures.push(error)
-    })
+    }
   }
+  if (withSources.length > 0)
+    await database.session(async (session) => {
+      for (const id of withSources) await countDaysOfSources(session, id)
+    })
   if (failures.length > 0) throw failures[0]
   return due.length
-}
-
-async function countAccount(database: Queryable, id: AccountId): Promise<void> {
-  await database.query(countAudience, [id])
-  await countAccountDays(database, id)
 }

@@ -80,15 +80,17 @@ const selectSources = statement('select-report-of-sources')`
     select p.number::int as period, d.source, ${FLOWS}, sum(d.since_first)::float8 as followers,
            sum(d.following)::float8 as "stillFollowing", sum(d.active)::float8 as active
       from unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
-     cross join (
-       select id from official_account
-        where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id)) a
      cross join lateral (
-       select source, sum(first_follows) filter (where day >= p.since) as first_follows, sum(returns) filter (where day >= p.since) as returns,
+       select s.source, sum(first_follows) filter (where day >= p.since) as first_follows, sum(returns) filter (where day >= p.since) as returns,
               sum(unfollows) filter (where day >= p.since) as unfollows, sum(blocked_within_7_days) filter (where day >= p.since) as blocked,
               sum(following) filter (where day >= p.since) as following, sum(active) filter (where day >= p.since) as active,
               sum(first_follows + returns - unfollows) as since_first
-         from source_day where channel_oa_id = a.id and day <= p.until group by source) d
+         from source_day s
+        where s.day <= p.until
+          and s.channel_oa_id = any (array(
+            select id from official_account
+             where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id)))
+        group by s.source) d
      group by p.number, d.source
     having sum(d.first_follows) + sum(d.returns) + sum(d.unfollows) > 0
      order by p.number, "newFollowers" desc, d.source
