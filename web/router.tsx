@@ -24,7 +24,20 @@ export function usePlace(): Place {
   return current
 }
 
+/** Forms that were typed in and not sent yet, with what the operator is asked before they are lost. */
+export const unsent = new Map<Element, string>()
+
+/** Asks before what was typed is lost. @param place a part of the page that closes; by default, all of it */
+export function mayLeave(place: Element = document.body): boolean {
+  const left = [...unsent].filter(([form]) => place.contains(form))
+  const [, question] = left[0] ?? []
+  if (question !== undefined && !confirm(question)) return false
+  for (const [form] of left) unsent.delete(form)
+  return true
+}
+
 export function navigate(href: string): void {
+  if (!mayLeave()) return
   history.pushState(null, '', href)
   dispatchEvent(new Event('navigated'))
   scrollTo(0, 0)

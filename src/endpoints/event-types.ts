@@ -3,7 +3,7 @@ import { refuseInput } from '../http/validate.ts'
 
 export type EndpointFormat = 'line' | 'members'
 
-const EVENT_TYPES: Record<EndpointFormat, string[]> = {
+export const EVENT_TYPES: Record<EndpointFormat, string[]> = {
   // https://developers.line.biz/en/reference/messaging-api/#webhook-event-objects, and those that only module channels receive
   line: `message messageEdited unsend follow unfollow join leave memberJoined memberLeft postback videoPlayComplete beacon
     accountLink membership module activated deactivated botSuspended botResumed delivery`.split(/\s+/),

@@ -2,7 +2,7 @@
 import { type Condition, holdsFor } from '../audience/condition.ts'
 import { SCAN_MAX } from '../audience/list-statements.ts'
 import { AppError } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type AccountId, toJson } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { EndpointSettings } from './settings.ts'
@@ -23,7 +23,10 @@ export function listEndpointsOfPerson(
   return database.query<EndpointOfPerson>(selectOfPerson, [accountId, userId])
 }
 
-/** People to whom another endpoint would reply. Null: no endpoint. */
+/** Instead of an id: an endpoint that is not added yet. Of the same priority, it comes last. */
+export const NEW_ENDPOINT_ID = INT64_MAX
+
+/** People to whom another endpoint would reply. Null: no endpoint; a new endpoint has no name. */
 type Move = {
   from: bigint | null
   fromName: string | null
@@ -44,6 +47,8 @@ const countReplies = statement('count-replies-by-endpoint')`
       select id, case id when $4 then $5::jsonb else condition end as condition, case id when $4 then $6 else replies end as replies,
              case id when $4 then $7 else priority end as priority
         from now
+       union all
+      select $4, $5::jsonb, $6, $7 where $4 = ${String(NEW_ENDPOINT_ID)}
     )
     select judged."from", judged."to", (select name from now where id = judged."from") as "fromName",
            (select name from now where id = judged."to") as "toName", count(*)::int as people,

@@ -18,7 +18,7 @@ import {
   rotateSecret,
   setStatus,
 } from '../endpoints/manage.ts'
-import { listEndpointsOfPerson, rehearse } from '../endpoints/repliers.ts'
+import { listEndpointsOfPerson, NEW_ENDPOINT_ID, rehearse } from '../endpoints/repliers.ts'
 import {
   addEndpointOf,
   type EndpointSettings,
@@ -59,6 +59,12 @@ export const ENDPOINT: Noun<Endpoint> = {
 const { read, list, add, change, call } = operationsOf(ENDPOINT, 'now', 'ownUrls', 'endpointTester')
 
 const checkRehearsed = checkerOf(REHEARSED)
+const CHANGE = StorableText({ maxLength: 8_000, description: 'JSON with condition, replies and priority' })
+
+function readRehearsed(json: string): Partial<Pick<EndpointSettings, 'condition' | 'replies' | 'priority'>> {
+  const change = checkRehearsed(parseJson(json)) as Partial<EndpointSettings>
+  return { ...change, ...(change.condition && { condition: checkCondition(change.condition) }) }
+}
 
 export const ENDPOINTS = {
   list: list({
@@ -166,14 +172,22 @@ export const ENDPOINTS = {
   rehearse: read({
     name: 'endpoint.rehearse',
     does: 'count who would move by a change of an endpoint',
-    input: {
-      change: StorableText({ maxLength: 8_000, description: 'JSON with condition, replies and priority' }),
-    },
+    input: { change: CHANGE },
     run: async ({ database, actor, target, input }) => {
-      const change = checkRehearsed(parseJson(input.change)) as Partial<EndpointSettings>
       const before = await findEndpoint(database, actor.organizationIds, target.id)
-      const condition = change.condition && checkCondition(change.condition)
-      return rehearse(database, target, { ...before, ...change, ...(condition && { condition }) })
+      return rehearse(database, target, { ...before, ...readRehearsed(input.change) })
+    },
+  }),
+
+  rehearseNew: read({
+    name: 'endpoint.rehearse-new',
+    does: 'count who would move to a new endpoint',
+    isOfAll: true,
+    input: { account: Id('id of the account'), change: CHANGE },
+    run: async ({ database, actor, input: { account, change } }) => {
+      const { id: accountId } = await findAccountDetails(database, actor.organizationIds, account)
+      const { condition = null, replies = false, priority = 0 } = readRehearsed(change)
+      return rehearse(database, { id: NEW_ENDPOINT_ID, accountId }, { condition, replies, priority })
     },
   }),
 

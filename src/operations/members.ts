@@ -1,6 +1,7 @@
 /** The people of an account: search, one of them with a timeline, edits, and erasure. The id of a member is unique in its account only. */
 import type { VisibleAccount } from '../accounts/manage-accounts.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'
+import { checkCondition } from '../audience/condition.ts'
 import { readFilters } from '../audience/filters.ts'
 import { countMatching, readJsonPage } from '../audience/list-pages.ts'
 import { type Member, TAG_MAX_LENGTH } from '../audience/member.ts'
@@ -13,9 +14,11 @@ import {
   readTimelinePosition,
   updateMember,
 } from '../audience/member-details.ts'
+import { listSuggestions } from '../audience/suggestions.ts'
 import { checkUpdate, TAGS_MAX } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { AppError, NotVisible, refuseRequest } from '../errors.ts'
+import { parseJson } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { IdText, refuseInput, StorableText } from '../http/validate.ts'
@@ -30,6 +33,11 @@ import { operationsOf } from './operation.ts'
 import { FILTERS, FilterSchema } from './replays.ts'
 
 const { read, call } = operationsOf({ ...ACCOUNT, mayBeOld: true }, 'now', 'counted', 'erasureLedger')
+
+/** Characters of its JSON in a URL, which has 16 KiB. */
+const CONDITION_MAX_LENGTH = 4_000
+/** Members that are shown as examples. */
+const EXAMPLES = 3
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const USER = { user: Object.assign(UserId, { description: 'user id of LINE, or id of the member' }) }
@@ -103,6 +111,27 @@ export const MEMBERS = {
       const { count } = await countOf(database, target, input)
       return { count: await services.counted(actor, count) }
     },
+  }),
+
+  /** For the editor of conditions, before anything is saved. */
+  matching: read({
+    name: 'account.matching',
+    does: 'count members for whom a condition holds, with examples',
+    input: { condition: StorableText({ maxLength: CONDITION_MAX_LENGTH }) },
+    run: async ({ database, actor, target, services, input }) => {
+      const filters = { segment: { name: '', condition: checkCondition(parseJson(input.condition)) } }
+      const scope = scopeOfAccount(target)
+      const count = await services.counted(actor, () => countMatching(database, scope, filters))
+      const { lines } = await readJsonPage(database, scope, filters, undefined, EXAMPLES)
+      const examples = JSON.parse(`[${lines}]`) as Member[]
+      return { count, examples: examples.map(({ userId, displayName }) => ({ userId, displayName })) }
+    },
+  }),
+
+  suggestions: read({
+    name: 'account.suggestions',
+    does: 'see which tags and sources members have',
+    run: ({ database, target }) => listSuggestions(database, target.id),
   }),
 
   /** `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other. */

@@ -5,7 +5,7 @@ import { ACCOUNT } from './accounts.ts'
 import { Default, Id } from './fields.ts'
 import { operationsOf } from './operation.ts'
 
-const { read } = operationsOf({ ...ACCOUNT, plural: 'report' }, 'counted')
+const { read } = operationsOf({ ...ACCOUNT, plural: 'report' })
 
 const Day = (description: string) => Type.String({ description })
 
@@ -21,11 +21,10 @@ export const REPORT = {
       account: Type.Optional(Id('only this account')),
       by: Default(Type.Enum([...GROUPINGS], { description: 'rows of the report' }), 'total'),
     },
-    run: async ({ database, actor, services: { counted }, input }) => {
+    run: async ({ database, actor, input }) => {
       const { account = null, organization = null, ...given } = input
       if (account !== null) await ACCOUNT.find(database, actor, account)
-      const query = { ...given, account, organization } as ReportQuery
-      return counted(actor, () => readReport(database, actor.organizationIds, query))
+      return readReport(database, actor.organizationIds, { ...given, account, organization } as ReportQuery)
     },
   }),
 }

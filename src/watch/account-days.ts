@@ -48,7 +48,7 @@ const countDays = statement('count-account-days')`
              is distinct from (excluded.first_follows, excluded.returns, excluded.unfollows, excluded.blocked_within_7_days)
           or d.events_counted_at < least(now(), d.day::timestamp at time zone 'UTC' + interval '15 hours')
     )
-    select exists (select from audience_member where channel_oa_id = $1 and source is not null)
+    select (select source from audience_member where channel_oa_id = $1 and source is not null order by source limit 1) is not null
            or exists (select from source_day where channel_oa_id = $1) as has_sources`
 
 /**

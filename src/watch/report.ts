@@ -2,6 +2,7 @@
 import { findOrganizationContents } from '../accounts/organizations.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
+import { LINE_TODAY } from '../line-api/line-day.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Figures, figuresOf, NONE, type Report, type ReportRow } from './report-rows.ts'
@@ -33,67 +34,84 @@ interface Period {
   to: string
 }
 
-type Read = Figures & { period: number; id: bigint | null; name: string | null; firstDay: string | null }
+type Read = Figures & {
+  bucket: string | null
+  id: bigint | null
+  name: string | null
+  firstDay: string | null
+}
 
 const FLOWS = `
            sum(d.first_follows)::float8 as "newFollowers", sum(d.returns)::float8 as returns, sum(d.unfollows)::float8 as blocks,
-           (sum(d.first_follows) + sum(d.returns) - sum(d.unfollows))::float8 as net, sum(d.blocked)::float8 as "blockedWithin7Days"`
+           (sum(d.first_follows) + sum(d.returns) - sum(d.unfollows))::float8 as net`
 
 /**
- * Figures of periods, by account, by organization or of all together. A level is that of the last count in the 7 days until the end of the period.
+ * Figures of two periods, one after the other, by account, by organization or of all together; or of each day of both. Levels are those of the
+ * last day; the followers of today are those that were counted last. Days that an older release counted lack blocked_within_7_days, so that a
+ * sum would not be that of the whole period.
  *
- * $1 first days date[]; $2 last days date[]; $3 'account', 'organization' or another text; $4 organization ids bigint[], null: all;
- * $5 organization bigint or null; $6 account bigint or null
+ * $1 first day of the first period date; $2 first day of the second one date; $3 last day date; $4 'account', 'organization', 'day' or another
+ * text; $5 organization ids bigint[], null: all; $6 organization bigint or null; $7 account bigint or null
  */
 const selectFigures = statement('select-report')`
-    select p.number::int as period, a.key as id, max(a.key_name) as name, min(first.day)::text as "firstDay", ${FLOWS},
-           sum(d.followers)::float8 as followers, sum(d.line_followers)::float8 as "lineFollowers",
-           sum(d.line_blocks)::float8 as "lineBlocks", sum(d.line_followers - d.line_before)::float8 as "lineNewFollowers"
-      from unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
-     cross join (
-       select a.id, case $3 when 'account' then a.id when 'organization' then o.id end as key,
-              case $3 when 'account' then a.name when 'organization' then o.name end as key_name
-         from official_account a join organization o on o.id = a.organization_id
-        where visible(o.id, $4) and o.id = coalesce($5, o.id) and a.id = coalesce($6, a.id)) a
+    with account as materialized (
+      select a.id, case $4 when 'account' then a.id when 'organization' then a.organization_id end as key,
+             case $4 when 'account' then a.name when 'organization' then o.name end as name, c.following, first.day as first_day
+        from official_account a
+       cross join lateral (select name from organization where id = a.organization_id offset 0) o
+        left join lateral (select following from account_check where channel_oa_id = a.id offset 0) c on true
+        left join lateral (
+          select day from account_day where channel_oa_id = a.id and first_follows is not null order by day limit 1) first on true
+       where visible(a.organization_id, $5) and a.organization_id = coalesce($6, a.organization_id) and a.id = coalesce($7, a.id)
+    )
+    select d.bucket::text, a.key as id, max(a.name) as name, min(a.first_day)::text as "firstDay", ${FLOWS},
+           sum(d.line_new)::float8 as "lineNewFollowers",
+           case when count(*) filter (where d.first_follows is not null and d.blocked_within_7_days is null) = 0
+                then sum(d.blocked_within_7_days)::float8 end as "blockedWithin7Days",
+           case when d.bucket = case $4 when 'day' then ${LINE_TODAY} else $2::date end and $3::date >= ${LINE_TODAY}
+                then sum(a.following) filter (where d.is_newest)
+                else sum(d.following) filter (where $4 = 'day' or d.day in ($3::date, $2::date - 1)) end::float8 as followers,
+           sum(d.line_followers) filter (where $4 = 'day' or d.day in ($3::date, $2::date - 1))::float8 as "lineFollowers",
+           sum(d.line_blocks) filter (where $4 = 'day' or d.day in ($3::date, $2::date - 1))::float8 as "lineBlocks"
+      from account a
       left join lateral (
-       select day from account_day where channel_oa_id = a.id and first_follows is not null order by day limit 1) first on true
-     cross join lateral (
-       select sum(first_follows) filter (where day >= p.since) as first_follows, sum(returns) filter (where day >= p.since) as returns,
-              sum(unfollows) filter (where day >= p.since) as unfollows,
-              -- Days that an older release counted lack this figure, and a part of the period would look like the whole.
-              case when count(*) filter (where day >= p.since and first_follows is not null and blocked_within_7_days is null) = 0
-                   then sum(blocked_within_7_days) filter (where day >= p.since) end as blocked,
-              (array_agg(following order by day desc) filter (where following is not null and day > p.until - 7))[1] as followers,
-              (array_agg(line_followers order by day desc) filter (where line_followers is not null and day > p.until - 7))[1] as line_followers,
-              (array_agg(line_blocks order by day desc) filter (where line_followers is not null and day > p.until - 7))[1] as line_blocks,
-              (array_agg(line_followers order by day desc) filter (where line_followers is not null and day < p.since))[1] as line_before
-         from account_day
-        where channel_oa_id = a.id and day between p.since - 7 and p.until) d
-     group by p.number, a.key`
+        select *
+          from (select *, case when $4 = 'day' then day when day < $2::date then $1::date else $2::date end as bucket,
+                       lead(day) over w is null as is_newest,
+                       case when lag(day) over w = day - 1 then line_followers - lag(line_followers) over w end as line_new
+                  from account_day
+                 where channel_oa_id = a.id and day between $1::date - 1 and $3::date
+                window w as (order by day)) each
+         where day >= $1::date) d on true
+     group by d.bucket, a.key`
 
 /**
  * Figures of sources, those with most new followers first. A source's followers are those who came and did not leave since it was first counted.
  *
- * $1 first days date[]; $2 last days date[]; $3 organization ids bigint[], null: all; $4 organization bigint or null; $5 account bigint or null
+ * $1 first days date[]; $2 last days date[]; $3 organization ids bigint[], null: all; $4 organization bigint or null; $5 account bigint or null;
+ * $6 rows int
  */
 const selectSources = statement('select-report-of-sources')`
-    select p.number::int as period, d.source, ${FLOWS}, sum(d.since_first)::float8 as followers,
+    with account as materialized (
+      select id from official_account
+       where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id)
+    ), counted as (
+      select p.number::int as period, s.source, sum(first_follows) filter (where s.day >= p.since) as first_follows,
+             sum(returns) filter (where s.day >= p.since) as returns, sum(unfollows) filter (where s.day >= p.since) as unfollows,
+             sum(blocked_within_7_days) filter (where s.day >= p.since) as blocked, sum(following) filter (where s.day >= p.since) as following,
+             sum(active) filter (where s.day >= p.since) as active, sum(first_follows + returns - unfollows) as since_first
+        from account a
+       cross join lateral (select * from source_day where channel_oa_id = a.id offset 0) s
+       cross join unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
+       where s.day <= p.until
+       group by p.number, s.source
+    )
+    select d.period, d.source, ${FLOWS}, sum(d.blocked)::float8 as "blockedWithin7Days", sum(d.since_first)::float8 as followers,
            sum(d.following)::float8 as "stillFollowing", sum(d.active)::float8 as active
-      from unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
-     cross join lateral (
-       select s.source, sum(first_follows) filter (where day >= p.since) as first_follows, sum(returns) filter (where day >= p.since) as returns,
-              sum(unfollows) filter (where day >= p.since) as unfollows, sum(blocked_within_7_days) filter (where day >= p.since) as blocked,
-              sum(following) filter (where day >= p.since) as following, sum(active) filter (where day >= p.since) as active,
-              sum(first_follows + returns - unfollows) as since_first
-         from source_day s
-        where s.day <= p.until
-          and s.channel_oa_id = any (array(
-            select id from official_account
-             where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id)))
-        group by s.source) d
-     group by p.number, d.source
-    having sum(d.first_follows) + sum(d.returns) + sum(d.unfollows) > 0
-     order by p.number, "newFollowers" desc, d.source
+      from counted d
+     where d.first_follows + d.returns + d.unfollows > 0
+     group by d.period, d.source
+     order by d.period, "newFollowers" desc, d.source
      limit $6`
 
 /** Throws `invalid_input`, and NotVisible for an organization that the operator does not see. */
@@ -105,20 +123,18 @@ export async function readReport(
   const { from, to, by, organization, account } = checkQuery(query)
   if (organization !== null) await findOrganizationContents(database, organizationIds, organization)
   const periods = periodsOf(by, { from, to })
-  const asked = distinct(periods.flatMap((period) => [period, before(period)]))
+  const isByTime = by === 'day' || by === 'week' || by === 'month'
+  const firstDay = periods.map((period) => before(period).from).sort()[0]
   const read = await database.query<Read>(selectFigures, [
-    ...[asked.map((period) => period.from), asked.map((period) => period.to)],
-    ...[by, organizationIds, organization, account],
+    ...[firstDay, from, to, isByTime ? 'day' : by, organizationIds, organization, account],
   ])
-  const completeFrom = minOf(read.map(({ firstDay }) => firstDay))
-  const rowsOf = by === 'source' ? [] : periods.flatMap((period) => rowsIn(by, period, asked, read))
-  const report = { from, to, completeFrom, rows: rowsOf }
-  if (by !== 'source') return report
-  const sources = await readSources(database, organizationIds, query, asked)
-  return {
-    ...report,
-    rows: sources.concat(withoutSource(rowsIn('total', { from, to }, asked, read), sources)),
-  }
+  const completeFrom = minOf(read.map((each) => each.firstDay))
+  const report = { from, to, completeFrom }
+  if (isByTime) return { ...report, rows: periods.map((period) => rowOfTime(by, period, read, completeFrom)) }
+  const rows = rowsOfGroups(by, { from, to }, read)
+  if (by !== 'source') return { ...report, rows }
+  const sources = await readSources(database, organizationIds, query)
+  return { ...report, rows: sources.concat(withoutSource(rows, sources)) }
 }
 
 /** The days of one row each. A week or month at an end of the period may be incomplete. */
@@ -137,39 +153,54 @@ const KEYS = {
   month: (day: string) => day.slice(0, 'YYYY-MM'.length),
 }
 
-/** The rows of a period: one, or one for each organization or account, most new followers first. */
-function rowsIn(by: Grouping, period: Period, asked: Period[], read: Read[]): ReportRow[] {
-  const indexOf = ({ from, to }: Period) =>
-    1 + asked.findIndex((each) => each.from === from && each.to === to)
-  const [current, earlier] = [indexOf(period), indexOf(before(period))]
-  const previous = new Map(read.filter((each) => each.period === earlier).map((each) => [each.id, each]))
-  const rows = read
-    .filter((each) => each.period === current)
-    .map((each): ReportRow => {
-      const { id, name, firstDay } = each
-      const isComplete = firstDay !== null && firstDay <= before(period).from
-      const found = previous.get(id)
-      return {
-        ...keyOfRow(by, period, id, name),
-        ...figuresOf(each),
-        previous: isComplete && found ? figuresOf(found) : null,
-      }
-    })
-  if (rows.length > 0 || by === 'account' || by === 'organization') return rows.sort(byNewFollowers)
-  return [{ ...keyOfRow(by, period, null, null), ...NONE, previous: null }]
+/** @param completeFrom the first counted day */
+function rowOfTime(
+  by: keyof typeof KEYS,
+  period: Period,
+  days: Read[],
+  completeFrom: string | null,
+): ReportRow {
+  const earlier = before(period)
+  const isComplete = completeFrom !== null && completeFrom <= earlier.from
+  return {
+    [by]: KEYS[by](period.from),
+    ...sumOf(period, days),
+    previous: isComplete ? sumOf(earlier, days) : null,
+  }
 }
 
-function keyOfRow(
-  by: Grouping,
-  { from }: Period,
-  id: bigint | null,
-  name: string | null,
-): Partial<ReportRow> {
-  if (by === 'day' || by === 'week' || by === 'month') return { [by]: KEYS[by](from) }
-  if (id === null || name === null) return {}
-  return by === 'account'
-    ? { accountId: id as AccountId, name }
-    : { organizationId: id as OrganizationId, name }
+const LEVELS: Array<keyof Figures> = ['followers', 'lineFollowers', 'lineBlocks']
+
+/** Levels are those of the last day. Nobody knows how many were blocked within 7 days if that is not known of one day. */
+function sumOf({ from, to }: Period, days: Read[]): Figures {
+  const within = days.filter(({ bucket }) => bucket !== null && bucket >= from && bucket <= to)
+  const last = within.find(({ bucket }) => bucket === to)
+  const isOld = within.some((day) => day.newFollowers !== null && day.blockedWithin7Days === null)
+  const sum = (name: keyof Figures) => {
+    const values = within.flatMap((day) => day[name] ?? [])
+    return values.length === 0 ? null : values.reduce((total, value) => total + value, 0)
+  }
+  const figureOf = (name: keyof Figures) => (LEVELS.includes(name) ? (last?.[name] ?? null) : sum(name))
+  const figures = Object.fromEntries(Object.keys(NONE).map((name) => [name, figureOf(name as keyof Figures)]))
+  return { ...(figures as Figures), ...(isOld && { blockedWithin7Days: null }) }
+}
+
+/** One row, or one for each organization or account, most new followers first. */
+function rowsOfGroups(by: Grouping, period: Period, read: Read[]): ReportRow[] {
+  const earlier = before(period)
+  const bucketsOf = (from: string) =>
+    new Map(read.filter(({ bucket }) => bucket === from).map((each) => [each.id, each]))
+  const [current, previous] = [bucketsOf(period.from), bucketsOf(earlier.from)]
+  const rows = [...new Map(read.map((each) => [each.id, each])).values()].map(
+    ({ id, name, firstDay }): ReportRow => ({
+      ...(by === 'account' && id !== null && { accountId: id as AccountId, name: name ?? '' }),
+      ...(by === 'organization' && id !== null && { organizationId: id as OrganizationId, name: name ?? '' }),
+      ...figuresOf(current.get(id) ?? NONE),
+      previous: firstDay !== null && firstDay <= earlier.from ? figuresOf(previous.get(id) ?? NONE) : null,
+    }),
+  )
+  if (rows.length === 0 && by !== 'account' && by !== 'organization') return [{ ...NONE, previous: null }]
+  return rows.sort(byNewFollowers)
 }
 
 const byNewFollowers = (a: ReportRow, b: ReportRow) =>
@@ -178,11 +209,14 @@ const byNewFollowers = (a: ReportRow, b: ReportRow) =>
 async function readSources(
   database: Queryable,
   organizationIds: OrganizationIds,
-  { organization, account }: ReportQuery,
-  asked: Period[],
+  { from, to, organization, account }: ReportQuery,
 ): Promise<ReportRow[]> {
+  const earlier = before({ from, to })
   const read = await database.query<Figures & { period: number; source: string }>(selectSources, [
-    ...[asked.map(({ from }) => from), asked.map(({ to }) => to)],
+    ...[
+      [from, earlier.from],
+      [to, earlier.to],
+    ],
     ...[organizationIds, organization, account, 2 * SOURCES_MAX],
   ])
   const previous = new Map(read.filter(({ period }) => period === 2).map((each) => [each.source, each]))
@@ -240,10 +274,6 @@ const before = (period: Period): Period => ({
   from: plusDays(period.from, -daysIn(period)),
   to: plusDays(period.from, -1),
 })
-
-const distinct = (periods: Period[]) => [
-  ...new Map(periods.map((each) => [`${each.from} ${each.to}`, each])).values(),
-]
 
 const minOf = (days: Array<string | null>) =>
   days.reduce((min, day) => (min === null || (day !== null && day < min) ? day : min), null)

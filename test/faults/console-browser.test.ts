@@ -13,7 +13,7 @@ const REFUSED = /status of 401/
 /** A first load at 3G speed takes 3 s with so much. */
 const SCRIPT_MAX_BYTES = 100_000
 /** All pages and charts, in Thai: the tables of English and of one other language. */
-const ALL_SCRIPT_MAX_BYTES = 105_000
+const ALL_SCRIPT_MAX_BYTES = 110_000
 
 const signIn = async (page: Page, token: string) => {
   await page.getByLabel('Token').fill(token)
@@ -115,7 +115,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await page.getByRole('heading', { name: '帳號總覽' }).waitFor()
   })
 
-  it('the first load needs less than 100 KB of compressed script, and all that one person loads less than 105 KB', async () => {
+  it('the first load needs less than 100 KB of compressed script, and all that one person loads less than 110 KB', async () => {
     const page = await opened.visit()
     const scripts = (await page.evaluate(
       `performance.getEntriesByType('resource').map(({ name, transferSize }) => ({ name, transferSize }))`,
@@ -144,7 +144,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect(await focusedText(page)).toBe('Skip to content')
     await page.keyboard.press('Enter')
     await page.keyboard.press('Tab')
-    expect(await focusedText(page)).toBe('Add accounts from a file')
+    expect(await focusedText(page)).toBe('Download fleet.csv')
     await page.reload()
     await isReady(page)
     const order: unknown[] = []
@@ -157,8 +157,17 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       expect([name, outline || name === 'Skip to content']).toEqual([name, true])
       order.push(name)
     }
-    expect(order.slice(0, 8)).toEqual([
-      ...['Skip to content', 'Search everything', 'Fleet', 'Events', 'Endpoints', 'Clients', 'Activity'],
+    expect(order.slice(0, 9)).toEqual([
+      ...[
+        'Skip to content',
+        'Search everything',
+        'Fleet',
+        'Report',
+        'Events',
+        'Endpoints',
+        'Clients',
+        'Activity',
+      ],
       'Settings',
     ])
     expect(order).toContain('Search accounts')
@@ -204,6 +213,8 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       await page.keyboard.press('Space')
       if (tag === 'H2') await page.keyboard.press('Enter')
       expect(await dialog.isVisible()).toBe(true)
+      // The space is lost with the form.
+      page.on('dialog', (question) => question.accept())
       await page.keyboard.press('Escape')
       await dialog.waitFor({ state: 'detached' })
     },

@@ -40,6 +40,12 @@ describe.runIf(canRunChromium('forms of two operators are'))('two operators', ()
   const choose = (name: string, value: string) => (page: Page) =>
     page.locator(`form.form [name=${name}]`).selectOption(value)
 
+  /** The condition of the segment has another field. */
+  const addTag = async (page: Page) => {
+    await page.getByLabel('Add a condition…').selectOption('tagsAll')
+    await page.getByRole('combobox', { name: 'has all of the tags' }).fill('vip')
+  }
+
   const ROWS: Record<EditingForm, Row> = {
     'organization.rename': {
       path: () => '/settings/organizations',
@@ -59,14 +65,14 @@ describe.runIf(canRunChromium('forms of two operators are'))('two operators', ()
     'endpoint.update': {
       path: () => `/endpoints/${opened.loaded.objects.endpoint}`,
       open: click('Edit'),
-      fill: [type('events', 'member.created'), type('name', 'second')],
+      fill: [(page) => page.getByLabel('All kinds').uncheck(), type('name', 'second')],
       sql: `select p.name, p.events, url from endpoint p join official_account a on a.id = channel_oa_id where organization_id = $1`,
       stored: { name: 'second', events: ['member.created'], url: `https://${MARK}.example/` },
     },
     'segment.update': {
       path: () => `/accounts/${opened.loaded.accountId}/audience?segment=${MARK}`,
       open: click('Edit segment…'),
-      fill: [type('condition', '{"tagsAll":["vip"]}'), type('name', 'second')],
+      fill: [addTag, type('name', 'second')],
       sql: `select s.name, condition from segment s join official_account a on a.id = channel_oa_id where organization_id = $1`,
       stored: { name: 'second', condition: { tagsAll: ['vip'] } },
     },

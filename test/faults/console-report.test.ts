@@ -53,7 +53,7 @@ describe.runIf(canRunChromium('the report is'))('the report', () => {
     ] as const) {
       const [download] = await Promise.all([
         page.waitForEvent('download'),
-        accounts.getByRole('link', { name: new RegExp(label, 'i') }).click(),
+        accounts.getByRole('button', { name: new RegExp(label, 'i') }).click(),
       ])
       expect(readFileSync(await download.path(), 'utf8')).toMatch(start)
       expect(download.suggestedFilename()).toMatch(

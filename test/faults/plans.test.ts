@@ -221,7 +221,7 @@ const largeSteps = (plans: Plan[]) =>
  * sender reads: its plans are not among the notices.
  */
 const NOT_PLANNED =
-  /^(delete-rows-of-account-.*|select-(account-contents|pending-erasures-of-account)|count-audience|load-delivery-contents)$/
+  /^(delete-rows-of-account-.*|select-(account-contents|pending-erasures-of-account)|count-(audience|account-days|source-days)|load-delivery-contents)$/
 
 /**
  * Commands in sessions of their own, which plan each statement for its arrays. Statements that find events by their ids, with an index of

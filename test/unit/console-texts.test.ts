@@ -267,8 +267,10 @@ it('why an event was not applied is a sentence that the service writes, and is t
 
 it('English counts one thing in the singular', () => {
   const { t } = localize('en', english)
-  expect(fill(t.fleet.lead, { accounts: '1' })).toBe('1 account, worst first')
-  expect(fill(t.fleet.lead, { accounts: '2' })).toBe('2 accounts, worst first')
+  const totals = (count: string) =>
+    fill(t.fleet.totals, { accounts: count, followers: count, growth: '+1', deliveries: count })
+  expect(totals('1')).toBe('1 account, 1 follower (+1 in 7 days), 1 delivery in 24 hours')
+  expect(totals('2')).toBe('2 accounts, 2 followers (+1 in 7 days), 2 deliveries in 24 hours')
   expect(fill(t.endpoints.eventsOf, { count: '1' })).toBe('1 event')
   expect(fill(t.bulk.submit, { count: '1' })).toBe('Change 1 member')
   expect(fill(t.signIn.limited, { seconds: '1' })).toBe('Too many wrong attempts. Try again in 1 second.')

@@ -1,7 +1,9 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
+import { csvLine } from '../../src/http/csv.ts'
 import { serverNowMs } from '../clock.ts'
 import { useRead } from '../operations.ts'
+import { DownloadButton } from '../parts/downloads.tsx'
 import {
   type Account,
   SORTED_BY,
@@ -24,7 +26,7 @@ const REFRESH_MS = 30_000
 const ROWS = 200
 
 export function FleetPage() {
-  const { t, number, clock } = useLocalized()
+  const { t, clock } = useLocalized()
   const fleet = useRead('fleet.list', null, {}, REFRESH_MS)
   const { query } = usePlace()
   const canManage = useRole('manager')
@@ -43,15 +45,12 @@ export function FleetPage() {
   return (
     <Page
       title={t.fleet.title}
-      lead={
-        accounts && accounts.length > 0
-          ? fill(t.fleet.lead, { accounts: number(accounts.length) })
-          : undefined
-      }
+      lead={matching.length > 0 ? <Totals accounts={matching} /> : undefined}
       actions={
         accounts && (
           <>
             <span class="muted small-text">{fill(t.fleet.updated, { time: clock(loadedAt) })}</span>
+            <DownloadButton label="CSV" file="fleet.csv" type="text/csv" textOf={() => csvOf(matching)} />
             {canManage && <AddLinks />}
           </>
         )
@@ -76,6 +75,45 @@ export function FleetPage() {
       </Loaded>
     </Page>
   )
+}
+
+/** Of the accounts that match the filter. */
+function Totals({ accounts }: { accounts: Account[] }) {
+  const { t, number, signed } = useLocalized()
+  const sum = (value: (account: Account) => number | null) =>
+    accounts.reduce((total, account) => total + (value(account) ?? 0), 0)
+  return (
+    <>
+      {fill(t.fleet.totals, {
+        accounts: number(accounts.length),
+        followers: number(sum(({ following }) => following)),
+        growth: signed(sum(({ growth7d }) => growth7d)),
+        deliveries: number(sum(({ deliveries24h }) => deliveries24h)),
+      })}
+    </>
+  )
+}
+
+const CSV_COLUMNS = [
+  ...([
+    'id',
+    'name',
+    'basicId',
+    'organizationName',
+    'status',
+    'lastDeliveryAt',
+    'deliveries24h',
+    'following',
+  ] as const),
+  ...(['growth7d', 'unapplied', 'endpointsPending', 'endpointsFailed', 'quotaUsed', 'quotaLimit'] as const),
+]
+
+function csvOf(accounts: Account[]): string {
+  const rows = accounts.map((account) => [
+    ...CSV_COLUMNS.map((column) => account[column]),
+    account.problem?.reason ?? null,
+  ])
+  return `\uFEFF${[[...CSV_COLUMNS, 'problem'], ...rows].map(csvLine).join('')}`
 }
 
 function AddLinks() {
@@ -118,7 +156,7 @@ function FleetTable({
   const canManage = useRole('manager')
   const { chosen, toggle, toggleAll, clear, selection } = useChosen(filter, accounts)
   const [count, setCount] = useState(ROWS)
-  const { sorted, sortOf } = useSorted<Account, SortColumn>(accounts, SORTED_BY, 'state')
+  const { sorted, sortOf } = useSorted<Account, SortColumn>(accounts, SORTED_BY, 'state', true)
   const shown = sorted.slice(0, count)
   const columns = useFleetColumns(useFleetCharts(shown.map(({ id }) => id)))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>

@@ -1,8 +1,9 @@
 /** How many people followed and left, beside the same number of days before, and where they came from. */
-import { useMemo, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { type ReportRow as Row, reportCsv } from '../../src/watch/report-rows.ts'
 import { serverNowMs } from '../clock.ts'
 import { type Result, useItems, useRead } from '../operations.ts'
+import { DownloadButton } from '../parts/downloads.tsx'
 import { AccountFilter, Chips, ChoiceFilter } from '../parts/filters.tsx'
 import { TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
@@ -283,33 +284,18 @@ function SourceTable({ rows }: { rows: ReportRow[] }) {
 }
 
 function Downloads({ report, name }: { report: Shown | undefined; name: string }) {
-  const { t } = useLocalized()
-  const links = useMemo(() => {
-    if (report === undefined) return []
-    const csv = reportCsv({ ...report, rows: report.rows as unknown as Row[] })
-    const file = `${name}-${report.from}-${report.to}`
-    return [
-      [`${file}.csv`, 'CSV', new Blob([csv], { type: 'text/csv' })],
-      [`${file}.json`, 'JSON', new Blob([JSON.stringify(report)], { type: 'application/json' })],
-    ].map(([file, label, blob]) => ({
-      file: String(file),
-      label: String(label),
-      url: URL.createObjectURL(blob as Blob),
-    }))
-  }, [report])
+  if (report === undefined) return null
+  const file = `${name}-${report.from}-${report.to}`
+  const csv = () => reportCsv({ ...report, rows: report.rows as unknown as Row[] })
   return (
     <>
-      {links.map(({ file, label, url }) => (
-        <a
-          key={label}
-          class="button"
-          href={url}
-          download={file}
-          aria-label={fill(t.report.download, { file })}
-        >
-          {label}
-        </a>
-      ))}
+      <DownloadButton label="CSV" file={`${file}.csv`} type="text/csv" textOf={csv} />
+      <DownloadButton
+        label="JSON"
+        file={`${file}.json`}
+        type="application/json"
+        textOf={() => JSON.stringify(report)}
+      />
     </>
   )
 }

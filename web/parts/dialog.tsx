@@ -1,6 +1,7 @@
 /** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { mayLeave } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 import { Copyable } from './values.tsx'
@@ -38,7 +39,7 @@ export function Dialog({
       ref={dialog}
       class={isWide ? 'wide' : ''}
       aria-labelledby={id}
-      onCancel={(event) => isKept && event.preventDefault()}
+      onCancel={(event) => (isKept || !mayLeave(event.currentTarget)) && event.preventDefault()}
       // Browsers do not let a page prevent a second Escape.
       onClose={() => (isKept ? dialog.current?.showModal() : onClose())}
     >
@@ -51,7 +52,7 @@ export function Dialog({
             type="button"
             class="plain"
             aria-label={t.common.close}
-            onClick={() => dialog.current?.close()}
+            onClick={() => dialog.current && mayLeave(dialog.current) && dialog.current.close()}
           >
             <Icon name="cross" />
           </button>

@@ -9,9 +9,11 @@ import { pathOf, perform, type Result } from '../operations.ts'
 import { navigate } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
+import { ConditionEditor } from './condition-editor.tsx'
 import { AddedDestination, isHidden, URL_MAX_LENGTH } from './destination.tsx'
+import { EventKinds } from './event-kinds.tsx'
 import { CheckField, FormDialog, listOf, SelectField, TextField, useFields } from './form.tsx'
-import { readObject, TextArea } from './member-form.tsx'
+import { readObject } from './member-form.tsx'
 import { ActionFailure } from './states.tsx'
 
 interface Settings {
@@ -39,10 +41,13 @@ export const EMPTY_ENDPOINT: Settings = {
 export function EndpointFields({
   field,
   format,
+  account,
   isUrlKept = false,
 }: {
   field: ReturnType<typeof useFields<Settings>>['field']
   format: EndpointFormat
+  /** null: several */
+  account: string | null
   isUrlKept?: boolean
 }) {
   const { t } = useLocalized()
@@ -58,13 +63,7 @@ export function EndpointFields({
         autocomplete="off"
       />
       <TextField {...field('name')} label={t.endpoints.name} maxLength={256} autocomplete="off" />
-      <TextField
-        {...field('events')}
-        label={t.endpoints.events}
-        hint={t.endpoints.eventsHint}
-        placeholder={format === 'line' ? 'message, follow' : 'member.created, member.erased'}
-        autocomplete="off"
-      />
+      <EventKinds {...field('events')} format={format} />
       {format === 'line' && (
         <>
           <CheckField {...field('replies')} label={t.endpoints.replies} hint={t.endpoints.repliesHint} />
@@ -74,13 +73,11 @@ export function EndpointFields({
             hint={t.endpoints.priorityHint}
             autocomplete="off"
           />
-          <TextArea
+          <ConditionEditor
             {...field('condition')}
             label={t.endpoints.condition}
-            hint={fill(t.endpoints.conditionHint, { example: '{"tagsAll":["vip"]}' })}
-            class="mono"
-            rows={3}
-            spellcheck={false}
+            hint={t.endpoints.conditionHint}
+            account={account}
           />
         </>
       )}
@@ -141,7 +138,16 @@ export function AddEndpoint({ account, onClose }: { account: string | null; onCl
     <FormDialog title={title} onClose={onClose} submit={title} onSubmit={add} isComplete={accountId !== null}>
       {account === null && <AccountChooser label={t.common.account} value={chosen} onChoose={setChosen} />}
       <FormatField value={format} onChange={setFormat} />
-      <EndpointFields field={field} format={format} />
+      <EndpointFields key={accountId} field={field} format={format} account={accountId} />
+      {format === 'line' && accountId !== null && (
+        <Rehearse
+          path={pathOf('endpoint.rehearse-new', null)}
+          queryFor={() => ({
+            account: accountId,
+            change: JSON.stringify(repliesOf(values, format, t.member.notAnObject)),
+          })}
+        />
+      )}
     </FormDialog>
   )
 }
@@ -177,11 +183,13 @@ export function EditEndpoint({
   return (
     <FormDialog title={t.endpoints.editTitle} submit={t.endpoints.save} onSubmit={save} onClose={onClose}>
       <p class="muted">{t.endpoints.editText}</p>
-      <EndpointFields field={field} format={format} isUrlKept={isUrlKept} />
+      <EndpointFields field={field} format={format} account={endpoint.accountId} isUrlKept={isUrlKept} />
       {format === 'line' && (
         <Rehearse
-          id={id}
-          changeOf={() => changesOf((values) => repliesOf(values, format, t.member.notAnObject))}
+          path={pathOf('endpoint.rehearse', id)}
+          queryFor={() => ({
+            change: JSON.stringify(changesOf((values) => repliesOf(values, format, t.member.notAnObject))),
+          })}
         />
       )}
     </FormDialog>
@@ -190,18 +198,21 @@ export function EditEndpoint({
 
 type Rehearsal = Result<'endpoint.rehearse'>
 
-/** Shows whom the values of the form would give another endpoint to reply. */
-function Rehearse({ id, changeOf }: { id: string; changeOf: () => object }) {
+/** Shows whom the values of the form would give another endpoint to reply. @param path of the operation that counts */
+function Rehearse({ path, queryFor }: { path: string; queryFor: () => Record<string, string> }) {
   const { t, number } = useLocalized()
   const { error, run } = useAction()
   const [shown, setShown] = useState<Rehearsal | null>(null)
   const count = () =>
     run(async () => {
-      const query = queryOf({ change: JSON.stringify(changeOf()) })
-      setShown(await get<Rehearsal>(`${pathOf('endpoint.rehearse', id)}${query}`))
+      setShown(await get<Rehearsal>(path + queryOf(queryFor())))
     })
   const nameOf = (endpoint: string | null, name: string | null) =>
-    endpoint === null ? t.endpoints.noReplier : `${name || t.endpoints.noName} (${endpoint})`
+    endpoint === null
+      ? t.endpoints.noReplier
+      : name === null
+        ? t.endpoints.thisEndpoint
+        : `${name || t.endpoints.noName} (${endpoint})`
   return (
     <div aria-live="polite">
       <button type="button" onClick={count}>

@@ -6,6 +6,7 @@ import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
+import { unsent } from '../router.tsx'
 import { describeFieldMessage } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
@@ -78,6 +79,7 @@ export function Form({
   const { current: names } = useRef(new Set<string>())
   useEffect(() => {
     if (!error) return
+    if (form.current) unsent.set(form.current, t.common.discard)
     const field = form.current?.querySelector<HTMLInputElement>('[aria-invalid="true"]')
     field?.focus()
     if (field?.type === 'password') field.select()
@@ -89,9 +91,12 @@ export function Form({
       <form
         ref={form}
         class="form"
+        onInput={(event) => unsent.set(event.currentTarget, t.common.discard)}
         onSubmit={(event) => {
           event.preventDefault()
-          if (!isRunning && isComplete) run(onSubmit)
+          if (isRunning || !isComplete) return
+          unsent.delete(event.currentTarget)
+          run(onSubmit)
         }}
       >
         {children}
@@ -170,6 +175,12 @@ export function Field({
       )}
     </div>
   )
+}
+
+/** What the service refused of a field, with the paths of its parts. */
+export function useProblems(name: string): Array<{ path: string; message: string }> {
+  const { error } = useContext(FieldsContext)
+  return error?.details.filter(({ path }) => fieldOf(path) === name) ?? []
 }
 
 interface InputAttributes {

@@ -2,7 +2,7 @@
 const PATHS = {
   fleet: 'M3 5h14M3 10h14M3 15h9',
   report: 'M4 16V9m4 7V5m4 11v-5m4 5V7',
-  events: 'M10 3 2.500 16.500h15L10 3Zm0 5v4m0 2.200v.3',
+  events: 'M4 4h12v12H4zM4 8h12M8 8v8',
   endpoints: 'M3 10h10m-4-4 4 4-4 4M16.500 4v12',
   clients: 'M7 13.500a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7Zm3.500-3.500H18m-2 0v3m-3-3v2.500',
   activity: 'M10 6v4l3 2m4-2a7 7 0 1 1-14 0 7 7 0 0 1 14 0Z',

@@ -86,7 +86,7 @@ function ChangeDialog({
       {change === 'add-endpoints' && (
         <>
           <FormatField value={format} onChange={setFormat} />
-          <EndpointFields field={endpoint.field} format={format} />
+          <EndpointFields field={endpoint.field} format={format} account={null} />
         </>
       )}
       {change === 'add-keys' && (

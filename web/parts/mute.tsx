@@ -1,13 +1,16 @@
 /** Mutes the worst problem of an account, and shows that it is muted. */
 import type { Problem } from '../../src/watch/account-status.ts'
 import type { Json } from '../api.ts'
+import { serverNowMs } from '../clock.ts'
 import { useAction } from '../hooks.ts'
 import { perform } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { DialogButton } from './dialog.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
 import { ActionFailure } from './states.tsx'
-import { toIso } from './time-range.tsx'
+import { toField, toIso } from './time-range.tsx'
+
+const DAY_MS = 86_400_000
 
 export interface MuteValues {
   /** as the field has it */
@@ -29,6 +32,17 @@ export function MuteFields({ field }: { field: ReturnType<typeof useFields<MuteV
         hint={t.mute.untilHint}
         required
       />
+      <div class="chips">
+        {([1, 7] as const).map((days) => (
+          <button
+            key={days}
+            type="button"
+            onClick={() => field('until').onChange(toField(serverNowMs() + days * DAY_MS))}
+          >
+            {t.mute.suggested[days === 1 ? 'day' : 'week']}
+          </button>
+        ))}
+      </div>
       <TextField {...field('reason')} label={t.mute.reason} hint={t.mute.reasonHint} required />
     </>
   )

@@ -6,10 +6,11 @@ import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
+import { ConditionEditor } from './condition-editor.tsx'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
-import { readObject, TextArea } from './member-form.tsx'
+import { readObject } from './member-form.tsx'
 import { ActionFailure } from './states.tsx'
 
 type Segment = Item<'segment.list'>
@@ -119,12 +120,6 @@ function SyncDialog({ segment, onClose }: { segment: Segment; onClose: () => voi
   )
 }
 
-const FIELDS: Array<keyof Condition> = [
-  ...(['tagsAll', 'tagsAny', 'tagsNone', 'relationship', 'language', 'attributes', 'hasExternalId'] as const),
-  ...(['conversationStatus', 'followedAfter', 'followedBefore', 'lastSeenAfter', 'lastSeenBefore'] as const),
-  ...(['eventCountMin', 'eventCountMax', 'sourceAny', 'campaignAny'] as const),
-]
-
 interface Props {
   account: string
   /** the filters of GET /api/accounts/:id/members */
@@ -167,7 +162,7 @@ function SegmentDialog({
   const { t } = useLocalized()
   const { values, field, changesOf } = useFields({
     name: segment.name,
-    condition: JSON.stringify(segment.condition, null, 2),
+    condition: JSON.stringify(segment.condition),
   })
   const save = async () => {
     const requestOf = ({ name, condition }: typeof values) => ({
@@ -189,13 +184,11 @@ function SegmentDialog({
       isComplete={values.name.trim() !== ''}
     >
       <TextField {...field('name')} label={t.segments.name} maxLength={100} />
-      <TextArea
+      <ConditionEditor
         {...field('condition')}
         label={t.segments.condition}
-        hint={fill(t.segments.hint, { fields: FIELDS.join(', '), duration: '30d' })}
-        class="mono"
-        rows={6}
-        spellcheck={false}
+        hint={t.segments.hint}
+        account={account}
       />
     </FormDialog>
   )

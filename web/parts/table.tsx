@@ -1,6 +1,7 @@
 /** The table of every list. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
+import { replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
@@ -81,14 +82,24 @@ interface Order<C> {
   isDescending: boolean
 }
 
-/** Sorts rows by the column whose header was clicked last. Nulls are last in both directions. @param values of the columns that sort */
+/**
+ * Sorts rows by the column whose header was clicked last. Nulls are last in both directions.
+ * @param values of the columns that sort
+ * @param isInAddress keeps the order in the address, such as `?sort=followers` or `?sort=-followers` for the least first
+ */
 export function useSorted<Row, C extends string>(
   rows: Row[],
   values: Record<C, (row: Row) => number | string | null>,
   first: NoInfer<C>,
+  isInAddress = false,
 ): { sorted: Row[]; sortOf: (column: C) => Sort } {
-  const [order, setOrder] = useState<Order<C>>({ column: first, isDescending: true })
-  const { column, isDescending } = order
+  const [own, setOwn] = useState<Order<C>>({ column: first, isDescending: true })
+  const given = usePlace().query.get('sort') ?? ''
+  const named = given.replace(/^-/, '')
+  const { column, isDescending } =
+    isInAddress && Object.hasOwn(values, named)
+      ? { column: named as C, isDescending: !given.startsWith('-') }
+      : own
   const sorted = useMemo(() => {
     const sortValue = values[column]
     return rows.toSorted((a, b) => {
@@ -97,12 +108,14 @@ export function useSorted<Row, C extends string>(
       const difference = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y)
       return isDescending ? -difference : difference
     })
-  }, [rows, order])
-  const sortOf = (own: C): Sort => {
-    const isActive = column === own
+  }, [rows, column, isDescending])
+  const sortOf = (clicked: C): Sort => {
+    const isActive = column === clicked
+    const next = { column: clicked, isDescending: isActive ? !isDescending : true }
     return {
       direction: !isActive ? 'none' : isDescending ? 'descending' : 'ascending',
-      onSort: () => setOrder({ column: own, isDescending: isActive ? !isDescending : true }),
+      onSort: () =>
+        isInAddress ? replaceQuery({ sort: `${next.isDescending ? '' : '-'}${clicked}` }) : setOwn(next),
     }
   }
   return { sorted, sortOf }
