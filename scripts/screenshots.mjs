@@ -93,6 +93,7 @@ async function takePictures() {
   await light.locator('.plot canvas').nth(1).waitFor()
   await take(light, 'account')
   const page = await signIn({ viewport: SMALL, colorScheme: 'light' })
+  await takeReport(light)
   await takeAccounts(page)
   await takeAudience(page, light)
   await takeOthers(page)
@@ -103,6 +104,13 @@ async function takePictures() {
   const phone = await signIn({ viewport: PHONE, colorScheme: 'light', hasTouch: true })
   await phone.getByRole('link', { name: ACCOUNT }).waitFor()
   await take(phone, 'fleet-phone')
+}
+
+async function takeReport(page) {
+  await page.goto(`${demo.url}/report`)
+  await page.locator('canvas').waitFor()
+  await page.getByText('qr-shop').waitFor()
+  await take(page, 'report')
 }
 
 async function takeAccounts(page) {
