@@ -18,6 +18,9 @@ const SINCE = `${LINE_TODAY} - ${COUNTED_DAYS - 1}`
 const KEPT_SINCE = `(coalesce((select (received_at at time zone 'UTC' + interval '9 hours')::date + 1 from event
                                 where channel_oa_id = $1 and received_at > '-infinity' order by received_at limit 1), ${LINE_TODAY}))`
 
+/** When the day d ended. */
+const ENDED_AT = `(d.day::timestamp at time zone 'UTC' + interval '15 hours')`
+
 /**
  * Counts events into account_day, also days without any since the account was added. Rows change only with their figures, and once after the
  * day has ended. $1 bigint: account
@@ -46,7 +49,7 @@ const countDays = statement('count-account-days')`
              blocked_within_7_days = excluded.blocked_within_7_days, events_counted_at = excluded.events_counted_at
        where (d.first_follows, d.returns, d.unfollows, d.blocked_within_7_days)
              is distinct from (excluded.first_follows, excluded.returns, excluded.unfollows, excluded.blocked_within_7_days)
-          or d.events_counted_at < least(now(), d.day::timestamp at time zone 'UTC' + interval '15 hours')
+          or d.events_counted_at < ${ENDED_AT} and now() >= ${ENDED_AT}
     )
     select (select source from audience_member where channel_oa_id = $1 and source is not null order by source limit 1) is not null
            or exists (select from source_day where channel_oa_id = $1) as has_sources`
