@@ -150,18 +150,29 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
       : fill(t.account.quotaOf, { used: number(quotaUsed), limit: number(quotaLimit) })
   return (
     <Panel title={t.account.figures}>
+      <h3>{t.account.people}</h3>
       <Facts
         items={[
           [t.account.members, <Count key="m" value={facts.members} />],
           [t.account.following, <Count key="f" value={facts.following} />],
           [t.account.blocked, <Count key="b" value={facts.blocked} />],
           [t.account.growth, growth7d === null ? '–' : signed(growth7d)],
+          [t.account.profilesDue, <Count key="p" value={facts.profilesDue} />],
+        ]}
+      />
+      <h3>{t.account.traffic}</h3>
+      <Facts
+        items={[
           [t.account.lastDelivery, <Time key="l" at={facts.lastDeliveryAt} />],
           [t.account.deliveries24h, <Count key="d" value={facts.deliveries24h} />],
           [t.account.events24h, <Count key="e" value={facts.events24h} />],
           [t.account.refused, <Count key="r" value={facts.refused} />],
+        ]}
+      />
+      <h3>{t.account.atLine}</h3>
+      <Facts
+        items={[
           [t.account.quota, quota],
-          [t.account.profilesDue, <Count key="p" value={facts.profilesDue} />],
           [
             t.account.tokenExpires,
             facts.tokenExpiresAt === null ? '–' : <Time key="t" at={facts.tokenExpiresAt} />,

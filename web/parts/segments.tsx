@@ -1,5 +1,5 @@
 /** Segments of an account: one as a filter, and the filters of a page as a new one. */
-import { useEffect } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type { Condition } from '../../src/audience/condition.ts'
 import { useAction, useFurtherPages } from '../hooks.ts'
 import { type Item, perform, useItems } from '../operations.ts'
@@ -90,14 +90,15 @@ function SyncDialog({ segment, onClose }: { segment: Segment; onClose: () => voi
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const { id, name, sync, syncState, syncReason, audienceName } = segment
+  const [done, setDone] = useState<'on' | 'off' | 'now'>()
   const change = async (mode: 'on' | 'off' | 'now') => {
     await perform('segment.sync', id, { mode })
-    onClose()
+    setDone(mode)
   }
   const modes = !useRole('manager') ? [] : sync ? (['now', 'off'] as const) : (['on'] as const)
   return (
     <Dialog title={fill(t.segments.syncTitle, { name })} onClose={onClose}>
-      <p role="status">{stateIn(t.segments.states, syncState)}</p>
+      <p role="status">{done ? t.segments.done[done] : stateIn(t.segments.states, syncState)}</p>
       {syncReason && (
         <p>
           {t.segments.reason}: {syncReason}
@@ -110,11 +111,15 @@ function SyncDialog({ segment, onClose }: { segment: Segment; onClose: () => voi
       )}
       <ActionFailure error={error} />
       <footer class="actions">
-        {modes.map((mode) => (
-          <button key={mode} type="button" disabled={isRunning} onClick={() => run(() => change(mode))}>
-            {t.segments[mode]}
-          </button>
-        ))}
+        {!done &&
+          modes.map((mode) => (
+            <button key={mode} type="button" disabled={isRunning} onClick={() => run(() => change(mode))}>
+              {t.segments[mode]}
+            </button>
+          ))}
+        <button type="button" onClick={onClose}>
+          {t.common.close}
+        </button>
       </footer>
     </Dialog>
   )
