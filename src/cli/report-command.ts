@@ -23,10 +23,7 @@ export function reportCommand(program: CliCommand): void {
     .onDatabase(
       async (database, { format: _, ...given }: { format: keyof typeof FORMATS }) => {
         const input = show.check(await inputOf(show, given))
-        // A report of many accounts by day may take longer than a request may.
-        return database.session((session) =>
-          read(show, { database: session, actor: commandActor(), services: commandServices(), input }),
-        )
+        return read(show, { database, actor: commandActor(), services: commandServices(), input })
       },
       (report, [{ format }]) => FORMATS[format](report),
     )

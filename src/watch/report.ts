@@ -1,5 +1,6 @@
 /** The report of followers, read from the days that account-days.ts counts. docs/report.md defines each figure. */
 import { findOrganizationContents } from '../accounts/organizations.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
@@ -34,12 +35,20 @@ interface Period {
   to: string
 }
 
-type Read = Figures & {
-  bucket: string | null
-  id: bigint | null
-  name: string | null
-  firstDay: string | null
-}
+/** Accounts that one statement reads, so that it ends long before its time limit. */
+const ACCOUNTS_PER_STATEMENT = 2_000
+
+/** Whose figures are read, in the order of the statements' parameters. */
+type Accounts = [
+  organizationIds: OrganizationIds,
+  organization: OrganizationId | null,
+  account: AccountId | null,
+]
+
+/** `lastId` is that of the last account that the statement has read. */
+type Part = Figures & { lastId: bigint; firstDay?: string | null }
+
+type Read = Part & { bucket: string | null; id: bigint | null; name: string | null; firstDay: string | null }
 
 const FLOWS = `
            sum(d.first_follows)::float8 as "newFollowers", sum(d.returns)::float8 as returns, sum(d.unfollows)::float8 as blocks,
@@ -51,7 +60,8 @@ const FLOWS = `
  * sum would not be that of the whole period.
  *
  * $1 first day of the first period date; $2 first day of the second one date; $3 last day date; $4 'account', 'organization', 'day' or another
- * text; $5 organization ids bigint[], null: all; $6 organization bigint or null; $7 account bigint or null
+ * text; $5 organization ids bigint[], null: all; $6 organization bigint or null; $7 account bigint or null; $8 after this account bigint;
+ * $9 accounts int
  */
 const selectFigures = statement('select-report')`
     with account as materialized (
@@ -63,8 +73,10 @@ const selectFigures = statement('select-report')`
         left join lateral (
           select day from account_day where channel_oa_id = a.id and first_follows is not null order by day limit 1) first on true
        where visible(a.organization_id, $5) and a.organization_id = coalesce($6, a.organization_id) and a.id = coalesce($7, a.id)
+         and a.id > $8
+       order by a.id limit $9
     )
-    select d.bucket::text, a.key as id, max(a.name) as name, min(a.first_day)::text as "firstDay", ${FLOWS},
+    select (select max(id) from account) as "lastId", d.bucket::text, a.key as id, max(a.name) as name, min(a.first_day)::text as "firstDay", ${FLOWS},
            sum(d.line_new)::float8 as "lineNewFollowers",
            case when count(*) filter (where d.first_follows is not null and d.blocked_within_7_days is null) = 0
                 then sum(d.blocked_within_7_days)::float8 end as "blockedWithin7Days",
@@ -89,12 +101,13 @@ const selectFigures = statement('select-report')`
  * Figures of sources, those with most new followers first. A source's followers are those who came and did not leave since it was first counted.
  *
  * $1 first days date[]; $2 last days date[]; $3 organization ids bigint[], null: all; $4 organization bigint or null; $5 account bigint or null;
- * $6 rows int
+ * $6 after this account bigint; $7 accounts int; $8 rows int
  */
 const selectSources = statement('select-report-of-sources')`
     with account as materialized (
       select id from official_account
-       where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id)
+       where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id) and id > $6
+       order by id limit $7
     ), counted as (
       select p.number::int as period, s.source, sum(first_follows) filter (where s.day >= p.since) as first_follows,
              sum(returns) filter (where s.day >= p.since) as returns, sum(unfollows) filter (where s.day >= p.since) as unfollows,
@@ -106,13 +119,16 @@ const selectSources = statement('select-report-of-sources')`
        where s.day <= p.until
        group by p.number, s.source
     )
-    select d.period, d.source, ${FLOWS}, sum(d.blocked)::float8 as "blockedWithin7Days", sum(d.since_first)::float8 as followers,
+    select (select max(id) from account) as "lastId", d.period, d.source, ${FLOWS}, sum(d.blocked)::float8 as "blockedWithin7Days", sum(d.since_first)::float8 as followers,
            sum(d.following)::float8 as "stillFollowing", sum(d.active)::float8 as active
       from counted d
      where d.first_follows + d.returns + d.unfollows > 0
      group by d.period, d.source
-     order by d.period, "newFollowers" desc, d.source
-     limit $6`
+     union all
+    -- So that a part of the accounts without sources does not end the report.
+    select max(id), 0, null, null, null, null, null, null, null, null, null from account having count(*) > 0
+     order by 2, 4 desc, 3
+     limit $8`
 
 /** Throws `invalid_input`, and NotVisible for an organization that the operator does not see. */
 export async function readReport(
@@ -125,16 +141,51 @@ export async function readReport(
   const periods = periodsOf(by, { from, to })
   const isByTime = by === 'day' || by === 'week' || by === 'month'
   const firstDay = periods.map((period) => before(period).from).sort()[0]
-  const read = await database.query<Read>(selectFigures, [
-    ...[firstDay, from, to, isByTime ? 'day' : by, organizationIds, organization, account],
-  ])
+  const accounts: Accounts = [organizationIds, organization, account]
+  const values = [firstDay, from, to, isByTime ? 'day' : by, ...accounts]
+  const read = await readAll<Read>(
+    (...page) => database.query(selectFigures, [...values, ...page]),
+    ({ bucket, id }) => `${bucket} ${id}`,
+  )
   const completeFrom = minOf(read.map((each) => each.firstDay))
   const report = { from, to, completeFrom }
   if (isByTime) return { ...report, rows: periods.map((period) => rowOfTime(by, period, read, completeFrom)) }
   const rows = rowsOfGroups(by, { from, to }, read)
   if (by !== 'source') return { ...report, rows }
-  const sources = await readSources(database, organizationIds, query)
+  const sources = await readSources(database, accounts, { from, to })
   return { ...report, rows: sources.concat(withoutSource(rows, sources)) }
+}
+
+/** Reads the accounts in parts, and adds up the rows of all parts that have the same key. */
+async function readAll<P extends Part>(
+  readPart: (afterId: bigint, accounts: number) => Promise<P[]>,
+  keyOf: (row: P) => string,
+): Promise<P[]> {
+  const rows = new Map<string, P>()
+  for (let afterId: bigint | undefined = INT64_MIN; afterId !== undefined; ) {
+    const part: P[] = await readPart(afterId, ACCOUNTS_PER_STATEMENT)
+    for (const row of part) {
+      const other = rows.get(keyOf(row))
+      rows.set(
+        keyOf(row),
+        other === undefined ? row : { ...row, ...sumOf([other, row]), firstDay: firstOf(other, row) },
+      )
+    }
+    afterId = part[0]?.lastId
+  }
+  return [...rows.values()]
+}
+
+const firstOf = (...rows: Part[]) => minOf(rows.map(({ firstDay = null }) => firstDay))
+
+/** Null and a number are the number. What is not known of a row, although its events were counted, is not known of the sum. */
+function sumOf(rows: Figures[]): Figures {
+  const isOld = rows.some((each) => each.newFollowers !== null && each.blockedWithin7Days === null)
+  const sums = Object.keys(figuresOf(rows[0] ?? NONE)).map((name) => {
+    const values = rows.flatMap((each) => each[name as keyof Figures] ?? [])
+    return [name, values.length === 0 ? null : values.reduce((total, value) => total + value)]
+  })
+  return { ...(Object.fromEntries(sums) as Figures), ...(isOld && { blockedWithin7Days: null }) }
 }
 
 /** The days of one row each. A week or month at an end of the period may be incomplete. */
@@ -164,25 +215,16 @@ function rowOfTime(
   const isComplete = completeFrom !== null && completeFrom <= earlier.from
   return {
     [by]: KEYS[by](period.from),
-    ...sumOf(period, days),
-    previous: isComplete ? sumOf(earlier, days) : null,
+    ...figuresIn(period, days),
+    previous: isComplete ? figuresIn(earlier, days) : null,
   }
 }
 
-const LEVELS: Array<keyof Figures> = ['followers', 'lineFollowers', 'lineBlocks']
-
-/** Levels are those of the last day. Nobody knows how many were blocked within 7 days if that is not known of one day. */
-function sumOf({ from, to }: Period, days: Read[]): Figures {
+/** Levels are those of the last day. */
+function figuresIn({ from, to }: Period, days: Read[]): Figures {
   const within = days.filter(({ bucket }) => bucket !== null && bucket >= from && bucket <= to)
-  const last = within.find(({ bucket }) => bucket === to)
-  const isOld = within.some((day) => day.newFollowers !== null && day.blockedWithin7Days === null)
-  const sum = (name: keyof Figures) => {
-    const values = within.flatMap((day) => day[name] ?? [])
-    return values.length === 0 ? null : values.reduce((total, value) => total + value, 0)
-  }
-  const figureOf = (name: keyof Figures) => (LEVELS.includes(name) ? (last?.[name] ?? null) : sum(name))
-  const figures = Object.fromEntries(Object.keys(NONE).map((name) => [name, figureOf(name as keyof Figures)]))
-  return { ...(figures as Figures), ...(isOld && { blockedWithin7Days: null }) }
+  const { followers, lineFollowers, lineBlocks } = within.find(({ bucket }) => bucket === to) ?? NONE
+  return { ...sumOf(within), followers, lineFollowers, lineBlocks }
 }
 
 /** One row, or one for each organization or account, most new followers first. */
@@ -204,29 +246,28 @@ function rowsOfGroups(by: Grouping, period: Period, read: Read[]): ReportRow[] {
 }
 
 const byNewFollowers = (a: ReportRow, b: ReportRow) =>
-  (b.newFollowers ?? -1) - (a.newFollowers ?? -1) || (a.name ?? '').localeCompare(b.name ?? '')
+  (b.newFollowers ?? -1) - (a.newFollowers ?? -1) ||
+  (a.name ?? a.source ?? '').localeCompare(b.name ?? b.source ?? '')
 
-async function readSources(
-  database: Queryable,
-  organizationIds: OrganizationIds,
-  { from, to, organization, account }: ReportQuery,
-): Promise<ReportRow[]> {
-  const earlier = before({ from, to })
-  const read = await database.query<Figures & { period: number; source: string }>(selectSources, [
-    ...[
-      [from, earlier.from],
-      [to, earlier.to],
-    ],
-    ...[organizationIds, organization, account, 2 * SOURCES_MAX],
-  ])
-  const previous = new Map(read.filter(({ period }) => period === 2).map((each) => [each.source, each]))
+async function readSources(database: Queryable, accounts: Accounts, period: Period): Promise<ReportRow[]> {
+  const earlier = before(period)
+  const days = [
+    [period.from, earlier.from],
+    [period.to, earlier.to],
+  ]
+  const read = await readAll<Part & { period: number; source: string | null }>(
+    (...page) => database.query(selectSources, [...days, ...accounts, ...page, 2 * SOURCES_MAX + 1]),
+    (row) => `${row.period} ${row.source}`,
+  )
+  const previous = new Map(read.filter((each) => each.period === 2).map((each) => [each.source, each]))
   return read
-    .filter(({ period }) => period === 1)
-    .slice(0, SOURCES_MAX)
+    .filter((each) => each.period === 1)
     .map((each): ReportRow => {
       const found = previous.get(each.source)
       return { source: each.source, ...figuresOf(each), previous: found ? figuresOf(found) : null }
     })
+    .sort(byNewFollowers)
+    .slice(0, SOURCES_MAX)
 }
 
 /** What is left of the totals. */

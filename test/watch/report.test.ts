@@ -252,3 +252,35 @@ it('the command prints a table, CSV with a byte order mark, and JSON, and refuse
     expect([status, stderr]).toEqual([1, expect.stringMatching(/^oa-audience: --(from|to) must .*\n$/)])
   }
 })
+
+it('reads more accounts than one statement does, and adds them up', async () => {
+  const { database: own } = await createTestDatabase()
+  const { organizationId } = await addTenant(own)
+  await load(
+    own,
+    `with account as (insert into official_account (organization_id, name) select $1, 'OA ' || i from generate_series(1, 2100) i returning id),
+          day as (insert into account_day (channel_oa_id, day, first_follows, returns, unfollows, blocked_within_7_days, following)
+                  select id, date '2026-03-01' + age, 2, 1, 1, 0, 10 from account, generate_series(0, 1) age)
+     insert into source_day select id, '2026-03-02', case when id % 2 = 0 then 'qr-shop' else 'ad' end, 1, 0, 0, 0, 1, 1 from account`,
+    [organizationId],
+  )
+  const query = { from: '2026-03-02', to: '2026-03-02', organization: null, account: null }
+  const rowsBy = async (by: Grouping) => (await readReport(own, null, { ...query, by })).rows
+  const total = {
+    newFollowers: 4200,
+    returns: 2100,
+    blocks: 2100,
+    net: 4200,
+    followers: 21_000,
+    blockedWithin7Days: 0,
+  }
+  expect(await rowsBy('total')).toMatchObject([{ ...total, previous: { ...total } }])
+  expect(await rowsBy('day')).toMatchObject([{ ...total, day: '2026-03-02' }])
+  expect(await rowsBy('organization')).toMatchObject([total])
+  expect(await rowsBy('account')).toHaveLength(2_101)
+  expect(await rowsBy('source')).toMatchObject([
+    { source: 'ad', newFollowers: 1_050, stillFollowing: 1_050 },
+    { source: 'qr-shop', newFollowers: 1_050 },
+    { source: null, newFollowers: 2_100 },
+  ])
+})
