@@ -92,7 +92,7 @@ async function addAccounts(database: TextDatabase, count: number): Promise<void>
 
 /** About members and events. Other routes list all accounts or all endpoints, or count what a removal would delete. */
 const ROUTES =
-  /accounts\/:(\/(\w+-)?(members?|timeline|memberships|charts|people|audience|events|person|followers).*)?$|events|search|charts|rehearse/
+  /accounts\/:(\/(\w+-)?(members?|timeline|memberships|charts|people|audience|events|person|followers|matching|suggestions).*)?$|events|search|charts|rehearse/
 
 /** Starts the service on new sessions, which keep their plans. */
 async function startExplained(connection: Connection, platform: SimulatedPlatform) {
