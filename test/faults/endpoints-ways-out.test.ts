@@ -244,6 +244,7 @@ it('has a row for each column of an endpoint that decides, and a way for each op
     'retry',
     'ofPerson',
     'rehearse',
+    'rehearseNew',
     'count',
     'countResend',
     'replay',

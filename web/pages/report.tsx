@@ -45,8 +45,13 @@ export function ReportPage({ query }: { query: URLSearchParams }) {
         {({ rows: [row] }) => row && <Cards row={row} completeFrom={completeFrom} />}
       </Loaded>
       <ReportChart period={period} scope={scope} />
-      <Groups period={period} scope={scope} completeFrom={completeFrom} />
-      <Sources period={period} scope={scope} />
+      {/* Not all at the same time: each reads all accounts. */}
+      {total.data && (
+        <>
+          <Groups period={period} scope={scope} completeFrom={completeFrom} />
+          <Sources period={period} scope={scope} />
+        </>
+      )}
       <Definitions completeFrom={completeFrom} />
     </Page>
   )
