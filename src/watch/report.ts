@@ -35,8 +35,8 @@ interface Period {
   to: string
 }
 
-/** Accounts that one statement reads, so that it ends long before its time limit. */
-const ACCOUNTS_PER_STATEMENT = 2_000
+/** Accounts that one statement reads, so that it ends long before its time limit: a source is read since it was first counted. */
+const ACCOUNTS_PER_STATEMENT = { figures: 2_000, sources: 500 }
 
 /** Whose figures are read, in the order of the statements' parameters. */
 type Accounts = [
@@ -109,15 +109,17 @@ const selectSources = statement('select-report-of-sources')`
        where visible(organization_id, $3) and organization_id = coalesce($4, organization_id) and id = coalesce($5, id) and id > $6
        order by id limit $7
     ), counted as (
-      select p.number::int as period, s.source, sum(first_follows) filter (where s.day >= p.since) as first_follows,
-             sum(returns) filter (where s.day >= p.since) as returns, sum(unfollows) filter (where s.day >= p.since) as unfollows,
-             sum(blocked_within_7_days) filter (where s.day >= p.since) as blocked, sum(following) filter (where s.day >= p.since) as following,
-             sum(active) filter (where s.day >= p.since) as active, sum(first_follows + returns - unfollows) as since_first
+      select s.*
         from account a
-       cross join lateral (select * from source_day where channel_oa_id = a.id offset 0) s
-       cross join unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
-       where s.day <= p.until
-       group by p.number, s.source
+       cross join lateral (
+         select p.number::int as period, d.source, sum(first_follows) filter (where day >= since) as first_follows,
+                sum(returns) filter (where day >= since) as returns, sum(unfollows) filter (where day >= since) as unfollows,
+                sum(blocked_within_7_days) filter (where day >= since) as blocked, sum(following) filter (where day >= since) as following,
+                sum(active) filter (where day >= since) as active, sum(first_follows + returns - unfollows) as since_first
+           from (select * from source_day where channel_oa_id = a.id offset 0) d
+          cross join unnest($1::date[], $2::date[]) with ordinality as p (since, until, number)
+          where d.day <= p.until
+          group by p.number, d.source) s
     )
     select (select max(id) from account) as "lastId", d.period, d.source, ${FLOWS}, sum(d.blocked)::float8 as "blockedWithin7Days", sum(d.since_first)::float8 as followers,
            sum(d.following)::float8 as "stillFollowing", sum(d.active)::float8 as active
@@ -144,7 +146,7 @@ export async function readReport(
   const accounts: Accounts = [organizationIds, organization, account]
   const values = [firstDay, from, to, isByTime ? 'day' : by, ...accounts]
   const read = await readAll<Read>(
-    (...page) => database.query(selectFigures, [...values, ...page]),
+    (after) => database.query(selectFigures, [...values, after, ACCOUNTS_PER_STATEMENT.figures]),
     ({ bucket, id }) => `${bucket} ${id}`,
   )
   const completeFrom = minOf(read.map((each) => each.firstDay))
@@ -158,12 +160,12 @@ export async function readReport(
 
 /** Reads the accounts in parts, and adds up the rows of all parts that have the same key. */
 async function readAll<P extends Part>(
-  readPart: (afterId: bigint, accounts: number) => Promise<P[]>,
+  readPart: (afterId: bigint) => Promise<P[]>,
   keyOf: (row: P) => string,
 ): Promise<P[]> {
   const rows = new Map<string, P>()
   for (let afterId: bigint | undefined = INT64_MIN; afterId !== undefined; ) {
-    const part: P[] = await readPart(afterId, ACCOUNTS_PER_STATEMENT)
+    const part: P[] = await readPart(afterId)
     for (const row of part) {
       const other = rows.get(keyOf(row))
       rows.set(
@@ -256,7 +258,11 @@ async function readSources(database: Queryable, accounts: Accounts, period: Peri
     [period.to, earlier.to],
   ]
   const read = await readAll<Part & { period: number; source: string | null }>(
-    (...page) => database.query(selectSources, [...days, ...accounts, ...page, 2 * SOURCES_MAX + 1]),
+    (after) =>
+      database.query(selectSources, [
+        ...[...days, ...accounts, after, ACCOUNTS_PER_STATEMENT.sources],
+        2 * SOURCES_MAX + 1,
+      ]),
     (row) => `${row.period} ${row.source}`,
   )
   const previous = new Map(read.filter((each) => each.period === 2).map((each) => [each.source, each]))
