@@ -1,13 +1,13 @@
 /** The report of followers: what a view reads from daily rows, and what counting the days of a large account costs. */
 import { performance } from 'node:perf_hooks'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
+import { lineDay, plusDays } from '../dist/src/line-api/line-day.js'
 import { countAccountDays, countDaysOfSources } from '../dist/src/watch/account-days.js'
 import { readReport } from '../dist/src/watch/report.js'
 import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
 
-const DAY_MS = 86_400_000
-const dayBefore = (days) => new Date(Date.now() + 9 * 3_600_000 - days * DAY_MS).toISOString().slice(0, 10)
+const dayBefore = (days) => plusDays(lineDay(Date.now()), -days)
 
 export async function run({ smoke }) {
   const { database, close } = await openDatabase()

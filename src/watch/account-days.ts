@@ -1,6 +1,6 @@
 /** Counts the days of an account for the report: docs/report.md defines each figure. Planner idioms: docs/planner.md. */
 import type { AccountId } from '../ids.ts'
-import { LINE_TODAY } from '../line-api/line-day.ts'
+import { LINE_TODAY, lineDayEnd, lineDayOf } from '../line-api/line-day.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
 /**
@@ -15,11 +15,10 @@ const SINCE = `${LINE_TODAY} - ${COUNTED_DAYS - 1}`
  * The first day of LINE whose events are all still kept. Retention may have deleted events of earlier days, so their stored counts never
  * decrease.
  */
-const KEPT_SINCE = `(coalesce((select (received_at at time zone 'UTC' + interval '9 hours')::date + 1 from event
+const KEPT_SINCE = `(coalesce((select ${lineDayOf('received_at')} + 1 from event
                                 where channel_oa_id = $1 and received_at > '-infinity' order by received_at limit 1), ${LINE_TODAY}))`
 
-/** When the day d ended. */
-const ENDED_AT = `(d.day::timestamp at time zone 'UTC' + interval '15 hours')`
+const ENDED_AT = lineDayEnd('d.day')
 
 /**
  * Counts events into account_day, also days without any since the account was added. Rows change only with their figures, and once after the
@@ -37,7 +36,7 @@ const countDays = statement('count-account-days')`
                union all
               select day::date, 0, 0, 0, 0
                 from official_account a
-               cross join generate_series(least(greatest((a.created_at at time zone 'UTC' + interval '9 hours')::date, ${KEPT_SINCE}, ${SINCE}),
+               cross join generate_series(least(greatest(${lineDayOf('a.created_at')}, ${KEPT_SINCE}, ${SINCE}),
                                                 ${LINE_TODAY}), ${LINE_TODAY}, interval '1 day') day
                where a.id = $1) part
        group by day
@@ -69,7 +68,7 @@ const countSourceDays = statement('count-source-days')`
        where m.source is not null
        group by f.day, m.source
        union all
-      select (coalesce(m.first_followed_at, m.followed_at) at time zone 'UTC' + interval '9 hours')::date, m.source, 0, 0, 0, 0,
+      select ${lineDayOf('coalesce(m.first_followed_at, m.followed_at)')}, m.source, 0, 0, 0, 0,
              count(*) filter (where m.relationship = 'following'),
              count(*) filter (where greatest(m.last_seen_at, t.last_seen_at) > now() - interval '30 days')
         from audience_member m

@@ -1,6 +1,6 @@
 /** Figures that are too slow for a page of all accounts: silences, the comparison with LINE's statistics, members. See docs/planner.md. */
 import type { AccountId } from '../ids.ts'
-import { LINE_TODAY } from '../line-api/line-day.ts'
+import { LINE_TODAY, lineDayEnd, lineDayOf } from '../line-api/line-day.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable } from '../postgres/faults.ts'
 import { statement } from '../postgres/statement.ts'
@@ -58,8 +58,8 @@ const takeDue = statement('take-due-account-figures')`
                     join account_day p on p.channel_oa_id = d.channel_oa_id and p.day = d.day - 1
                     join official_account a on a.id = d.channel_oa_id
                    where d.channel_oa_id = due.id and d.day > (now() at time zone 'UTC')::date - 8
-                     and d.day > (a.created_at at time zone 'UTC' + interval '9 hours')::date
-                     and d.events_counted_at >= d.day::timestamp at time zone 'UTC' + interval '15 hours'
+                     and d.day > ${lineDayOf('a.created_at')}
+                     and d.events_counted_at >= ${lineDayEnd('d.day')}
                      and d.first_follows is not null and d.line_followers is not null and p.line_followers is not null) g
            where g.missing > greatest(10, 0.1 * greatest(g.new_followers, g.delivered))
            order by g.day desc limit 1) gap on true

@@ -3,7 +3,7 @@ import { findOrganizationContents } from '../accounts/organizations.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
-import { LINE_TODAY } from '../line-api/line-day.ts'
+import { DAY_MS, LINE_TODAY, mondayOf, type Period, plusDays } from '../line-api/line-day.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { type Figures, figuresOf, NONE, type Report, type ReportRow } from './report-rows.ts'
@@ -26,14 +26,6 @@ const DAYS_MAX = 1_096
 
 /** Rows of sources. A person names the source, so there may be as many as people. */
 const SOURCES_MAX = 1_000
-
-const DAY_MS = 86_400_000
-
-/** Days, both inclusive. */
-interface Period {
-  from: string
-  to: string
-}
 
 /** Accounts that one statement reads, so that it ends long before its time limit: a source is read since it was first counted. */
 const ACCOUNTS_PER_STATEMENT = { figures: 2_000, sources: 500 }
@@ -202,7 +194,7 @@ function periodsOf(by: Grouping, { from, to }: Period): Period[] {
 
 const KEYS = {
   day: (day: string) => day,
-  week: (day: string) => plusDays(day, -((new Date(day).getUTCDay() + 6) % 7)),
+  week: mondayOf,
   month: (day: string) => day.slice(0, 'YYYY-MM'.length),
 }
 
@@ -313,8 +305,6 @@ function checkQuery(query: ReportQuery): ReportQuery {
 const isDay = (text: string) =>
   /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) && plusDays(text, 0) === text
 const daysIn = ({ from, to }: Period) => (Date.parse(to) - Date.parse(from)) / DAY_MS + 1
-const plusDays = (day: string, days: number) =>
-  new Date(Date.parse(day) + days * DAY_MS).toISOString().slice(0, 'YYYY-MM-DD'.length)
 
 /** The same number of days directly before. */
 const before = (period: Period): Period => ({
@@ -322,5 +312,4 @@ const before = (period: Period): Period => ({
   to: plusDays(period.from, -1),
 })
 
-const minOf = (days: Array<string | null>) =>
-  days.reduce((min, day) => (min === null || (day !== null && day < min) ? day : min), null)
+const minOf = (days: Array<string | null>) => days.filter((day) => day !== null).sort()[0] ?? null

@@ -228,7 +228,7 @@ it('an operator sees the report of the own organizations alone', async () => {
   })
 })
 
-it('the command prints a table, CSV with a byte order mark, and JSON, and refuses what is no period', async () => {
+it('the command prints a table, CSV with a byte order mark, and JSON, and refuses what is not a period', async () => {
   const tenant = await addTenant(database)
   await load(database, `update official_account set name = '=cmd, "x"' where id = $1`, [tenant.accountId])
   await service.deliver(tenant, [follow(randomUserId(), 1)])

@@ -1,5 +1,6 @@
 /** The charts of an account: deliveries by the hour, and followers by the day. */
 import { useMemo } from 'preact/hooks'
+import { lineDay, plusDays } from '../../src/line-api/line-day.ts'
 import type { DeliveryHour } from '../../src/watch/fleet.ts'
 import { serverNowMs } from '../clock.ts'
 import { useRead } from '../operations.ts'
@@ -8,7 +9,6 @@ import { hoursUntilNow } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
 import { Panel } from './page.tsx'
 import { ReportChart } from './report-chart.tsx'
-import { lineDay, plusDays } from './report-period.ts'
 
 const HOURS_MAX = 24 * 7
 const DAYS = 30

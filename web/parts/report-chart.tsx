@@ -1,11 +1,11 @@
 /** Follows of each day upwards and blocks downwards, with LINE's own count of new followers. */
 import { useMemo } from 'preact/hooks'
+import { DAY_MS, type Period } from '../../src/line-api/line-day.ts'
 import { type Result, useRead } from '../operations.ts'
 import { useLocalized } from '../texts.ts'
 import { timeOfDay } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
 import { Panel } from './page.tsx'
-import type { Period } from './report-period.ts'
 import { Loaded } from './states.tsx'
 
 export type ReportRow = Result<'report.show'>['rows'][number]
@@ -22,16 +22,17 @@ export function ReportChart({
   scope: { account?: string | null; organization?: string | null }
 }) {
   const { t } = useLocalized()
-  const by = Date.parse(to) - Date.parse(from) < DAYS_MAX * 86_400_000 ? 'day' : 'week'
+  const by = Date.parse(to) - Date.parse(from) < DAYS_MAX * DAY_MS ? 'day' : 'week'
   const report = useRead('report.show', null, { from, to, by, ...scope })
+  const title = by === 'day' ? t.report.perDay : t.report.perWeek
   return (
-    <Panel title={by === 'day' ? t.report.perDay : t.report.perWeek}>
-      <Loaded query={report}>{({ rows }) => <Bars rows={rows} />}</Loaded>
+    <Panel title={title}>
+      <Loaded query={report}>{({ rows }) => <Bars title={title} rows={rows} />}</Loaded>
     </Panel>
   )
 }
 
-function Bars({ rows }: { rows: ReportRow[] }) {
+function Bars({ title, rows }: { title: string; rows: ReportRow[] }) {
   const { t } = useLocalized()
   const { figures } = t.report
   const isCounted = rows.some(
@@ -71,5 +72,5 @@ function Bars({ rows }: { rows: ReportRow[] }) {
     [rows, t],
   )
   if (!isCounted) return <p class="muted">{t.report.notCounted}</p>
-  return <Chart title={t.report.perDay} unit="day" times={times} series={series} />
+  return <Chart title={title} unit="day" times={times} series={series} />
 }
