@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest, FastifySchema, onRequestAsyncHookHandler } from 'fastify'
 import Negotiator from 'negotiator'
 import { clientOf, requireScopeAgain, type Scope, scopeOf } from '../accounts/scope.ts'
+import { BYTE_ORDER_MARK } from '../http/csv.ts'
 import { audienceRoute, CLIENT_FAILURES, failures, reference } from '../http/schema-parts.ts'
 import { ownerShare, type Reader, readerShare, Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
@@ -149,7 +150,7 @@ const PAGE_MEMBERS = 1_000
 /** RFC 4180 ends a line with CR LF. Excel needs the mark to recognize UTF-8. The upload of LINE's manager takes line-ids. */
 export const FILE_FORMATS = {
   ndjson: { mediaType: 'application/x-ndjson', mark: '', header: '', lineEnd: '\n' },
-  csv: { mediaType: 'text/csv', mark: '\uFEFF', header: `${CSV_HEADER}\r\n`, lineEnd: '\r\n' },
+  csv: { mediaType: 'text/csv', mark: BYTE_ORDER_MARK, header: `${CSV_HEADER}\r\n`, lineEnd: '\r\n' },
   'line-ids': { mediaType: 'text/plain', mark: '', header: '', lineEnd: '\n' },
 }
 

@@ -6,13 +6,13 @@ import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { HostResolver } from '../endpoints/resolver.ts'
 import { EndpointTester } from '../endpoints/test-delivery.ts'
 import { FatalError } from '../errors.ts'
+import { itemsOf } from '../http/csv.ts'
 import { EgressProxy } from '../http/egress-proxy.ts'
 import { localUrl } from '../http/listen.ts'
 import { Type } from '../http/typebox.ts'
 import type { JobSummary } from '../jobs/job.ts'
 import { LineApi } from '../line-api/client.ts'
 import { deliveryPaths } from '../line-api/line-signature.ts'
-import { itemsOf } from '../operations/fields.ts'
 import {
   type Operation,
   type Outcome,

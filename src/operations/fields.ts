@@ -44,12 +44,6 @@ export const partial = <F extends Fields>(fields: F) =>
     [N in keyof F]: TOptional<F[N]>
   }
 
-export const itemsOf = (text: string): string[] =>
-  text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
-
 /** Validates, adds defaults, and makes bigints of ids. */
 export function checkerOf(fields: Fields): (input: unknown) => object {
   const check = checker(objectOf(fields)) as (input: unknown) => Record<string, unknown>

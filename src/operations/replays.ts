@@ -10,11 +10,12 @@ import {
   RATE_MAX,
   secondsOf,
 } from '../endpoints/replays.ts'
+import { itemsOf } from '../http/csv.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
 import { startReplay, startResend } from '../jobs/send-again.ts'
 import { ENDPOINT } from './endpoints.ts'
-import { Default, itemsOf, objectOf, orNull, ShortText } from './fields.ts'
+import { Default, objectOf, orNull, ShortText } from './fields.ts'
 import { operationsOf } from './operation.ts'
 
 const { read, call } = operationsOf(ENDPOINT, 'counted')

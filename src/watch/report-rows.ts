@@ -1,5 +1,5 @@
 /** The rows of the report, as the command, the page and the downloads show them. */
-import { csvLine } from '../http/csv.ts'
+import { csvFile } from '../http/csv.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 
 /** Null: nothing was counted. */
@@ -74,9 +74,10 @@ export const flatRows = (report: Report) =>
     ),
   }))
 
-/** CSV with a byte order mark, by which spreadsheets recognize UTF-8. */
 export function reportCsv(report: Report): string {
   const rows = flatRows(report)
-  const lines = [Object.keys(rows[0] ?? {}), ...rows.map((row) => Object.values(row))]
-  return `\uFEFF${lines.map(csvLine).join('')}`
+  return csvFile(
+    Object.keys(rows[0] ?? {}),
+    rows.map((row) => Object.values(row)),
+  )
 }

@@ -1,6 +1,6 @@
 /** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import { csvLine } from '../../src/http/csv.ts'
+import { csvFile } from '../../src/http/csv.ts'
 import { serverNowMs } from '../clock.ts'
 import { useRead } from '../operations.ts'
 import { DownloadButton } from '../parts/downloads.tsx'
@@ -113,7 +113,7 @@ function csvOf(accounts: Account[]): string {
     ...CSV_COLUMNS.map((column) => account[column]),
     account.problem?.reason ?? null,
   ])
-  return `\uFEFF${[[...CSV_COLUMNS, 'problem'], ...rows].map(csvLine).join('')}`
+  return csvFile([...CSV_COLUMNS, 'problem'], rows)
 }
 
 function AddLinks() {

@@ -1,5 +1,6 @@
 /** Rows of a condition as a form shows them: a field, and its value as text. Pure functions. */
 import type { Condition } from '../../src/audience/condition.ts'
+import { itemsOf } from '../../src/http/csv.ts'
 
 export type ConditionField = keyof Condition
 
@@ -40,12 +41,6 @@ export const FIRST: Record<Kind, string> = {
   yes: 'true',
   attributes: '',
 }
-
-const itemsOf = (text: string) =>
-  text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
 
 /** A number, true or false, or else the text. */
 function scalarOf(text: string): string | number | boolean {

@@ -4,6 +4,7 @@
  */
 import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
+import { itemsOf } from '../../src/http/csv.ts'
 import { ApiError } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { unsent } from '../router.tsx'
@@ -149,15 +150,9 @@ export function Field({
   class: kind = '',
   children,
 }: FieldProps & { children: (control: Control) => ComponentChildren }) {
-  const { t } = useLocalized()
-  const { error, names } = useContext(FieldsContext)
+  const problems = useProblems(name)
   const id = useId()
-  useEffect(() => {
-    names.add(name)
-    return () => void names.delete(name)
-  }, [name])
-  const messages = error?.details.filter(({ path }) => fieldOf(path) === name) ?? []
-  const isInvalid = messages.length > 0
+  const isInvalid = problems.length > 0
   const note = hint || isInvalid ? `${id}-note` : undefined
   return (
     <div class={`field ${kind}`}>
@@ -166,21 +161,36 @@ export function Field({
       {note && (
         <div id={note} class="note">
           {hint && <p>{hint}</p>}
-          {messages.map(({ message }) => (
-            <p key={message} class="problem">
-              {describeFieldMessage(t, message)}
-            </p>
-          ))}
+          <Problems of={problems} />
         </div>
       )}
     </div>
   )
 }
 
-/** What the service refused of a field, with the paths of its parts. */
-export function useProblems(name: string): Array<{ path: string; message: string }> {
-  const { error } = useContext(FieldsContext)
+export type Problem = ApiError['details'][number]
+
+/** What the service refused of a field, with the paths of its parts. The field shows it, so that the form does not. */
+export function useProblems(name: string): Problem[] {
+  const { error, names } = useContext(FieldsContext)
+  useEffect(() => {
+    names.add(name)
+    return () => void names.delete(name)
+  }, [name])
   return error?.details.filter(({ path }) => fieldOf(path) === name) ?? []
+}
+
+export function Problems({ of, role }: { of: Problem[]; role?: 'alert' }) {
+  const { t } = useLocalized()
+  return (
+    <>
+      {of.map(({ message }) => (
+        <p key={message} class="problem" role={role}>
+          {describeFieldMessage(t, message)}
+        </p>
+      ))}
+    </>
+  )
 }
 
 interface InputAttributes {
@@ -272,9 +282,6 @@ export function refuse(path: string, message: string): never {
 
 /** The items of a text that separates them with commas. Null if there is none. */
 export function listOf(text: string): string[] | null {
-  const items = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
+  const items = itemsOf(text)
   return items.length === 0 ? null : items
 }
