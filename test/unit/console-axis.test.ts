@@ -62,9 +62,9 @@ it('labels of hours are at least one, at most as many as fit, and never repeated
 })
 
 it('bars begin at zero and may go below, with room for half a bar at each end and labels without a sign', () => {
-  expect(countRange(-20, 100, true)).toEqual([-22, 110])
-  expect(countRange(3, 100, true)).toEqual([0, 110])
-  expect(spanOf(86_400, 172_800, 'day', true)).toEqual([43_200, 216_000])
+  expect(countRange(-20, 100)).toEqual([-22, 110])
+  expect(countRange(3, 100)).toEqual([0, 110])
+  expect(spanOf(86_400, 172_800, 'day')).toEqual([43_200, 216_000])
   expect(countLabelsOf([-20, 0, 20], 'en')).toEqual(['20', '0', '20'])
 })
 

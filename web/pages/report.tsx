@@ -1,5 +1,6 @@
 /** How many people followed and left, beside the same number of days before, and where they came from. */
 import { useState } from 'preact/hooks'
+import { lineDay, type Period } from '../../src/line-api/line-day.ts'
 import { type ReportRow as Row, reportCsv } from '../../src/watch/report-rows.ts'
 import { serverNowMs } from '../clock.ts'
 import { type Result, useItems, useRead } from '../operations.ts'
@@ -8,9 +9,10 @@ import { AccountFilter, Chips, ChoiceFilter } from '../parts/filters.tsx'
 import { TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ReportChart, type ReportRow } from '../parts/report-chart.tsx'
-import { lineDay, PERIODS, type Period, type PeriodName, periodOf } from '../parts/report-period.ts'
+import { PERIODS, type PeriodName, periodOf } from '../parts/report-period.ts'
 import { Loaded, More } from '../parts/states.tsx'
-import { type Column, Table, useSorted } from '../parts/table.tsx'
+import { type Column, type Sort, Table, useSorted } from '../parts/table.tsx'
+import { Count } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery } from '../router.tsx'
 import { fill, useLocalized } from '../texts.ts'
 
@@ -97,16 +99,22 @@ function Filters({ name, given, scope }: { name: PeriodName; given: Period; scop
   )
 }
 
+function useSince(completeFrom: string | null): string {
+  const { t, date } = useLocalized()
+  return completeFrom === null
+    ? t.report.notCounted
+    : fill(t.report.completeFrom, { day: date(completeFrom) })
+}
+
 /** What a figure counts, and since when. */
 function useExplanation(completeFrom: string | null) {
-  const { t, date } = useLocalized()
-  const since =
-    completeFrom === null ? t.report.notCounted : fill(t.report.completeFrom, { day: date(completeFrom) })
+  const { t } = useLocalized()
+  const since = useSince(completeFrom)
   return (figure: keyof typeof t.report.definitions) => `${t.report.definitions[figure]} ${since}`
 }
 
 function Cards({ row, completeFrom }: { row: ReportRow; completeFrom: string | null }) {
-  const { t, number } = useLocalized()
+  const { t } = useLocalized()
   const explanation = useExplanation(completeFrom)
   return (
     <dl class="cards">
@@ -114,7 +122,10 @@ function Cards({ row, completeFrom }: { row: ReportRow; completeFrom: string | n
         <div key={figure} title={explanation(figure)}>
           <dt>{t.report.figures[figure]}</dt>
           <dd>
-            <b>{row[figure] === null ? '–' : number(row[figure])}</b> <Change row={row} figure={figure} />
+            <b>
+              <Count value={row[figure]} />
+            </b>{' '}
+            <Change row={row} figure={figure} />
           </dd>
         </div>
       ))}
@@ -140,11 +151,29 @@ const FIGURES: Figure[] = ['newFollowers', 'returns', 'blocks', 'net', 'follower
 const SORTED_BY = {
   name: ({ name = '' }) => name,
   change: (row) => changeOf(row),
-  ...(Object.fromEntries(FIGURES.map((figure) => [figure, (row: ReportRow) => row[figure]])) as Record<
-    Figure,
-    (row: ReportRow) => number | null
-  >),
+  ...valuesOf(FIGURES),
 } satisfies Record<string, (row: ReportRow) => number | string | null>
+
+/** By which the columns of figures sort. */
+function valuesOf<F extends keyof ReportRow & (Figure | 'stillFollowing' | 'active')>(figures: readonly F[]) {
+  const values = figures.map((figure) => [figure, (row: ReportRow) => row[figure] ?? null])
+  return Object.fromEntries(values) as Record<F, (row: ReportRow) => number | null>
+}
+
+const columnOf = (
+  figure: Figure | 'stillFollowing' | 'active',
+  label: string,
+  title: string,
+  sort: Sort,
+): Column<ReportRow> => [
+  <span key={figure} title={title}>
+    {label}
+  </span>,
+  (row) => <Count value={row[figure] ?? null} />,
+  'numeric',
+  '',
+  sort,
+]
 
 /** The growth of the increase. */
 const changeOf = ({ net, previous }: ReportRow): number | null =>
@@ -194,16 +223,8 @@ function GroupTable({ rows, completeFrom }: { rows: ReportRow[]; completeFrom: s
   const explanation = useExplanation(completeFrom)
   const columns: Array<Column<ReportRow>> = [
     [t.report.name, (row) => <Name row={row} />, '', '', sortOf('name')],
-    ...FIGURES.map(
-      (figure): Column<ReportRow> => [
-        <span key={figure} title={explanation(figure)}>
-          {t.report.figures[figure]}
-        </span>,
-        (row) => <Value value={row[figure]} />,
-        'numeric',
-        '',
-        sortOf(figure),
-      ],
+    ...FIGURES.map((figure) =>
+      columnOf(figure, t.report.figures[figure], explanation(figure), sortOf(figure)),
     ),
     [
       t.report.change,
@@ -234,16 +255,9 @@ function Name({ row: { accountId, name } }: { row: ReportRow }) {
   return accountId === undefined ? <span>{name}</span> : <Link href={`/accounts/${accountId}`}>{name}</Link>
 }
 
-function Value({ value }: { value: number | null | undefined }) {
-  const { number } = useLocalized()
-  return <>{value === null || value === undefined ? '–' : number(value)}</>
-}
-
 const OF_SOURCE = ['newFollowers', 'stillFollowing', 'blockedWithin7Days', 'active'] as const
 
-const SOURCES_SORTED_BY = Object.fromEntries(
-  OF_SOURCE.map((figure) => [figure, (row: ReportRow) => row[figure] ?? null]),
-) as Record<(typeof OF_SOURCE)[number], (row: ReportRow) => number | null>
+const SOURCES_SORTED_BY = valuesOf(OF_SOURCE)
 
 function Sources({ period, scope }: { period: Period; scope: Scope }) {
   const { t } = useLocalized()
@@ -270,16 +284,8 @@ function SourceTable({ rows }: { rows: ReportRow[] }) {
         keyOf={({ source }) => source ?? ''}
         columns={[
           [t.audience.fields.source, ({ source }) => source ?? <i>{t.report.unnamed}</i>],
-          ...OF_SOURCE.map(
-            (figure): Column<ReportRow> => [
-              <span key={figure} title={t.report.definitions[figure]}>
-                {t.report.figures[figure]}
-              </span>,
-              (row) => <Value value={row[figure]} />,
-              'numeric',
-              '',
-              sortOf(figure),
-            ],
+          ...OF_SOURCE.map((figure) =>
+            columnOf(figure, t.report.figures[figure], t.report.definitions[figure], sortOf(figure)),
           ),
         ]}
       />
@@ -307,7 +313,8 @@ function Downloads({ report, name }: { report: Shown | undefined; name: string }
 
 /** For paper and phones, where nothing hovers. */
 function Definitions({ completeFrom }: { completeFrom: string | null }) {
-  const { t, date } = useLocalized()
+  const { t } = useLocalized()
+  const since = useSince(completeFrom)
   return (
     <details class="definitions">
       <summary>{t.report.whatCounts}</summary>
@@ -319,11 +326,7 @@ function Definitions({ completeFrom }: { completeFrom: string | null }) {
           </div>
         ))}
       </dl>
-      <p>
-        {completeFrom === null
-          ? t.report.notCounted
-          : fill(t.report.completeFrom, { day: date(completeFrom) })}
-      </p>
+      <p>{since}</p>
     </details>
   )
 }

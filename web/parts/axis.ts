@@ -30,9 +30,9 @@ export function lonePoints(values: Array<number | null>): number[] {
 export const timeOfDay = (day: string): number => Date.parse(`${day}T00:00:00Z`) / 1000
 
 /** Returns the range of the axis, with room for half a bar at each end. uPlot cannot derive it from a single point. */
-export function spanOf(low: number, high: number, unit: Unit, hasBars: boolean): [number, number] {
+export function spanOf(low: number, high: number, unit: Unit): [number, number] {
   const half = SECONDS[unit] / 2
-  return hasBars || low === high ? [low - half, high + half] : [low, high]
+  return [low - half, high + half]
 }
 
 /** Returns at most `max` times that get a label. Each is a time of the data, so no label is repeated. */
@@ -82,13 +82,10 @@ export const COUNT_STEPS = Array.from({ length: 12 }, (_, power) =>
 
 const COUNT_SPAN_MIN = 4
 
-/** Returns the range of an axis of counts. Bars begin at zero, and may go below. Lines show how they change. Null: no value is known. */
-export function countRange(low: number | null, high: number | null, hasBars: boolean): [number, number] {
+/** Returns the range of an axis of counts. Bars begin at zero, and may go below. Null: no value is known. */
+export function countRange(low: number | null, high: number | null): [number, number] {
   const [least, most] = [low ?? 0, high ?? 0]
-  if (hasBars) return [Math.min(0, Math.round(least * 1.1)), Math.max(COUNT_SPAN_MIN, Math.round(most * 1.1))]
-  const margin = Math.max(COUNT_SPAN_MIN / 2, Math.round((most - least) * 0.15))
-  const begin = Math.max(0, least - margin)
-  return [begin, Math.max(begin + COUNT_SPAN_MIN, most + margin)]
+  return [Math.min(0, Math.round(least * 1.1)), Math.max(COUNT_SPAN_MIN, Math.round(most * 1.1))]
 }
 
 const SHORT_DIGITS = 3

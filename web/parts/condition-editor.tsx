@@ -2,7 +2,6 @@
 import { useEffect, useId, useState } from 'preact/hooks'
 import { useSettled } from '../hooks.ts'
 import { useRead } from '../operations.ts'
-import { describeFieldMessage } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import {
   type ConditionField,
@@ -12,13 +11,12 @@ import {
   KINDS,
   rowsOfJson,
 } from './condition-rows.ts'
-import { useProblems } from './form.tsx'
+import { type Problem, Problems, useProblems } from './form.tsx'
 import { TextArea } from './member-form.tsx'
 import { ActionFailure } from './states.tsx'
 
 const TYPING_MS = 700
 const UNITS = ['m', 'h', 'd', 'w'] as const
-const RELATIONSHIPS = ['following', 'blocked', 'unknown'] as const
 const FIELDS = Object.keys(KINDS) as ConditionField[]
 
 interface Props {
@@ -37,7 +35,7 @@ export function ConditionEditor({ name, label, hint, value, onChange, account }:
   const { t } = useLocalized()
   const [rows, setRows] = useState(() => rowsOfJson(value))
   const problems = useProblems(name)
-  const others = problems.filter(({ path }) => !rows?.some(({ field }) => path.split('/')[1] === field))
+  const others = problems.filter((problem) => !rows?.some(({ field }) => rowOf(problem) === field))
   const isComplete = rows?.every(({ text }) => text.trim() !== '') ?? false
   const change = (changed: ConditionRow[]) => {
     setRows(changed)
@@ -52,11 +50,7 @@ export function ConditionEditor({ name, label, hint, value, onChange, account }:
       <legend>{label}</legend>
       {hint && <p class="muted">{hint}</p>}
       {rows && <Rows {...{ rows, change, account, problems }} />}
-      {others.map(({ message }) => (
-        <p key={message} class="problem" role="alert">
-          {describeFieldMessage(t, message)}
-        </p>
-      ))}
+      <Problems of={others} role="alert" />
       {account !== null && <Matching account={account} json={isComplete ? value : null} />}
       {/* A condition that rows cannot show is edited as JSON. */}
       <details open={rows === null}>
@@ -76,7 +70,7 @@ export function ConditionEditor({ name, label, hint, value, onChange, account }:
   )
 }
 
-type Problem = ReturnType<typeof useProblems>[number]
+const rowOf = ({ path }: Problem) => path.split('/')[1]
 
 function Rows({
   rows,
@@ -112,13 +106,7 @@ function Rows({
           >
             ×
           </button>
-          {problems
-            .filter(({ path }) => path.split('/')[1] === row.field)
-            .map(({ message }) => (
-              <p key={message} class="problem" role="alert">
-                {describeFieldMessage(t, message)}
-              </p>
-            ))}
+          <Problems of={problems.filter((problem) => rowOf(problem) === row.field)} role="alert" />
         </div>
       ))}
       {rows.length === 0 && <p class="muted">{t.condition.everybody}</p>}
@@ -184,7 +172,7 @@ function Value({
   )
   switch (KINDS[field]) {
     case 'relationship':
-      return select(RELATIONSHIPS.map((each) => [each, t.audience.relationships[each]]))
+      return select(Object.entries(t.audience.relationships))
     case 'yes':
       return select([
         ['true', t.condition.yes],

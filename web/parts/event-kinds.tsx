@@ -1,8 +1,7 @@
 /** Which kinds of events an endpoint receives, as check boxes with words and the technical names beside them. */
 import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
-import { describeFieldMessage } from '../texts/service.ts'
 import { useLocalized } from '../texts.ts'
-import { listOf, useProblems } from './form.tsx'
+import { listOf, Problems, useProblems } from './form.tsx'
 
 /** LINE sends these only of groups, or only to module channels. */
 const RARE: Record<string, 'groups' | 'modules'> = {
@@ -65,11 +64,7 @@ export function EventKinds({
           ))}
         </div>
       )}
-      {problems.map(({ message }) => (
-        <p key={message} class="problem" role="alert">
-          {describeFieldMessage(t, message)}
-        </p>
-      ))}
+      <Problems of={problems} role="alert" />
     </fieldset>
   )
 }

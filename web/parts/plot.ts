@@ -46,7 +46,6 @@ export function createChart(
     ticks: { stroke: colour('--line'), width: 1 },
   }
   const widthOf = labelMeasure()
-  const hasBars = series.some(({ kind }) => kind === 'bars')
   const options: uPlot.Options = {
     width: element.clientWidth,
     height,
@@ -55,8 +54,8 @@ export function createChart(
     cursor: { y: false, points: { size: 6 } },
     scales: {
       // uPlot would put a single time at the start of a day.
-      x: { time: true, range: (_, low, high) => spanOf(low, times.length === 1 ? low : high, unit, hasBars) },
-      y: { range: (_, low, high) => countRange(low, high, hasBars) },
+      x: { time: true, range: (_, low, high) => spanOf(low, times.length === 1 ? low : high, unit) },
+      y: { range: (_, low, high) => countRange(low, high) },
     },
     axes: [
       {
