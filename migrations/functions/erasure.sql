@@ -62,9 +62,11 @@ end $$;
 
 -- Erases people of an account, members or not. The caller has stored their hashes, and holds lock_out_sending() and lock_out_flushes().
 -- If `is_complete` is false, it calls scrub_events() until that returns true, but not this function: a person may have come back.
+--
+-- A generic plan, because PostgreSQL may use any partial index for an empty array, and read all its members.
 create or replace function erase_people(
   account_id bigint, user_ids text[], last_event_id bigint, event_max int, out members int, out is_complete boolean
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 begin
   delete from audience_member where channel_oa_id = account_id and user_id = any (user_ids);
   get diagnostics members = row_count;
