@@ -156,7 +156,23 @@ export async function updateEndpoint(
   return { before, after }
 }
 
-function checkUrl(
+/** Returns what has changed, for the activity log. */
+export async function updateEndpointOf(
+  transaction: Queryable,
+  actor: Actor,
+  id: bigint,
+  changes: Partial<EndpointSettings>,
+  own: URL[],
+): Promise<Changes> {
+  const { before, after } = await updateEndpoint(transaction, id, changes, own)
+  if (after.allowPrivateNetwork) {
+    if (!before.allowPrivateNetwork) requirePrivateNetwork(actor)
+    if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
+  }
+  return changesBetween(recordableSettings(before), recordableSettings(after))
+}
+
+export function checkUrl(
   { url: text, allowPrivateNetwork }: Pick<EndpointSettings, 'url' | 'allowPrivateNetwork'>,
   own: URL[],
 ): URL {

@@ -7,10 +7,12 @@ import { findAccount } from '../accounts/account.ts'
 import { addKeyOf } from '../accounts/clients.ts'
 import { findVisibleAccount, type VisibleAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { UnreadableSecret } from '../config/secret-keys.ts'
-import { addEndpointOf, type NewEndpoint } from '../endpoints/settings.ts'
+import { ROWS_PER_STATEMENT, removeEndpointBatch, retryFailedBatch, setStatus } from '../endpoints/manage.ts'
+import { addEndpointOf, type NewEndpoint, updateEndpointOf } from '../endpoints/settings.ts'
 import { AppError, NotVisible, requireVisible, toFatalError } from '../errors.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'
-import { type Action, recordAccount, recordActivity } from '../operators/activity.ts'
+import { type Action, type Changes, recordAccount, recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -31,12 +33,25 @@ import { addCounts, platformOf, type RunStep, type Step } from './step.ts'
 /** As many as the account monitor checks at the same time. */
 const VERIFIED_AT_ONCE = 4
 
+const BEGINNING = { afterId: String(INT64_MIN) }
+
 export type AccountsChange =
   | { change: 'verify'; settings: object }
   | { change: 'mute'; settings: Mute }
+  | { change: 'unmute'; settings: object }
   | { change: 'endpoint'; settings: Omit<NewEndpoint, 'accountId'> }
   /** Instances of 0.3.0, which may run the job, read `expiresAt`. */
   | { change: 'key'; settings: { client: string; expiresAt: null } }
+  | { change: 'endpoints'; settings: EndpointsChange }
+
+export const ENDPOINT_ACTIONS = ['pause', 'resume', 'retry', 'move', 'remove'] as const
+
+/** `endpoint` is the URL that the endpoints have, and `url` the one that `move` gives them. */
+type EndpointsChange = {
+  endpoint: string
+  action: (typeof ENDPOINT_ACTIONS)[number]
+  url?: string | undefined
+}
 
 /** @param shown what the job and the activity log show of the settings. Throws `invalid_input` and `too_many_jobs`. */
 export async function startChange(
@@ -61,9 +76,13 @@ export async function startChange(
   return id
 }
 
+/** `isStarted`: a part of the next account is changed already. */
+type Position = { afterId: string; isStarted?: true }
+
 export const changeAccounts: RunStep = async (job, step) => {
   const given = job.parameters as AccountsChange
-  const afterId = job.position === null ? null : BigInt((job.position as { afterId: string }).afterId)
+  const { afterId: after, isStarted = false } = (job.position ?? BEGINNING) as Position
+  const afterId = BigInt(after)
   const actor = actorOf(job, step.organizationIds)
   const ids = await nextAccounts(
     step.database,
@@ -82,21 +101,28 @@ export const changeAccounts: RunStep = async (job, step) => {
   const refused = await refusable(async () => {
     await advance(job, step, ids, async (transaction) => {
       const account = requireVisible(await findVisibleAccount(transaction, actor, id), 'account', id)
-      return [await changeAccount(transaction, actor, account, given)]
+      const result = await changeAccount(transaction, actor, account, given)
+      if (result === null) return null
+      return [isStarted && result.outcome === 'unchanged' ? { outcome: 'changed' } : result]
     })
     return null
   })
   if (refused !== null) await advance(job, step, ids, async () => [refused])
 }
 
+/** @param work returns null if the same accounts need another step */
 function advance(
   job: Job,
   { commit }: Step,
   ids: AccountId[],
-  work: (transaction: Queryable) => Promise<Result[]>,
+  work: (transaction: Queryable) => Promise<Result[] | null>,
 ): Promise<void> {
   return commit(async (transaction) => {
     const results = await work(transaction)
+    if (results === null) {
+      const position = { ...((job.position ?? BEGINNING) as Position), isStarted: true }
+      return { position, done: job.done, tally: tallyOf(job, []) }
+    }
     await storeResults(transaction, job.id, ids, results)
     const done = job.done + BigInt(ids.length)
     return { position: { afterId: String(ids.at(-1)) }, done, tally: tallyOf(job, results) }
@@ -162,26 +188,31 @@ const selectAccess = statement('select-access-of-client')`
        and ($3::bigint[] is null
             or exists (select from api_key k where k.api_client_id = c.id and visible(k.organization_id, $3)))`
 
+/** Returns null if a part remains for another transaction. */
 async function changeAccount(
   transaction: Queryable,
   actor: Actor,
   account: VisibleAccount,
   given: Exclude<AccountsChange, { change: 'verify' }>,
-): Promise<Result> {
+): Promise<Result | null> {
   const { id: accountId } = account
   switch (given.change) {
-    case 'mute': {
-      const changes = await setMuteOf(transaction, accountId, given.settings)
+    case 'mute':
+    case 'unmute': {
+      const mute = given.change === 'mute' ? given.settings : null
+      const changes = await setMuteOf(transaction, accountId, mute)
       if (changes === null) return { outcome: 'unchanged' }
-      await recordAccount(transaction, actor, 'account.muted', account, changes)
+      await recordAccount(transaction, actor, mute ? 'account.muted' : 'account.unmuted', account, changes)
       return { outcome: 'changed' }
     }
+    case 'endpoints':
+      return changeEndpoints(transaction, actor, account, given.settings)
     case 'endpoint': {
       const { settings } = given
       const same = await transaction.query(selectSameEndpoint, [accountId, settings.url, settings.format])
       if (same.length > 0) return { outcome: 'unchanged' }
       const added = await addEndpointOf(transaction, actor, { ...settings, accountId }, [])
-      await recordAdded(transaction, actor, 'endpoint.added', added)
+      await recordEndpoint(transaction, actor, 'endpoint.added', account, added.result.id, added.changes)
       return { outcome: 'changed', objectId: added.result.secret === null ? null : added.result.id }
     }
     case 'key': {
@@ -192,26 +223,75 @@ async function changeAccount(
       if (hasKey) return { outcome: 'unchanged' }
       if (!isActive) return { outcome: 'refused', message: `client ${client} is not active.` }
       const added = await addKeyOf(transaction, actor, client, accountId)
-      await recordAdded(transaction, actor, 'key.added', added)
+      const { id, organizationId } = added.target
+      await recordActivity(transaction, actor, {
+        ...{ action: 'key.added', object: { kind: 'key', id } },
+        ...{ organizationId, accountId, changes: added.changes },
+      })
       return { outcome: 'changed', objectId: added.result.id }
     }
   }
 }
 
-type Added = Pick<Awaited<ReturnType<typeof addKeyOf>>, 'target' | 'changes'>
+/** $1 account id bigint, $2 url text */
+const selectEndpointsOfUrl = statement('select-endpoints-of-url')`
+    select id, name from endpoint where channel_oa_id = $1 and url = $2 order by id`
 
-function recordAdded(
+async function changeEndpoints(
   transaction: Queryable,
   actor: Actor,
-  action: Action & ('endpoint.added' | 'key.added'),
-  { target: { id, organizationId, accountId }, changes }: Added,
+  account: VisibleAccount,
+  { endpoint: present, action, url = present }: EndpointsChange,
+): Promise<Result | null> {
+  type Endpoint = { id: bigint; name: string }
+  const endpoints = await transaction.query<Endpoint>(selectEndpointsOfUrl, [account.id, present])
+  let isChanged = false
+  let isComplete = true
+  for (const { id, name } of endpoints) {
+    switch (action) {
+      case 'pause':
+      case 'resume': {
+        const [before, after] = action === 'pause' ? PAUSE : RESUMPTION
+        if (!(await setStatus(transaction, id, after))) continue
+        const recorded = `endpoint.${action}d` as const
+        await recordEndpoint(transaction, actor, recorded, account, id, { status: [before, after] })
+        break
+      }
+      case 'move': {
+        const changes = await updateEndpointOf(transaction, actor, id, { url }, [])
+        if (Object.keys(changes).length === 0) continue
+        await recordEndpoint(transaction, actor, 'endpoint.updated', account, id, changes)
+        break
+      }
+      case 'retry': {
+        const count = await retryFailedBatch(transaction, id)
+        if (count === 0) continue
+        await recordEndpoint(transaction, actor, 'endpoint.retried', account, id, { deliveries: count })
+        isComplete &&= count < ROWS_PER_STATEMENT
+        break
+      }
+      case 'remove':
+        if ((await removeEndpointBatch(transaction, id)) < ROWS_PER_STATEMENT)
+          await recordEndpoint(transaction, actor, 'endpoint.removed', account, id, { name: [name, null] })
+        else isComplete = false
+    }
+    isChanged = true
+  }
+  if (!isComplete) return null
+  return { outcome: isChanged ? 'changed' : 'unchanged' }
+}
+
+const PAUSE = ['active', 'paused'] as const
+const RESUMPTION = ['paused', 'active'] as const
+
+function recordEndpoint(
+  transaction: Queryable,
+  actor: Actor,
+  action: Action & `endpoint.${string}`,
+  { id: accountId, organizationId }: VisibleAccount,
+  id: bigint,
+  changes: Changes,
 ): Promise<void> {
-  const kind = action === 'key.added' ? 'key' : 'endpoint'
-  return recordActivity(transaction, actor, {
-    action,
-    object: { kind, id },
-    organizationId,
-    accountId,
-    changes,
-  })
+  const object = { kind: 'endpoint', id } as const
+  return recordActivity(transaction, actor, { action, object, organizationId, accountId, changes })
 }

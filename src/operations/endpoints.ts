@@ -19,13 +19,7 @@ import {
   setStatus,
 } from '../endpoints/manage.ts'
 import { listEndpointsOfPerson, NEW_ENDPOINT_ID, rehearse } from '../endpoints/repliers.ts'
-import {
-  addEndpointOf,
-  type EndpointSettings,
-  recordableSettings,
-  requirePrivateNetwork,
-  updateEndpoint,
-} from '../endpoints/settings.ts'
+import { addEndpointOf, type EndpointSettings, updateEndpointOf } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { parseJson } from '../http/body.ts'
 import { INT64_MIN } from '../http/path-id.ts'
@@ -34,7 +28,6 @@ import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
 import type { AccountId, OrganizationId } from '../ids.ts'
 import { startEndpointJob } from '../jobs/send-again.ts'
-import { changesBetween } from '../operators/activity.ts'
 import { statement } from '../postgres/statement.ts'
 import { EndpointUrl, NEW_ENDPOINT, REHEARSED, SETTINGS } from './endpoint-fields.ts'
 import { checkerOf, Default, Id, partial, ShortText } from './fields.ts'
@@ -148,14 +141,9 @@ export const ENDPOINTS = {
     help: 'change an endpoint; its backlog is kept and sent to the new URL; the format cannot change',
     records: 'endpoint.updated',
     input: partial({ url: EndpointUrl, ...SETTINGS }),
-    run: async ({ database, actor, target, services, input }) => {
-      const { before, after } = await updateEndpoint(database, target.id, input, services.ownUrls())
-      if (after.allowPrivateNetwork) {
-        if (!before.allowPrivateNetwork) requirePrivateNetwork(actor)
-        if (before.url !== after.url) requirePrivateNetwork(actor, 'url')
-      }
-      return { changes: changesBetween(recordableSettings(before), recordableSettings(after)) }
-    },
+    run: async ({ database, actor, target, services, input }) => ({
+      changes: await updateEndpointOf(database, actor, target.id, input, services.ownUrls()),
+    }),
   }),
 
   ofPerson: read({

@@ -1,12 +1,12 @@
 /** Long work. */
 import { findClient } from '../accounts/clients.ts'
 import { printableUrl } from '../endpoints/address.ts'
-import { checkEndpoint, requirePrivateNetwork } from '../endpoints/settings.ts'
+import { checkEndpoint, checkUrl, requirePrivateNetwork } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
-import { IdText } from '../http/validate.ts'
-import { type AccountsChange, startChange } from '../jobs/change-accounts.ts'
+import { IdText, refuseInput } from '../http/validate.ts'
+import { type AccountsChange, ENDPOINT_ACTIONS, startChange } from '../jobs/change-accounts.ts'
 import { cancelJob, findJob, type JobSummary, listJobs, listRunningJobs } from '../jobs/job.ts'
 import { ACCOUNTS_MAX, listResults, OUTCOMES, takeSecrets } from '../jobs/job-accounts.ts'
 import type { Actor } from '../operators/actor.ts'
@@ -15,7 +15,7 @@ import { ACCOUNT_STATUSES } from '../watch/account-status.ts'
 import { readMute } from '../watch/mutes.ts'
 import { MUTE } from './accounts.ts'
 import { NEW_ENDPOINT } from './endpoint-fields.ts'
-import { Id, ShortText } from './fields.ts'
+import { Id, ShortText, Url } from './fields.ts'
 import { type Noun, operationsOf } from './operation.ts'
 
 const find = async (database: Queryable, actor: Actor, id: bigint): Promise<JobSummary> =>
@@ -110,6 +110,42 @@ export const ACCOUNT_JOBS = {
     run: ({ database, actor, input }) => {
       const settings = readMute(input)
       return start(database, actor, input, { change: 'mute', settings }, { ...settings })
+    },
+  }),
+
+  unmute: change({
+    name: 'job.unmute-accounts',
+    does: 'end the mutes of many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: SELECTION,
+    run: ({ database, actor, input }) =>
+      start(database, actor, input, { change: 'unmute', settings: {} }, {}),
+  }),
+
+  /** An account without an endpoint of this URL stays unchanged. */
+  changeEndpoints: change({
+    name: 'job.change-endpoints',
+    does: 'change endpoints of many accounts',
+    isOfAll: true,
+    records: 'job.started',
+    input: {
+      ...SELECTION,
+      endpoint: Url('URL that the endpoints have'),
+      action: Type.Enum([...ENDPOINT_ACTIONS]),
+      url: Type.Optional(Url('URL that the action move gives them')),
+    },
+    run: ({ database, actor, services, input: { endpoint, action, url, ...selection } }) => {
+      if ((action === 'move') !== (url !== undefined))
+        refuseInput('url', 'belongs to the action move, and to no other')
+      // Whether the private network is allowed is a setting of each endpoint.
+      if (url !== undefined) checkUrl({ url, allowPrivateNetwork: true }, services.ownUrls())
+      const settings = { endpoint: URL.parse(endpoint)?.href ?? endpoint, action, url }
+      const shown = {
+        ...{ action, endpoint: printableUrl(endpoint) },
+        ...(url !== undefined && { url: printableUrl(url) }),
+      }
+      return start(database, actor, selection, { change: 'endpoints', settings }, shown)
     },
   }),
 

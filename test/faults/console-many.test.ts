@@ -48,7 +48,7 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
     await page.getByRole('row', { name: `${NAMES[1]} changed` }).waitFor()
   })
 
-  it('adds an endpoint to all that match the filter, and gives a client access to them', async () => {
+  it('adds an endpoint to all that match the filter, pauses it by its URL, and gives a client access to them', async () => {
     await addClientNamed(opened.database, 'Many')
     const page = await opened.visit({ path: '/?problem=no_channel_secret' })
     const change = async (name: string, fill: () => Promise<unknown>, result: RegExp) => {
@@ -63,6 +63,13 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
     await change('Add an endpoint to each', url, /2 of 2 · 2 changed/)
     await page.keyboard.press('Escape')
     await page.getByRole('button', { name: 'Clear' }).click()
+    const pause = () => page.getByLabel('URL that the endpoints have').fill('https://tool.example/')
+    await change('Change endpoints by URL', pause, /2 of 2 · 2 changed/)
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Clear' }).click()
+    expect(await load(opened.database, `select count(*)::int from endpoint where status = 'paused'`)).toEqual(
+      [{ count: 2 }],
+    )
     const client = () => page.getByLabel('Client', { exact: true }).selectOption({ label: 'Many' })
     await change('Give a client access', client, /2 of 2 · 2 changed/)
     await page.getByRole('dialog').getByRole('link', { name: 'Change many accounts' }).click()

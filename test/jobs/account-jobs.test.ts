@@ -1,6 +1,8 @@
 /** Changes of many accounts at once, as one job with a result for each account. */
+
 import { expect, it } from 'vitest'
 import { addOrganization } from '../../src/accounts/provisioning.ts'
+import { ROWS_PER_STATEMENT } from '../../src/endpoints/manage.ts'
 import { ACCOUNTS_MAX } from '../../src/jobs/job-accounts.ts'
 import type { Role } from '../../src/operators/actor.ts'
 import { confirmStatuses } from '../../src/watch/store-statuses.ts'
@@ -8,6 +10,7 @@ import { runCommand } from '../support/command.ts'
 import { addSignedIn, type Operator, startSignedIn } from '../support/console.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { endJobsAfterEach, finishJobs, takeShortTurn } from '../support/jobs.ts'
+import { load } from '../support/load.ts'
 import { startPlatform, verifierOn } from '../support/platform.ts'
 
 const { database, env } = await createTestDatabase()
@@ -128,10 +131,104 @@ it('a change of many accounts adds an endpoint to each account, unless it has th
   expect(JSON.stringify(stored)).not.toContain('hidden')
 })
 
+const HOOK = 'https://tool.example/hook'
+
+const change = (tenants: Tenant[], action: string, url?: string, by?: Operator) =>
+  finish('change-endpoints', { accounts: idsOf(tenants), endpoint: HOOK, action, url }, by)
+
+it('a change of many accounts pauses, resumes, moves and removes the endpoints of a URL, and no others', async () => {
+  const [a, b, other] = (await addBroken(3)) as [Tenant, Tenant, Tenant]
+  const all = [a, b, other]
+  await finish('add-endpoints', { accounts: idsOf([a, b]), url: HOOK })
+  await finish('add-endpoints', { accounts: idsOf(all), url: 'https://other.example/' })
+  const outcomesOf = async (action: string, url?: string) => {
+    const { outcomes } = await change(all, action, url)
+    return idsOf(all).map((id) => outcomes[id]?.[0])
+  }
+  const statuses = () =>
+    database.query<{ status: string }>(
+      'select status from endpoint where channel_oa_id = any ($1) order by url, id',
+      [idsOf(all)],
+    )
+  const wanted = (hook: string) => ['active', 'active', 'active', hook, hook].map((status) => ({ status }))
+
+  expect(await outcomesOf('pause')).toEqual(['changed', 'changed', 'unchanged'])
+  expect(await statuses()).toEqual(wanted('paused'))
+  expect(await outcomesOf('pause')).toEqual(['unchanged', 'unchanged', 'unchanged'])
+  expect(await outcomesOf('resume')).toEqual(['changed', 'changed', 'unchanged'])
+  expect(await statuses()).toEqual(wanted('active'))
+  expect(await outcomesOf('move', 'https://new.example/hook')).toEqual(['changed', 'changed', 'unchanged'])
+  expect(await outcomesOf('remove')).toEqual(['unchanged', 'unchanged', 'unchanged'])
+  expect((await endpointsOf([a])).map(({ url: each }) => each)).toContain('https://new.example/hook')
+  await finish('change-endpoints', {
+    ...{ accounts: idsOf(all), action: 'remove', endpoint: 'https://other.example/' },
+  })
+  expect(await endpointsOf(all)).toEqual(
+    idsOf([a, b]).map((account) => ({ account, url: 'https://new.example/hook' })),
+  )
+  expect((await activityOf([a])).map(({ action }) => action)).toEqual([
+    ...['endpoint.added', 'endpoint.added', 'endpoint.paused', 'endpoint.resumed'],
+    ...['endpoint.updated', 'endpoint.removed'],
+  ])
+})
+
+it('a change of many accounts moves no endpoint in the private network for operators of some organizations', async () => {
+  const [a] = (await addBroken(1)) as [Tenant]
+  await finish('add-endpoints', { accounts: idsOf([a]), url: HOOK, allowPrivateNetwork: true })
+  const { outcomes } = await change([a], 'move', 'http://10.0.0.1/', await operatorOf(a))
+  expect(outcomes[String(a.accountId)]).toEqual(['refused', expect.stringContaining('private network')])
+  expect(await endpointsOf([a])).toMatchObject([{ url: HOOK }])
+})
+
+it('a change of many accounts retries and removes backlogs of more rows than a transaction may change', async () => {
+  const [a, b] = (await addBroken(2)) as [Tenant, Tenant]
+  await finish('add-endpoints', { accounts: idsOf([a, b]), url: HOOK })
+  await load(
+    database,
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, failed_at)
+     select channel_oa_id, id, array[gen_random_uuid()], now() from endpoint cross join generate_series(1, $2)
+      where channel_oa_id = $1`,
+    [a.accountId, 2 * ROWS_PER_STATEMENT],
+  )
+  const count = async () => {
+    const [row] = await database.query<{ failed: number; pending: number }>(
+      `select count(*) filter (where failed_at is not null)::int as failed,
+              count(*) filter (where failed_at is null)::int as pending
+         from endpoint_delivery where channel_oa_id = $1`,
+      [a.accountId],
+    )
+    return row
+  }
+  const retried = await change([a, b], 'retry')
+  expect(retried.outcomes).toEqual({
+    [String(a.accountId)]: ['changed', null],
+    [String(b.accountId)]: ['unchanged', null],
+  })
+  expect(await count()).toEqual({ failed: 0, pending: 2 * ROWS_PER_STATEMENT })
+  await change([a, b], 'remove')
+  expect(await count()).toEqual({ failed: 0, pending: 0 })
+  expect(await endpointsOf([a, b])).toEqual([])
+  expect((await activityOf([a])).filter(({ action }) => action === 'endpoint.removed')).toHaveLength(1)
+})
+
+it('a change of many accounts ends mutes', async () => {
+  const [a, b] = (await addBroken(2)) as [Tenant, Tenant]
+  await finish('mute-accounts', { accounts: idsOf([a]), ...MUTE })
+  const { outcomes } = await finish('unmute-accounts', { accounts: idsOf([a, b]) })
+  expect(outcomes).toEqual({
+    [String(a.accountId)]: ['changed', null],
+    [String(b.accountId)]: ['unchanged', null],
+  })
+  expect((await activityOf([a])).at(-1)).toMatchObject({ action: 'account.unmuted' })
+})
+
 it('a change of many accounts refuses settings that no account could have', async () => {
   const accounts = idsOf(await addBroken(1))
   for (const [change, body, field] of [
     ['add-endpoints', { url: 'http://tool.example/' }, 'url'],
+    ['change-endpoints', { endpoint: HOOK, action: 'move' }, 'url'],
+    ['change-endpoints', { endpoint: HOOK, action: 'pause', url: HOOK }, 'url'],
+    ['change-endpoints', { endpoint: HOOK, action: 'move', url: 'ftp://tool.example/' }, 'url'],
     ['mute-accounts', { ...MUTE, until: new Date(Date.now() + 91 * DAY_MS).toISOString() }, 'until'],
     ['verify-accounts', { accounts: Array(ACCOUNTS_MAX + 1).fill('1') }, 'accounts'],
   ] as const) {

@@ -174,6 +174,8 @@ const REPEATED: Record<string, Repetition> = {
   'job.cancel': 'nothing',
   'job.verify-accounts': 'the same again',
   'job.mute-accounts': 'the same again',
+  'job.unmute-accounts': 'the same again',
+  'job.change-endpoints': 'the same again',
   'job.add-endpoints': 'the same again',
   'job.add-keys': 'the same again',
   'job.secrets': 'nothing',

@@ -110,6 +110,10 @@ export const INPUTS: Record<string, (of: Objects) => object> = {
     until: inDays(1),
     reason: 'a planned change',
   }),
+  'job.unmute-accounts': ({ account }) => ({ accounts: [account] }),
+  'job.change-endpoints': ({ account }) => ({
+    ...{ accounts: [account], endpoint: 'https://taken.example/hook', action: 'pause' },
+  }),
   'job.add-endpoints': ({ account }) => ({ accounts: [account], url: 'https://taken.example/hook' }),
   'job.add-keys': ({ account, client }) => ({ accounts: [account], client }),
   'channel.add': ({ organization }) => ({

@@ -6,7 +6,7 @@ import { type Input, startJob, useItems } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { DialogButton } from './dialog.tsx'
 import { EMPTY_ENDPOINT, EndpointFields, FormatField, newEndpointOf } from './endpoint-form.tsx'
-import { SelectField, useFields } from './form.tsx'
+import { SelectField, TextField, useFields } from './form.tsx'
 import { type Job, JobDialog } from './job.tsx'
 import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
 
@@ -14,8 +14,12 @@ import { MuteFields, type MuteValues, muteOf } from './mute.tsx'
 export type Selection = Input<'job.verify-accounts'>[0]
 
 /** Changes by their routes. */
-const CHANGES = ['mute-accounts', 'verify-accounts', 'add-endpoints', 'add-keys'] as const
+const CHANGES = [
+  ...(['mute-accounts', 'unmute-accounts', 'verify-accounts'] as const),
+  ...(['add-endpoints', 'change-endpoints', 'add-keys'] as const),
+]
 type Change = (typeof CHANGES)[number]
+const ACTIONS = ['pause', 'resume', 'retry', 'move', 'remove'] as const
 
 export function ManyAccounts({
   count,
@@ -56,13 +60,21 @@ function ChangeDialog({
   const [format, setFormat] = useState<EndpointFormat>('line')
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
+  const present = useFields({ endpoint: '', url: '' })
+  const [action, setAction] = useState<(typeof ACTIONS)[number]>('pause')
   const access = useFields({ client: '' })
   const start: Record<Change, () => Promise<Job | undefined>> = {
     'mute-accounts': () => startJob('job.mute-accounts', null, { ...selection, ...muteOf(mute.values) }),
+    'unmute-accounts': () => startJob('job.unmute-accounts', null, selection),
     'verify-accounts': () => startJob('job.verify-accounts', null, selection),
     'add-endpoints': () => {
       const settings = newEndpointOf(endpoint.values, format, t.member.notAnObject)
       return startJob('job.add-endpoints', null, { ...selection, ...settings })
+    },
+    'change-endpoints': () => {
+      const { endpoint: of, url } = present.values
+      const settings = { endpoint: of, action, ...(action === 'move' && { url }) }
+      return startJob('job.change-endpoints', null, { ...selection, ...settings })
     },
     'add-keys': () => startJob('job.add-keys', null, { ...selection, ...access.values }),
   }
@@ -82,11 +94,34 @@ function ChangeDialog({
         onChange={setChange}
       />
       {change === 'mute-accounts' && <MuteFields field={mute.field} />}
+      {change === 'unmute-accounts' && <p>{t.many.unmuteText}</p>}
       {change === 'verify-accounts' && <p>{t.many.verifyText}</p>}
       {change === 'add-endpoints' && (
         <>
           <FormatField value={format} onChange={setFormat} />
           <EndpointFields field={endpoint.field} format={format} account={null} />
+        </>
+      )}
+      {change === 'change-endpoints' && (
+        <>
+          <TextField
+            {...present.field('endpoint')}
+            type="url"
+            label={t.many.endpointUrl}
+            hint={t.many.endpointHint}
+            required
+          />
+          <SelectField
+            name="action"
+            label={t.many.endpointAction}
+            value={action}
+            options={ACTIONS.map((name) => [name, t.many.endpointActions[name]])}
+            onChange={setAction}
+          />
+          {action === 'move' && (
+            <TextField {...present.field('url')} type="url" label={t.many.newUrl} required />
+          )}
+          {action === 'remove' && <p class="notice warning">{t.many.removeText}</p>}
         </>
       )}
       {change === 'add-keys' && (
