@@ -8,7 +8,6 @@ import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { localUrl } from '../http/listen.ts'
 import type { RemovalTally } from '../jobs/remove-account.ts'
-import type { LineApi } from '../line-api/client.ts'
 import { ACCOUNTS, addressesOf } from '../operations/accounts.ts'
 import type { Operation } from '../operations/operation.ts'
 import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
@@ -195,30 +194,24 @@ Several secrets are read one line each, in the order of the options:
 
 export function withFields(command: CliCommand, operation: Operation = ACCOUNTS.update): CliCommand {
   for (const option of optionsOf(operation)) command.addOption(option)
-  return command
-    .option('--unproven', 'store channel id and secret without asking LINE whether they belong together')
-    .addHelpText('after', SECRETS_HELP)
+  return command.addHelpText('after', SECRETS_HELP)
 }
-
-export type Proving = { unproven?: boolean }
-
-export const proverOf = ({ unproven }: Proving): LineApi | null =>
-  unproven ? null : openLineApi(readConfig(io.env))
 
 /** Adds or changes an account. Returns the names of the fields that options give. */
 async function setFields<R extends { isUnproven?: boolean }>(
   database: Database,
   operation: Operation<R>,
-  given: Record<string, unknown> & Proving,
+  given: Record<string, unknown>,
   id: bigint | null = null,
 ) {
   const input = await inputOf(operation, given)
   warnAboutSecret(input)
   const checked = operation.check(input)
-  const services = { lineApi: proverOf(given) }
+  const services = { lineApi: openLineApi(readConfig(io.env)) }
   const { result } = await performHere(database, operation, { id, input: checked }, services)
   warnIfUnproven(result?.isUnproven)
-  return { result: result as R, fields: Object.keys(input) }
+  const { unproven: _, ...fields } = input as Record<string, unknown>
+  return { result: result as R, fields: Object.keys(fields) }
 }
 
 export function warnAboutSecret({ channelSecret }: { channelSecret?: string | null }): void {

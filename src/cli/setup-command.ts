@@ -4,25 +4,18 @@ import type { NewAccount } from '../accounts/provisioning.ts'
 import { type Config, readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { ACCOUNTS, accountColumns, addressesOf } from '../operations/accounts.ts'
+import type { InputOf } from '../operations/fields.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
 import { examineReachability } from '../watch/reachability.ts'
-import {
-  baseUrlOf,
-  type Proving,
-  proverOf,
-  warnAboutSecret,
-  warnIfUnproven,
-  withFields,
-} from './accounts-commands.ts'
+import { baseUrlOf, warnAboutSecret, warnIfUnproven, withFields } from './accounts-commands.ts'
 import { type CliCommand, onDatabase } from './command.ts'
 import { io, print, printError, printOne, styled } from './io.ts'
-import { inputOf, wordsOf } from './operation-commands.ts'
+import { inputOf, openLineApi, wordsOf } from './operation-commands.ts'
 import { ask, type Question } from './questions.ts'
 
 type Answers = { organizationName: string; name: string; channelId: string; channelSecret: string }
-type Options = Partial<Answers> & Proving
 
 /** Required values. Without the channel's id and secret, no delivery is accepted and no profile is fetched. */
 const QUESTIONS: Array<Question & { name: keyof Answers }> = [
@@ -38,7 +31,7 @@ export function setupCommand(program: CliCommand): void {
       'add an organization, an official account, a client and its key, and print what to enter where; asks for what no option gives',
     )
     .option('--organization-name <name>', 'name of the organization that owns the account')
-    .prints(async (options: Options) => {
+    .prints(async (options: Partial<Answers>) => {
       const { organizationName } = options
       const fields = (await inputOf(ACCOUNTS.update, options)) as Partial<Answers>
       const given = { ...fields, ...(organizationName !== undefined && { organizationName }) }
@@ -46,7 +39,7 @@ export function setupCommand(program: CliCommand): void {
       const made = await makeMissingDatabase(readConfig(io.env).database)
       if (made !== null)
         printError(`oa-audience: made a database in ${made}. Start the service with this DATA_DIR.`)
-      return onDatabase(async (database) => add(database, await complete(given), options))
+      return onDatabase(async (database) => add(database, await complete(given)))
     }, introduce)
 }
 
@@ -69,10 +62,11 @@ async function complete(given: Partial<Answers>): Promise<Answers> {
   return { ...given, ...(questions.length === 0 ? {} : await ask(questions)) } as Answers
 }
 
-async function add(database: Database, { organizationName, ...fields }: Answers, proving: Proving) {
+async function add(database: Database, { organizationName, ...fields }: Answers) {
   warnAboutSecret(fields)
-  const columns = accountColumns(ACCOUNTS.update.check(fields)) as NewAccount
-  const parts = { database, lineApi: proverOf(proving) }
+  const { unproven, ...checked } = ACCOUNTS.update.check(fields) as InputOf<typeof ACCOUNTS.update.input>
+  const columns = accountColumns(checked) as NewAccount
+  const parts = { database, lineApi: unproven ? null : openLineApi(readConfig(io.env)) }
   const added = await addFirstAccount(parts, commandActor(), organizationName, columns)
   const { organizationId, account, client, key } = added
   warnIfUnproven(added.proof === 'unproven')

@@ -6,7 +6,6 @@ import type english from './problem-texts.en.json'
 /** English is the source. Of checks, it shows the message of the service. */
 export type ProblemTexts = typeof english & {
   checks?: {
-    names: Record<Check['name'], string>
     passed: Record<Check['name'], string>
     failed: Record<FailureReason, string>
     noEvidence: string

@@ -130,7 +130,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
     const endpoint = await idOf('select min(id) as id from endpoint')
     const client = await idOf('select min(id) as id from api_client')
     const { page, expectHarmless } = await open(`/accounts/${account}`)
-    await page.getByText('Checks of the last verification').click()
+    await page.getByText('Last verified').waitFor()
     await expectHarmless()
     const user = encodeURIComponent(SHAPES[0] as string)
     const paths = [

@@ -17,11 +17,13 @@ import { ActivityLink } from '../parts/activity.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { MuteButton, Muted } from '../parts/mute.tsx'
 import { Facts, Page, Panel, Tabs } from '../parts/page.tsx'
+import { causesOf } from '../parts/problem-causes.ts'
 import { fixOf, fixPath } from '../parts/problem-fixes.ts'
 import { Loaded } from '../parts/states.tsx'
 import { StatusLabel, useReason } from '../parts/status.tsx'
 import { ExportEvents } from '../parts/time-range.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
+import { Verification } from '../parts/verification.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -90,6 +92,7 @@ function Overview({ reload, ...data }: AccountResponse & { reload: () => void })
     <>
       <Health facts={facts} onFixed={reload} />
       <SetUp {...data} onChange={reload} />
+      <Verification {...data} onChange={reload} />
       <Figures facts={facts} />
       <AccountCharts id={id} />
       <AccountEndpoints id={id} />
@@ -114,7 +117,7 @@ function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount
   }
   return (
     <section class="problems" aria-label={t.account.health}>
-      {problems.map((problem, index) => {
+      {causesOf(problems).map(({ problem, consequences }, index) => {
         const { label, message, fix } = reasonOf(problem)
         const { muted } = problem
         return (
@@ -127,6 +130,18 @@ function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount
             <p class="fix">
               <b>{t.account.fix}:</b> {fix}
             </p>
+            {consequences.length > 0 && (
+              <>
+                <p class="muted">{t.account.consequences}</p>
+                <ul class="consequences">
+                  {consequences.map((each) => (
+                    <li key={each.reason}>
+                      <b>{reasonOf(each).label}:</b> {reasonOf(each).message}
+                    </li>
+                  ))}
+                </ul>
+              </>
+            )}
             <div class="actions">
               {canManage && <FixButton problem={problem} id={id} onDone={onFixed} />}
               {canManage && index === 0 && <MuteButton problem={problem} id={id} onDone={onFixed} />}

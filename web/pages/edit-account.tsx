@@ -42,7 +42,8 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   const { t } = useLocalized()
   const { id } = account
   const { values, setValues, changesOf } = useFields<Values>(() => valuesOf(account))
-  const [isUnproven, setUnproven] = useState(false)
+  const [unproven, setUnproven] = useState(false)
+  const [isUnproven, setIsUnproven] = useState(false)
   useEffect(() => {
     if (field === null) return
     // After the page has focused its title.
@@ -55,13 +56,13 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   }, [field])
   const save = async () => {
     const changes = changesOf(requestOf)
-    const saved = await perform('account.update', id, changes)
+    const saved = await perform('account.update', id, { ...changes, unproven })
     // The outcome is on the page of the account, also if LINE does not respond.
     if (CREDENTIALS.some((name) => name in changes))
       await perform('account.verify', id, { testWebhook: false, proveRedelivery: false }).catch(
         () => undefined,
       )
-    if (saved.isUnproven) setUnproven(true)
+    if (saved.isUnproven) setIsUnproven(true)
     else navigate(`/accounts/${id}`)
   }
   if (isUnproven) {
@@ -85,6 +86,7 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
           chatSecret: account.hasChatSecret,
         }}
         isNew={false}
+        unproven={{ value: unproven, onChange: setUnproven }}
       />
     </Form>
   )
@@ -94,7 +96,7 @@ const valuesOf = (account: AccountResponse['account']): Values =>
   Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, String(account[name] ?? '')]))
 
 /** An empty secret is kept, and null removes it. */
-const requestOf = (values: Values): Input<'account.update'>[0] =>
+const requestOf = (values: Values): Omit<Input<'account.update'>[0], 'unproven'> =>
   Object.fromEntries(
     Object.entries(values)
       .map(([name, value]) => [name, value?.trim() ?? null] as const)

@@ -4,6 +4,7 @@ import type { Encoding } from '../../src/audience/import/encodings.ts'
 import { ApiError, postText, queryOf } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { useRead } from '../operations.ts'
+import { StoreUnproven } from '../parts/account-fields.tsx'
 import { DropZone } from '../parts/drop-zone.tsx'
 import { EncodingField, readText } from '../parts/encoding.tsx'
 import { FileFaults, type FilePreview, OnboardingOutcomes, PreviewTable } from '../parts/fleet-preview.tsx'
@@ -122,11 +123,12 @@ function Preview({
 }) {
   const { t, number } = useLocalized()
   const [setsWebhook, setSetsWebhook] = useState(true)
+  const [unproven, setUnproven] = useState(false)
   if (preview.faultCount > 0) return <FileFaults preview={preview} />
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
-    const path = `/api/fleet-file/apply${queryOf({ webhook: setsWebhook ? 'yes' : 'no', ...query })}`
-    onApplied(await postText<Applied>(path, content))
+    const wanted = { webhook: setsWebhook ? 'yes' : 'no', unproven: unproven ? 'yes' : 'no', ...query }
+    onApplied(await postText<Applied>(`/api/fleet-file/apply${queryOf(wanted)}`, content))
   }
   return (
     <Panel title={t.file.preview}>
@@ -146,6 +148,7 @@ function Preview({
           value={setsWebhook}
           onChange={setSetsWebhook}
         />
+        <StoreUnproven value={unproven} onChange={setUnproven} />
       </Form>
     </Panel>
   )

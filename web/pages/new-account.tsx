@@ -49,6 +49,7 @@ function NewAccount({ organizations }: { organizations: Organization[] }) {
   const [newName, setNewName] = useState('')
   const [known, setKnown] = useState(organizations)
   const [values, setValues] = useState<Values>({})
+  const [unproven, setUnproven] = useState(false)
   const add = async () => {
     let organization = chosen
     if (organization === NEW) {
@@ -59,7 +60,7 @@ function NewAccount({ organizations }: { organizations: Organization[] }) {
       organization = id
     }
     const given = Object.entries(values).filter(([, value]) => (value ?? '').trim() !== '')
-    const account = { name: '', ...Object.fromEntries(given), organization }
+    const account = { name: '', ...Object.fromEntries(given), organization, unproven }
     const { id } = await perform('account.add', null, account)
     navigate(`/accounts/${id}`)
   }
@@ -88,6 +89,7 @@ function NewAccount({ organizations }: { organizations: Organization[] }) {
         onChange={setValues}
         isStored={{ channelSecret: false, channelAccessToken: false, chatSecret: false }}
         isNew
+        unproven={{ value: unproven, onChange: setUnproven }}
       />
     </Form>
   )

@@ -1,7 +1,8 @@
 /** The fields of an account's form. A stored secret is never shown: it is kept, replaced or removed. */
+import type { ComponentProps } from 'preact'
 import { useState } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
-import { Field, TextField } from './form.tsx'
+import { CheckField, Field, TextField } from './form.tsx'
 import type { FormField } from './problem-fixes.ts'
 
 /** Null: remove the stored value. */
@@ -31,9 +32,10 @@ interface FieldsProps {
   onChange: (values: Values) => void
   isStored: Record<SecretName, boolean>
   isNew: boolean
+  unproven: ComponentProps<typeof StoreUnproven>
 }
 
-export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps) {
+export function AccountFields({ values, onChange, isStored, isNew, unproven }: FieldsProps) {
   const { t } = useLocalized()
   const [usesMore] = useState(isStored.chatSecret || Boolean(values.chatInboxId || values.loginChannelIds))
   const set = (name: FormField) => (value: string | null) => onChange({ ...values, [name]: value })
@@ -73,6 +75,7 @@ export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps
           {secret('channelAccessToken')}
           {text('basicId')}
           {text('botUserId')}
+          <StoreUnproven {...unproven} />
         </div>
       </details>
       <details open={usesMore}>
@@ -85,6 +88,14 @@ export function AccountFields({ values, onChange, isStored, isNew }: FieldsProps
         </div>
       </details>
     </>
+  )
+}
+
+/** For a machine that does not reach LINE, or a proof that LINE refuses although both values are right. */
+export function StoreUnproven(field: { value: boolean; onChange: (value: boolean) => void }) {
+  const { t } = useLocalized()
+  return (
+    <CheckField {...field} name="unproven" label={t.manage.storeUnproven} hint={t.manage.storeUnprovenHint} />
   )
 }
 

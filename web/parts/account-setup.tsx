@@ -1,14 +1,13 @@
-/** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
+/** The setup of an account: its webhook URL, and the steps, each of which is done only if something has proven it. */
 import { useState } from 'preact/hooks'
-import { describeCheck } from '../../src/watch/problem-texts.ts'
 import { useRole } from '../session.ts'
-import { useLocalized } from '../texts.ts'
-import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
+import { fill, useLocalized } from '../texts.ts'
+import { ImportFollowers, PointWebhook } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
 import { Icon } from './icons.tsx'
 import { Copyable } from './values.tsx'
 
-/** One line while every step is done. It neither opens nor closes under the operator who works in it. */
+/** One line while the account works. It neither opens nor closes under the operator who works in it. */
 export function SetUp({
   account,
   facts,
@@ -17,27 +16,40 @@ export function SetUp({
   webhookPath,
   onChange,
 }: AccountResponse & { onChange: () => void }) {
-  const { t, relative } = useLocalized()
+  const { t } = useLocalized()
   const canManage = useRole('manager')
-  const steps = useSteps({ account, facts, verification })
-  const isDone = steps.every(([, isStepDone]) => isStepDone)
-  const [isOpen] = useState(!isDone)
+  const { steps: texts } = t.account
+  const isOk = (name: string) => verification?.checks.find((check) => check.name === name)?.ok === true
+  const steps: Array<[text: string, isDone: boolean]> = [
+    [texts.credentials, isOk('access_token')],
+    [texts.endpoint, isOk('webhook_endpoint')],
+    [texts.active, isOk('webhook_active')],
+    [texts.delivered, facts.lastDeliveryAt !== null && facts.unprovenSecretAt === null],
+    [texts.redelivery, isOk('redelivery')],
+  ]
+  const done = steps.filter(([, isDone]) => isDone).length
+  const [isOpen] = useState(done < steps.length - 1)
   const { id } = account
   return (
     <section class="panel" aria-label={t.account.setup}>
       <details open={isOpen}>
         <summary>
-          <h2>{t.account.setup}</h2> {isDone && <span class="tag good">{t.account.done}</span>}
+          <h2>{t.account.setup}</h2>{' '}
+          {done === steps.length ? (
+            <span class="tag good">{t.account.done}</span>
+          ) : (
+            <span class="tag">
+              {fill(t.account.stepsDone, { done: String(done), all: String(steps.length) })}
+            </span>
+          )}
         </summary>
         {canManage && (
           <div class="actions">
-            <VerifyAccount id={id} testWebhook={false} onDone={onChange} />
-            <VerifyAccount id={id} testWebhook onDone={onChange} />
             <PointWebhook id={id} onDone={onChange} />
             <ImportFollowers id={id} />
           </div>
         )}
-        <h3>{t.account.webhookUrl}</h3>
+        <h3>{publicUrl === null ? t.account.noPublicUrlTitle : t.account.webhookUrl}</h3>
         <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
         <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
         <p class="muted small-text">{t.account.switches}</p>
@@ -51,44 +63,7 @@ export function SetUp({
             </li>
           ))}
         </ol>
-        {verification !== null && (
-          <details>
-            <summary>
-              {t.account.checks} · {relative(verification.checkedAt)}
-            </summary>
-            <ul class="checks">
-              {verification.checks.map((check) => (
-                <li
-                  key={check.name}
-                  class={check.ok ? 'is-done' : check.ok === null ? 'is-open' : 'is-failed'}
-                >
-                  <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
-                  <span>
-                    <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t, check)}
-                  </span>
-                </li>
-              ))}
-            </ul>
-          </details>
-        )}
       </details>
     </section>
   )
-}
-
-function useSteps({
-  account,
-  facts,
-  verification,
-}: Pick<AccountResponse, 'account' | 'facts' | 'verification'>): Array<[text: string, isDone: boolean]> {
-  const { steps } = useLocalized().t.account
-  const isOk = (name: string) => verification?.checks.find((check) => check.name === name)?.ok === true
-  return [
-    [steps.secret, account.hasChannelSecret],
-    [steps.token, account.hasChannelAccessToken || (account.channelId !== null && account.hasChannelSecret)],
-    [steps.token_ok, isOk('access_token')],
-    [steps.endpoint, isOk('webhook_endpoint')],
-    [steps.active, isOk('webhook_active')],
-    [steps.delivered, facts.lastDeliveryAt !== null && facts.unprovenSecretAt === null],
-  ]
 }

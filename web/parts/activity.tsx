@@ -107,7 +107,7 @@ export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
       : field === 'problem'
         ? t.reasons
         : field === 'failed'
-          ? (t.checks?.names ?? {})
+          ? t.checkNames
           : {}
   const entries = Object.entries(changes).filter(([field]) => field !== 'kind')
   if (entries.length === 0) return null
