@@ -1,10 +1,11 @@
 import { SOURCE_MAX_LENGTH, USER_ID_MAX_LENGTH } from '../config/limits.ts'
+import { parseJson } from '../http/body.ts'
 import { readTime } from '../http/times.ts'
 import { type Static, Type } from '../http/typebox.ts'
-import { checker, StorableText } from '../http/validate.ts'
+import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import type { AccountId } from '../ids.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { Condition } from './condition.ts'
+import { type Condition, checkCondition } from './condition.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH } from './member.ts'
 import { findCondition, SEGMENT_NAME_MAX_LENGTH } from './segments.ts'
 
@@ -38,17 +39,25 @@ const FilterSchema = Type.Object(filterParameters)
 export type Filters = Omit<Static<typeof FilterSchema>, 'tag' | 'segment'> & {
   /** Sorted and without duplicates, so that the same tags are the same query. */
   tag?: string[]
-  /** With its condition, so that a changed segment is another query. */
+  /** With its condition, so that a changed segment is another query. The name of a condition without a segment is empty. */
   segment?: { name: string; condition: Condition }
 }
 
-/** Converts validated parameters. Throws `invalid_input` for an unknown segment, and if updatedSince is not a time. */
+/**
+ * Converts validated parameters. Throws `invalid_input` for an unknown segment, for a wrong condition, and if updatedSince is not a time.
+ *
+ * @param condition JSON of a condition that no segment has; not together with a segment
+ */
 export async function readFilters(
   database: Queryable,
   accountId: AccountId,
-  { segment: name, ...parameters }: Static<typeof FilterSchema>,
+  { segment: name, condition, ...parameters }: Static<typeof FilterSchema> & { condition?: string },
 ): Promise<Filters> {
   const filters = toFilters(parameters)
+  if (condition !== undefined) {
+    if (name !== undefined) refuseInput('condition', 'must not be combined with a segment')
+    return { ...filters, segment: { name: '', condition: checkCondition(parseJson(condition)) } }
+  }
   if (name === undefined) return filters
   return { ...filters, segment: { name, condition: await findCondition(database, accountId, name) } }
 }

@@ -3,6 +3,7 @@
  * id, so each is visited at most once. A member that begins to match behind the position stays unchanged, like one that joins later.
  */
 import { type Scope, scopeOfAccount } from '../accounts/scope.ts'
+import { recordable } from '../audience/condition.ts'
 import type { Filters } from '../audience/filters.ts'
 import { type IdPosition, readIds } from '../audience/list-pages.ts'
 import { AppError } from '../errors.ts'
@@ -61,6 +62,7 @@ export function requireExpected({ count, expected }: Counted): void {
 export function publicFilters({
   relationship,
   tag,
+  source,
   segment,
   userId,
   externalId,
@@ -68,7 +70,9 @@ export function publicFilters({
 }: Filters): Record<string, unknown> {
   const given = (value: string | undefined) => (value === undefined ? undefined : 'given')
   const people = { userId: given(userId), externalId: given(externalId), q: given(q) }
-  const filters = { relationship, tag, segment: segment?.name, ...people }
+  const condition = segment?.name === '' ? recordable(segment.condition) : undefined
+  const named = segment?.name || undefined
+  const filters = { relationship, tag, source, segment: named, condition, ...people }
   return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined))
 }
 

@@ -1,7 +1,6 @@
 /** The people of an account: search, one of them with a timeline, edits, and erasure. The id of a member is unique in its account only. */
 import type { VisibleAccount } from '../accounts/manage-accounts.ts'
 import { scopeOfAccount } from '../accounts/scope.ts'
-import { checkCondition } from '../audience/condition.ts'
 import { readFilters } from '../audience/filters.ts'
 import { countMatching, readJsonPage } from '../audience/list-pages.ts'
 import { type Member, TAG_MAX_LENGTH } from '../audience/member.ts'
@@ -18,7 +17,6 @@ import { listSuggestions } from '../audience/suggestions.ts'
 import { checkUpdate, TAGS_MAX } from '../audience/update.ts'
 import { USER_ID_MAX_LENGTH } from '../config/limits.ts'
 import { AppError, NotVisible, refuseRequest } from '../errors.ts'
-import { parseJson } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { IdText, refuseInput, StorableText } from '../http/validate.ts'
@@ -30,12 +28,10 @@ import type { Queryable, Transactions } from '../postgres/statement.ts'
 import { ACCOUNT } from './accounts.ts'
 import { Id, type InputOf, ShortText } from './fields.ts'
 import { operationsOf } from './operation.ts'
-import { FILTERS, FilterSchema } from './replays.ts'
+import { ConditionText, FILTERS, FilterSchema } from './replays.ts'
 
 const { read, call } = operationsOf({ ...ACCOUNT, mayBeOld: true }, 'now', 'counted', 'erasureLedger')
 
-/** Characters of its JSON in a URL, which has 16 KiB. */
-const CONDITION_MAX_LENGTH = 4_000
 /** Members that are shown as examples. */
 const EXAMPLES = 3
 
@@ -117,9 +113,9 @@ export const MEMBERS = {
   matching: read({
     name: 'account.matching',
     does: 'count members for whom a condition holds, with examples',
-    input: { condition: StorableText({ maxLength: CONDITION_MAX_LENGTH }) },
+    input: { condition: ConditionText },
     run: async ({ database, actor, target, services, input }) => {
-      const filters = { segment: { name: '', condition: checkCondition(parseJson(input.condition)) } }
+      const filters = await readFilters(database, target.id, input)
       const scope = scopeOfAccount(target)
       const count = await services.counted(actor, () => countMatching(database, scope, filters))
       const { lines } = await readJsonPage(database, scope, filters, undefined, EXAMPLES)

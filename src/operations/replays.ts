@@ -30,9 +30,12 @@ const RATE = Default(
   RATE_DEFAULT,
 )
 
-const { updatedSince: _, ...FILTERS } = filterParameters
+/** Characters of its JSON in a URL, which has 16 KiB. */
+const CONDITION_MAX_LENGTH = 4_000
+export const ConditionText = StorableText({ maxLength: CONDITION_MAX_LENGTH })
 
-export { FILTERS }
+const { updatedSince: _, ...parameters } = filterParameters
+export const FILTERS = { ...parameters, condition: Type.Optional(ConditionText) }
 export const FilterSchema = objectOf(FILTERS)
 
 export const REPLAYS = {

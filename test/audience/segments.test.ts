@@ -166,6 +166,10 @@ it('the console counts, lists, tags and exports the members of a segment', async
   expect((await operator.get(`${of}/count-members?segment=vips`)).json.count).toBe(16)
   expect((await operator.get(`${of}/members?segment=vips`)).json.data).toHaveLength(16)
   expect((await operator.get(`${of}/members?segment=unknown`)).status).toBe(400)
+  const condition = encodeURIComponent('{"tagsAll":["vip"]}')
+  expect((await operator.get(`${of}/members?condition=${condition}`)).json.data).toHaveLength(20)
+  for (const refused of [`condition=${condition}&segment=vips`, 'condition=%7B"tags":1%7D', 'condition=x'])
+    expect((await operator.get(`${of}/members?${refused}`)).status).toBe(400)
   const tagging = { filters: { segment: 'vips' }, addTags: ['chosen'], removeTags: [], expectedCount: 16 }
   expect((await operator.post(`${of}/tag-members`, tagging)).status).toBe(202)
   expect((await operator.post(`${of}/tag-members`, { ...tagging, expectedCount: 17 })).status).toBe(409)

@@ -37,6 +37,40 @@ describe.runIf(canRunChromium('conditions are'))('a condition', () => {
     ])
   })
 
+  it('filters the audience without a segment, and a bulk change reaches only its members', async () => {
+    const { database, loaded } = opened
+    const { accountId } = loaded.tenant
+    await database.query(
+      `update audience_member set tags = '{silver}' where channel_oa_id = $1 and user_id in ('U3', 'U4', 'U5')`,
+      [accountId],
+    )
+    const page = await opened.visit({ path: audience() })
+    await page.getByRole('button', { name: 'Condition…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Add a condition…').selectOption('tagsAny')
+    await dialog.getByRole('combobox', { name: 'has one of the tags' }).fill('silver')
+    await dialog.locator('p', count('3 members match.')).waitFor()
+    await dialog.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByRole('button', { name: 'Remove: has one of the tags silver' }).waitFor()
+    await expect.poll(() => page.locator('tbody tr').count()).toBe(3)
+    await page.reload()
+    await expect.poll(() => page.locator('tbody tr').count()).toBe(3)
+    await page.getByRole('button', { name: 'Change tags…' }).click()
+    await dialog.getByText('The filter matches 3 members now.').waitFor()
+    await dialog.getByLabel('Add tags').fill('seen')
+    await dialog.getByRole('button', { name: /Change 3/ }).click()
+    await dialog.locator('.job', { hasText: 'done' }).waitFor()
+    expect(
+      await database.query(
+        `select array_agg(user_id order by user_id) as ids from audience_member where 'seen' = any (tags)`,
+      ),
+    ).toEqual([{ ids: ['U3', 'U4', 'U5'] }])
+    const [started] = await database.query<{ changes: object }>(
+      `select changes from activity where action = 'members.tagged'`,
+    )
+    expect(started?.changes).toMatchObject({ filters: { condition: { tagsAny: ['silver'] } } })
+  })
+
   it('that the service refuses is refused at its row', async () => {
     const page = await opened.visit({ path: audience(), expected: /status of 400/ })
     await page.getByRole('button', { name: 'Save as segment…' }).click()

@@ -8,7 +8,7 @@ import { AllMatching } from '../parts/bulk.tsx'
 import { ChoiceFilter } from '../parts/filters.tsx'
 import { TextField } from '../parts/form.tsx'
 import { ExportPerson } from '../parts/person.tsx'
-import { SegmentFilter } from '../parts/segments.tsx'
+import { ConditionFilter, SegmentFilter } from '../parts/segments.tsx'
 import { SourceLinkButton } from '../parts/source-link.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
@@ -38,13 +38,14 @@ export function Audience({ account }: { account: string }) {
 function useFilters() {
   const { query } = usePlace()
   const field = FIELDS.find((name) => query.has(name)) ?? 'q'
-  const [relationship, segment] = [query.get('relationship') ?? '', query.get('segment') ?? '']
-  return { field, text: query.get(field) ?? '', relationship, segment }
+  const of = (name: string) => query.get(name) ?? ''
+  const [relationship, segment, condition] = [of('relationship'), of('segment'), of('condition')]
+  return { field, text: of(field), relationship, segment, condition }
 }
 
 function SearchFields({ account, onChange }: { account: string; onChange: () => void }) {
   const { t } = useLocalized()
-  const { field, text, relationship, segment } = useFilters()
+  const { field, text, relationship, segment, condition } = useFilters()
   const change = (name: string, value: string) =>
     replaceQuery({ ...Object.fromEntries(FIELDS.map((other) => [other, null])), [name]: value })
   return (
@@ -75,14 +76,16 @@ function SearchFields({ account, onChange }: { account: string; onChange: () => 
         ]}
       />
       <SegmentFilter account={account} value={segment} onChange={onChange} />
+      {segment === '' && <ConditionFilter account={account} value={condition} />}
     </>
   )
 }
 
 function Members({ account }: { account: string }) {
   const { t } = useLocalized()
-  const { field, text, relationship, segment } = useFilters()
-  const filter = useSettled(queryOf({ [field]: text.trim(), relationship, segment }), TYPING_MS)
+  const { field, text, relationship, segment, condition } = useFilters()
+  const wanted = { [field]: text.trim(), relationship, segment, condition: segment ? '' : condition }
+  const filter = useSettled(queryOf(wanted), TYPING_MS)
   const list = useList<Member>(pathOf('account.members', account) + filter, 'data', 'cursor')
   // A page of the service examines 2,000 members and may be empty. Another filter ends the search.
   const isSearching = list.items.length === 0 && (list.isLoading || list.hasMore)

@@ -77,6 +77,10 @@ export function FleetPage() {
   )
 }
 
+/** Columns that are left out while they have nothing to show. */
+const isOptional = (name: SortColumn | 'problem'): name is 'unapplied' | 'waiting' | 'quota' =>
+  ['unapplied', 'waiting', 'quota'].includes(name)
+
 /** Of the accounts that match the filter. */
 function Totals({ accounts }: { accounts: Account[] }) {
   const { t, number, signed } = useLocalized()
@@ -158,7 +162,10 @@ function FleetTable({
   const [count, setCount] = useState(ROWS)
   const { sorted, sortOf } = useSorted<Account, SortColumn>(accounts, SORTED_BY, 'state', true)
   const shown = sorted.slice(0, count)
-  const columns = useFleetColumns(useFleetCharts(shown.map(({ id }) => id)))
+  const charts = useFleetCharts(shown.map(({ id }) => id))
+  const columns = useFleetColumns(charts).filter(
+    ([name]) => !isOptional(name) || accounts.some((account) => SORTED_BY[name](account)),
+  )
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
   const choice: Column<Account> = [
     <input

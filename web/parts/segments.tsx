@@ -6,7 +6,7 @@ import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
-import { ConditionEditor } from './condition-editor.tsx'
+import { ConditionEditor, useConditionText } from './condition-editor.tsx'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
@@ -146,13 +146,62 @@ export function SaveSegment({ account, filters }: Props) {
   )
 }
 
-function conditionOf({ tag, relationship, source }: Props['filters']): Condition {
+function conditionOf({ tag, relationship, source, condition }: Props['filters']): Condition {
   return {
+    ...(condition && JSON.parse(condition)),
     ...(source && { sourceAny: [source] }),
     ...(tag && { tagsAll: [tag] }),
     ...(relationship && { relationship: relationship as NonNullable<Condition['relationship']> }),
   }
 }
+
+/** A condition that no segment has, as a filter. */
+export function ConditionFilter({ account, value }: { account: string; value: string }) {
+  const { t } = useLocalized()
+  const textOf = useConditionText()
+  return (
+    <>
+      <DialogButton label={t.segments.filter}>
+        {(close) => <FilterDialog {...{ account, value }} onClose={close} />}
+      </DialogButton>
+      {value !== '' && (
+        <button
+          type="button"
+          aria-label={fill(t.condition.remove, { field: textOf(value) })}
+          onClick={() => replaceQuery({ condition: null })}
+        >
+          {textOf(value)} ×
+        </button>
+      )}
+    </>
+  )
+}
+
+function FilterDialog({
+  account,
+  value,
+  onClose,
+}: Parameters<typeof ConditionFilter>[0] & { onClose: () => void }) {
+  const { t } = useLocalized()
+  const { values, field } = useFields({ condition: value })
+  const filter = async () => {
+    replaceQuery({ condition: values.condition || null, segment: null })
+    onClose()
+  }
+  return (
+    <FormDialog
+      title={t.segments.filter}
+      submit={t.segments.filterSubmit}
+      onSubmit={filter}
+      onClose={onClose}
+    >
+      <ConditionEditor {...field('condition')} label={t.segments.condition} account={account} />
+    </FormDialog>
+  )
+}
+
+/** What a new segment replaces. */
+const OTHER_FILTERS = ['q', 'userId', 'externalId', 'tag', 'source', 'relationship', 'condition']
 
 /** Without an id, the segment is added. */
 function SegmentDialog({
@@ -176,7 +225,7 @@ function SegmentDialog({
     })
     if (segment.id === undefined) await perform('segment.add', null, { account, ...requestOf(values) })
     else await perform('segment.update', segment.id, changesOf(requestOf))
-    const others = { q: null, userId: null, externalId: null, tag: null, relationship: null }
+    const others = Object.fromEntries(OTHER_FILTERS.map((filter) => [filter, null]))
     replaceQuery({ ...(segment.id === undefined && others), segment: values.name.trim() })
     onClose()
   }
