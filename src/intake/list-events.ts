@@ -10,7 +10,7 @@ import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 import { ulidKey } from './event-fields.ts'
-import type { EventSummary } from './stored-events.ts'
+import type { EventNames, EventSummary } from './stored-events.ts'
 
 /** Events or accounts that one statement examines, for which other pages wait: 2,000 × 5 µs = 10 ms. */
 const EXAMINED_MAX = 2_000
@@ -19,11 +19,7 @@ const STATEMENTS_MAX = 10
 /** Accounts of an operator that are read one by one. With more of them, the events of all accounts are examined. */
 const MERGED_ACCOUNTS_MAX = 20
 
-export type ListedEvent = EventSummary & {
-  accountName: string
-  /** null: nobody, or erased */
-  userId: string | null
-}
+export type ListedEvent = EventSummary & EventNames
 
 export const EVENT_STATUSES = ['failed', 'set-aside'] as const
 
@@ -183,7 +179,7 @@ const NEWEST = `${RANGE} and id < $11 order by id desc limit $1`
 const MATCHING = `
     select next.us as "nextUs", next.position as "nextPosition", e.us, e.position, e.id, e.channel_oa_id as "accountId",
            e.name as "accountName", e.source, e.kind, iso(e.occurred_at) as "occurredAt", iso(e.received_at) as "receivedAt",
-           e.user_id as "userId", e.failure, e.set_aside as "setAside"
+           e.user_id as "userId", m.display_name as "displayName", e.failure, e.set_aside as "setAside"
       from (select) page
       left join (select us, position from examined order by us desc, position desc limit 1 offset $1::int - 1) next on true
       left join (
@@ -195,6 +191,8 @@ const MATCHING = `
            and ($4::text is null or e.user_id = $4 or e.other_user_ids @> array[$4])
            and ($6::boolean is null or e.failure is not null and (e.set_aside is not null) = $6)
          order by e.us desc, e.position desc limit $7::int) e on true
+      left join lateral (
+        select display_name from audience_member where channel_oa_id = e.channel_oa_id and user_id = e.user_id offset 0) m on true
      order by e.us desc, e.position desc`
 
 /** Driven by event_account and tracking_event_account. $12 account ids bigint[] */

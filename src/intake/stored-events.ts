@@ -20,8 +20,16 @@ export type EventSummary = {
   setAside: string | null
 }
 
+export type EventNames = {
+  accountName: string
+  /** null: nobody, or erased */
+  userId: string | null
+  /** null: unknown */
+  displayName: string | null
+}
+
 /** `payload` is the event as received; null: its content was erased. */
-export type EventDetails = EventSummary & { payload: string | null }
+export type EventDetails = EventSummary & EventNames & { payload: string | null }
 
 export interface UnappliedFilter {
   accountId: AccountId | null
@@ -63,11 +71,13 @@ export function listFailureReasons(
 }
 
 const selectEvent = statement('select-event')`
-    select id, channel_oa_id as "accountId", source, kind,
-           iso(occurred_at) as "occurredAt",
-           iso(received_at) as "receivedAt", failure, set_aside as "setAside", payload
+    select e.id, e.channel_oa_id as "accountId", a.name as "accountName", e.source, e.kind,
+           iso(e.occurred_at) as "occurredAt", iso(e.received_at) as "receivedAt",
+           e.user_id as "userId", m.display_name as "displayName", e.failure, e.set_aside as "setAside", e.payload
       from stored_event e
-     where id = $1 and visible((select organization_id from official_account where id = e.channel_oa_id), $2)`
+      join official_account a on a.id = e.channel_oa_id and visible(a.organization_id, $2)
+      left join audience_member m on m.channel_oa_id = e.channel_oa_id and m.user_id = e.user_id
+     where e.id = $1`
 
 export async function findEvent(
   database: Queryable,

@@ -162,7 +162,13 @@ export type JobSummary = {
   accountId: AccountId | null
   accountName: string | null
   organizationId: OrganizationId | null
+  actorKind: Actor['kind']
   actor: string
+  /** the name of the operator, null: none is stored */
+  actorName: string | null
+  /** of the parameters; null: they have none, or it was removed */
+  endpointName: string | null
+  clientName: string | null
   /** without the filters, which may contain personal text, and the settings, which may contain a secret */
   parameters: Record<string, unknown>
   done: bigint
@@ -175,10 +181,16 @@ export type JobSummary = {
   finishedAt: string | null
 }
 
-const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
+const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId",
+           j.actor_kind as "actorKind", j.actor, p.name as "actorName", e.name as "endpointName", c.name as "clientName",
            j.parameters - 'filters' - 'accountIds' - 'settings' as parameters, j.done, j.total, j.tally, j.status, j.reason,
            iso(j.created_at) as "createdAt", iso(j.finished_at) as "finishedAt"`
-const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
+const NAMES = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true
+      left join lateral (select name from operator where id = j.operator_id offset 0) p on true
+      left join lateral (
+        select name from endpoint where id = (j.parameters->>'endpointId')::bigint offset 0) e on true
+      left join lateral (
+        select coalesce(name, client_id) as name from api_client where id = (j.parameters->>'client')::bigint offset 0) c on true`
 
 /** Of jobs about several organizations, an operator sees those that he or she started. $1 organization ids, null: all; $2 operator id */
 const IS_VISIBLE = `(visible(j.organization_id, $1) or (j.organization_id is null and j.operator_id = $2))`
@@ -189,19 +201,19 @@ const selectJobs = statement('list-jobs')`
       from (select * from job j
              where ${IS_VISIBLE} and j.id < $3 and ($5::bigint is null or j.channel_oa_id = $5)
              order by j.id desc limit $4) j
-      ${ACCOUNT_NAME}
+      ${NAMES}
      order by j.id desc`
 
 /** $1 and $2 as above */
 const selectRunningJobs = statement('list-running-jobs')`
     select ${COLUMNS}
       from (select * from job j where j.status = 'running' and ${IS_VISIBLE} order by j.id desc limit 100) j
-      ${ACCOUNT_NAME}
+      ${NAMES}
      order by j.id desc`
 
 /** $1 and $2 as above; $3 job id bigint */
 const selectJob = statement('select-job')`
-    select ${COLUMNS} from job j ${ACCOUNT_NAME} where j.id = $3 and ${IS_VISIBLE}`
+    select ${COLUMNS} from job j ${NAMES} where j.id = $3 and ${IS_VISIBLE}`
 
 export function listJobs(
   database: Queryable,

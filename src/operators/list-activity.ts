@@ -20,7 +20,7 @@ export type Activity = {
   accountName: string | null
   objectKind: ObjectKind
   objectId: string | null
-  /** of a key, that of its client; null: it was removed, or is nothing that has a name */
+  /** of a key, that of its client; null: it was removed, has no name, or the row is of an export and about a member */
   objectName: string | null
   changes: Changes
   requestId: string | null
@@ -36,7 +36,7 @@ const COLUMNS = `l.id, iso(l.occurred_at) as "occurredAt",
            l.object_kind as "objectKind", l.object_id as "objectId", n.name as "objectName", l.changes,
            l.request_id as "requestId"`
 
-/** The names of today. They are read for the rows of one page. A name of a member is personal text, which the log never shows. */
+/** The names of today. They are read for the rows of one page. The log does not store the name of a member, which is personal text. */
 const NAMES = `left join lateral (select name from organization where id = l.organization_id offset 0) o on true
       left join lateral (select name from official_account where id = l.channel_oa_id offset 0) a on true
       left join lateral (select name from operator where id = l.operator_id offset 0) p on true
@@ -45,6 +45,8 @@ const NAMES = `left join lateral (select name from organization where id = l.org
                  when 'organization' then o.name
                  when 'account' then a.name
                  when 'endpoint' then (select name from endpoint where id = l.object_id::bigint)
+                 when 'member' then (select display_name from audience_member
+                                      where channel_oa_id = l.channel_oa_id and id = l.object_id::bigint)
                  when 'segment' then (select name from segment where id = l.object_id::bigint)
                  when 'client' then (select coalesce(name, client_id) from api_client where id = l.object_id::bigint)
                  when 'key' then (select coalesce(c.name, c.client_id) from api_client c join api_key k on k.api_client_id = c.id
@@ -131,7 +133,7 @@ export async function* exportActivity(
 ): AsyncGenerator<Activity[]> {
   for (let beforeId = INT64_MAX; ; ) {
     const page = await listActivity(database, organizationIds, filter, { beforeId, limit: EXPORT_PAGE })
-    yield page
+    yield page.map((row) => (row.objectKind === 'member' ? { ...row, objectName: null } : row))
     const last = page.at(-1)
     if (last === undefined || page.length < EXPORT_PAGE) return
     beforeId = last.id

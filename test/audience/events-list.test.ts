@@ -155,6 +155,25 @@ it('the list of events shows operators of many accounts what they see, and nothi
   expect((await operator.get(`/api/events?account=${other.accountId}`)).status).toBe(404)
 })
 
+it('an event names its account and its person', async () => {
+  const own = await addTenant(database)
+  const ann = randomUserId()
+  await service.deliver(own, [lineEvent('follow', ann)])
+  await addEvents(own, 'join', 1)
+  const names = { accountName: 'test', userId: ann, displayName: null as string | null }
+  const named = async () => {
+    const { events } = await read(`account=${own.accountId}&kind=follow`)
+    const { event } = (await owner.get(`/api/events/${events[0]?.id}`)).json
+    for (const each of [events[0], event]) expect(each).toMatchObject(names)
+  }
+  await named()
+  await load(database, `update audience_member set display_name = 'Ann' where user_id = $1`, [ann])
+  names.displayName = 'Ann'
+  await named()
+  const { events } = await read(`account=${own.accountId}&kind=join`)
+  expect(events).toEqual([expect.objectContaining({ userId: null, displayName: null })])
+})
+
 it('an event shows what each endpoint made of it', async () => {
   const own = await addTenant(database)
   const endpoint = { account: String(own.accountId), url: 'https://tool.example/', format: 'line' }

@@ -244,7 +244,7 @@ it('a change of many accounts gives a client access, and shows each key once, to
   const colleague = await operatorOf(first, 'owner')
   const accounts = idsOf([first, second])
   const { job, id } = await finish('add-keys', { accounts, client })
-  expect(job.tally).toMatchObject({ changed: 2, secrets: 2 })
+  expect(job).toMatchObject({ clientName: 'CRM', tally: { changed: 2, secrets: 2 } })
   expect((await colleague.post(`/api/jobs/${id}/secrets`)).json).toEqual({ secrets: [] })
   const { secrets } = (await operator.post(`/api/jobs/${id}/secrets`)).json
   const keys = await database.query(

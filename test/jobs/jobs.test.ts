@@ -53,6 +53,7 @@ it('a bulk change of tags changes all members that match, and is one entry of th
   expect(status).toBe(202)
   expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
   expect(json.job.parameters).toMatchObject({ matching: following, add: ['spring'], remove: [] })
+  expect(json.job).toMatchObject({ actorKind: 'token', actorName: null })
   await finishJobs(database)
   expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
     ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },

@@ -172,7 +172,7 @@ it('the log is read as a whole by owners alone, and by everybody on the page of 
   expect(actions).toEqual(expect.arrayContaining(['account.resumed', 'account.suspended']))
 })
 
-it('the log names who changed what, also after a removal, but no member', async () => {
+it('the log names who changed what, also after a removal', async () => {
   const manager = await addSignedIn(here, { role: 'manager' })
   await load(database, `update operator set name = 'Aiko' where id = $1`, [manager.id])
   const endpoint = { account: String(accountId), url: 'https://crm.example/', name: 'CRM', format: 'line' }
@@ -188,6 +188,20 @@ it('the log names who changed what, also after a removal, but no member', async 
   expect((await rows())[0]).toMatchObject({
     ...{ action: 'endpoint.removed', objectName: null, changes: { name: ['CRM', null] } },
   })
+})
+
+it('the log shows the present name of a member, but its export does not', async () => {
+  const owner = await addSignedIn(here, { role: 'owner' })
+  await service.deliver(tenant, [lineEvent('follow', 'U-named')])
+  const [member] = await load<{ id: bigint; version: bigint }>(
+    database,
+    `update audience_member set display_name = 'Dao' where user_id = 'U-named' returning id, version`,
+  )
+  const edit = { member: String(member?.id), version: String(member?.version), update: { tags: ['vip'] } }
+  expect((await owner.post(`/api/accounts/${accountId}/update-member`, edit)).status).toBe(200)
+  const { activity } = (await owner.get('/api/activity?action=member.updated')).json
+  expect(activity[0]).toMatchObject({ objectKind: 'member', objectName: 'Dao' })
+  expect((await owner.get('/api/activity/export?action=member.updated')).text).not.toContain('Dao')
 })
 
 it('the log is filtered by account, operator, action and time, page by page', async () => {

@@ -68,7 +68,7 @@ export function ActivityPage() {
           value={operator}
           options={[
             ['', t.common.all],
-            ...(data?.operators ?? []).map(({ id, email }) => [id, email] as const),
+            ...(data?.operators ?? []).map(({ id, name, email }) => [id, name ?? email] as const),
           ]}
         />
         <ChoiceFilter

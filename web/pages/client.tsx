@@ -23,7 +23,7 @@ export function ClientPage({ id }: { id: string }) {
   const onChange = query.reload
   return (
     <Page
-      title={client?.name ?? `${t.clients.client} ${id}`}
+      title={client?.name ?? client?.clientId ?? t.clients.client}
       trail={<Link href="/clients">{t.nav.clients}</Link>}
       lead={
         client && (

@@ -5,6 +5,7 @@ import { perform, type Result, useRead } from '../operations.ts'
 import { DialogButton } from '../parts/dialog.tsx'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { PersonLink } from '../parts/person.tsx'
 import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { CopyButton, Payload, Time } from '../parts/values.tsx'
@@ -85,9 +86,10 @@ function Details({ event, deliveries }: Shown) {
             [
               t.common.account,
               <Link key="a" href={`/accounts/${event.accountId}`}>
-                {event.accountId}
+                {event.accountName}
               </Link>,
             ],
+            [t.events.person, event.userId && <PersonLink key="p" {...event} />],
             [t.events.source, event.source],
             [t.events.kind, event.kind],
             [t.events.occurred, dateTime(event.occurredAt)],

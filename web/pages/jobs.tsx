@@ -2,6 +2,7 @@
 import { useInterval } from '../hooks.ts'
 import { useItems, useRead } from '../operations.ts'
 import { AccountResults } from '../parts/account-results.tsx'
+import { actorOf } from '../parts/activity.tsx'
 import { isOver, type Job, JobBar, JobCounts, JobProgress, JobState } from '../parts/job.tsx'
 import { type Fact, Facts, Page, Panel } from '../parts/page.tsx'
 import { SettingsPage } from '../parts/settings-page.tsx'
@@ -52,7 +53,7 @@ export function JobsPage() {
                 undefined,
                 'job',
               ],
-              [t.jobs.by, ({ actor }) => actor, 'medium-only', 'clip'],
+              [t.jobs.by, (job) => actorOf(job, t), 'medium-only', 'clip'],
               [t.jobs.started, ({ createdAt }) => <Time at={createdAt} />, 'numeric'],
             ]}
           />
@@ -82,21 +83,21 @@ interface Refusal {
 const linkTo = (href: string, text: string) => <Link href={href}>{text}</Link>
 
 /** What the operator asked for: a change of tags, a replay or a resend, or a change of many accounts. */
-function parametersOf({ parameters }: Job, t: Texts): Fact[] {
+function parametersOf({ parameters, endpointName, clientName }: Job, t: Texts): Fact[] {
   type Parameters = Partial<Record<string, string>>
   const { endpointId, from, to, rate, change, url, client, until, reason } = parameters as Parameters
   const { add, remove, events } = parameters as Partial<Record<string, string[]>>
   return [
     !!add?.length && [t.bulk.add, add.join(', ')],
     !!remove?.length && [t.bulk.remove, remove.join(', ')],
-    !!endpointId && [t.endpoints.endpoint, linkTo(`/endpoints/${endpointId}`, endpointId)],
+    !!endpointId && [t.endpoints.endpoint, linkTo(`/endpoints/${endpointId}`, endpointName || endpointId)],
     !!from && [t.again.from, <Time key="f" at={from} />],
     !!to && [t.again.to, <Time key="t" at={to} />],
     !!from && [t.endpoints.events, events?.join(', ') ?? t.common.all],
     !!rate && [t.again.perSecond, rate],
     !!change && [t.many.action, stateIn(t.many.parameters, change)],
     !!url && [t.endpoints.url, url],
-    !!client && [t.clients.client, linkTo(`/clients/${client}`, client)],
+    !!client && [t.clients.client, linkTo(`/clients/${client}`, clientName ?? client)],
     !!until && [t.mute.until, <Time key="u" at={until} />],
     !!reason && [t.mute.reason, reason],
   ]
@@ -120,7 +121,7 @@ function Details({ job, reload }: { job: Job; reload: () => void }) {
               ),
             ],
             ...parametersOf(job, t),
-            [t.jobs.by, job.actor],
+            [t.jobs.by, actorOf(job, t)],
             [t.jobs.started, <Time key="started" at={job.createdAt} />],
             [t.jobs.ended, <Time key="ended" at={job.finishedAt} />],
           ]}

@@ -57,7 +57,10 @@ function Sentence({ row }: { row: ActivityRow }) {
   )
 }
 
-function actorOf({ actorKind, actor, actorName }: ActivityRow, t: Texts): string {
+export function actorOf(
+  { actorKind, actor, actorName }: Pick<ActivityRow, 'actorKind' | 'actor' | 'actorName'>,
+  t: Texts,
+): string {
   if (actorKind === 'token') return t.operators.tokenHolder
   if (actorKind === 'service') return t.activity.service
   return actorKind === 'command' ? fill(t.activity.command, { name: actor }) : (actorName ?? actor)

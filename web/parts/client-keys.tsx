@@ -66,9 +66,15 @@ function KeyTable({ keys, onChange }: { keys: Key[]; onChange: (() => void) | nu
   )
 }
 
-function KeyActions({ apiKey: { id }, onChange }: { apiKey: Key; onChange: () => void }) {
+function KeyActions({
+  apiKey: { id, accountId, accountName },
+  onChange,
+}: {
+  apiKey: Key
+  onChange: () => void
+}) {
   const { t } = useLocalized()
-  const revocation = fill(t.clients.revokeKey, { id })
+  const revocation = fill(t.clients.revokeKey, { id, account: accountName ?? accountId })
   return (
     <DialogButton class="small" label={t.clients.revoke} describedBy={revocation} onClosed={onChange}>
       {(close) => (

@@ -93,9 +93,21 @@ function ExportDialog({
 }
 
 /** The page of a member. */
-export function PersonLink({ accountId, userId }: { accountId: string; userId: string | null }) {
+export function PersonLink({
+  accountId,
+  userId,
+  displayName,
+}: {
+  accountId: string
+  userId: string | null
+  displayName: string | null
+}) {
   if (userId === null) return <span class="muted">–</span>
-  return <Link href={`/accounts/${accountId}/audience/${encodeURIComponent(userId)}`}>{userId}</Link>
+  return (
+    <Link href={`/accounts/${accountId}/audience/${encodeURIComponent(userId)}`} title={userId}>
+      {displayName ?? userId}
+    </Link>
+  )
 }
 
 function AllAccounts({ accounts: { account, others } }: { accounts: PersonAccounts }) {
